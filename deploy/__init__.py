@@ -1,0 +1,1 @@
+"""Deployment: the bootstrap over one exec channel, the worker bundle and its cache on the host."""

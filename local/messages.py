@@ -1,0 +1,265 @@
+"""The public stream-json objects as typed messages, as far as this laptop looks into them.
+
+Decoding never trusts: unknown kinds and broken shapes become `Unknown`. Text is neutralised where it is shown, not here.
+Source: the stream-json protocol as observed (sections 5 and 6 of the reference).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError
+
+Json = dict[str, Any]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class TextBlock(_Message):
+    type: Literal["text"]
+    text: str
+
+
+class ThinkingBlock(_Message):
+    type: Literal["thinking"]
+    thinking: str
+
+
+class ToolUseBlock(_Message):
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: Json
+
+
+class ToolResultBlock(_Message):
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | list[Json] = ""
+    is_error: bool = False
+
+    def text(self) -> str:
+        """The text of the result; other blocks as `[image]` and the like."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(
+            str(block.get("text", "")) if block.get("type") == "text" else f"[{block.get('type', 'block')}]"
+            for block in self.content
+        )
+
+
+class OtherBlock(_Message):
+    type: str
+
+
+def _block_kind(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return kind if kind in ("text", "thinking", "tool_use", "tool_result") else "other"
+
+
+Block = Annotated[
+    Annotated[TextBlock, Tag("text")]
+    | Annotated[ThinkingBlock, Tag("thinking")]
+    | Annotated[ToolUseBlock, Tag("tool_use")]
+    | Annotated[ToolResultBlock, Tag("tool_result")]
+    | Annotated[OtherBlock, Tag("other")],
+    Discriminator(_block_kind),
+]
+
+
+class SystemInit(_Message):
+    """First message of every turn."""
+
+    type: Literal["system"]
+    subtype: Literal["init"]
+    session_id: str
+    cwd: str
+    model: str
+    permissionMode: str
+    tools: list[str] = []
+
+
+class SystemNote(_Message):
+    """Any other system message; the fields it is read for."""
+
+    type: Literal["system"]
+    subtype: str
+    status: str | None = None
+    permissionMode: str | None = None
+    state: str | None = None
+    content: str | None = None
+    level: str | None = None
+    attempt: int | None = None
+    max_retries: int | None = None
+    retry_delay_ms: float | None = None
+    error_status: int | None = None
+    error: str | None = None
+    tool_name: str | None = None
+    tool_use_id: str | None = None
+    message: str | None = None
+
+
+class ApiMessage(_Message):
+    id: str = ""
+    role: str
+    model: str = ""
+    content: list[Block]
+    usage: Json | None = None
+    stop_reason: str | None = None
+
+
+class Assistant(_Message):
+    """One finished content block of a model message."""
+
+    type: Literal["assistant"]
+    message: ApiMessage
+    uuid: str = ""
+    parent_tool_use_id: str | None = None
+    error: str | None = None
+    is_api_error_message: bool = False
+    aborted: bool = False
+
+
+class UserContent(_Message):
+    role: Literal["user"]
+    content: str | list[Block]
+
+
+class User(_Message):
+    """Tool results and notes from the worker; prompts of the person (live and in a replay)."""
+
+    type: Literal["user"]
+    message: UserContent
+    uuid: str = ""
+    isReplay: bool = False
+    isSynthetic: bool = False
+    tool_use_result: Any = None
+
+
+class StreamEvent(_Message):
+    """One raw API event (`--include-partial-messages`)."""
+
+    type: Literal["stream_event"]
+    event: Json
+
+
+class ToolProgress(_Message):
+    """Live output of a running tool; replaceable. `output` is the tail of what it has printed so far."""
+
+    type: Literal["tool_progress"]
+    tool_use_id: str
+    tool_name: str
+    elapsed_time_seconds: float = 0
+    output: str = ""
+    total_bytes: int = 0
+
+
+class Result(_Message):
+    """Exactly one at the end of every turn."""
+
+    type: Literal["result"]
+    subtype: str
+    is_error: bool
+    duration_ms: int = 0
+    num_turns: int = 0
+    result: str | None = None
+    errors: list[str] = []
+    total_cost_usd: float = 0
+    usage: Json = {}
+    modelUsage: Json = {}
+    permission_denials: list[Json] = []
+    terminal_reason: str | None = None
+    session_id: str = ""
+
+
+class ControlRequestBody(_Message):
+    subtype: str
+    tool_name: str = ""
+    input: Json = {}
+    tool_use_id: str = ""
+    description: str | None = None
+    permission_suggestions: list[Json] = []
+    blocked_path: str | None = None
+    decision_reason: str | None = None
+    decision_reason_type: str | None = None
+
+
+class ControlRequest(_Message):
+    """The worker asks the client: `can_use_tool`."""
+
+    type: Literal["control_request"]
+    request_id: str
+    request: ControlRequestBody
+
+
+class ControlResponseBody(_Message):
+    subtype: str
+    request_id: str
+    response: Json | None = None
+    error: str | None = None
+
+
+class ControlResponse(_Message):
+    type: Literal["control_response"]
+    response: ControlResponseBody
+
+
+class ControlCancelRequest(_Message):
+    type: Literal["control_cancel_request"]
+    request_id: str
+
+
+class Unknown(_Message):
+    """A message this version does not know or cannot read; shown nowhere, passed through headless."""
+
+    type: str = "unknown"
+
+
+def _message_kind(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "unknown"
+    kind = value.get("type")
+    if kind == "system":
+        return "init" if value.get("subtype") == "init" else "note"
+    return kind if isinstance(kind, str) and kind in _KINDS else "unknown"
+
+
+_KINDS = frozenset(
+    (
+        "assistant",
+        "user",
+        "stream_event",
+        "tool_progress",
+        "result",
+        "control_request",
+        "control_response",
+        "control_cancel_request",
+    )
+)
+
+Message = Annotated[
+    Annotated[SystemInit, Tag("init")]
+    | Annotated[SystemNote, Tag("note")]
+    | Annotated[Assistant, Tag("assistant")]
+    | Annotated[User, Tag("user")]
+    | Annotated[StreamEvent, Tag("stream_event")]
+    | Annotated[ToolProgress, Tag("tool_progress")]
+    | Annotated[Result, Tag("result")]
+    | Annotated[ControlRequest, Tag("control_request")]
+    | Annotated[ControlResponse, Tag("control_response")]
+    | Annotated[ControlCancelRequest, Tag("control_cancel_request")]
+    | Annotated[Unknown, Tag("unknown")],
+    Discriminator(_message_kind),
+]
+
+_adapter: TypeAdapter[Message] = TypeAdapter(Message)
+
+
+def parse_message(body: Json) -> Message:
+    """The typed message; `Unknown` for anything that does not fit."""
+    try:
+        return _adapter.validate_python(body)
+    except ValidationError:
+        return Unknown(type=str(body.get("type", "unknown")))

@@ -1,0 +1,85 @@
+"""The ports of the agent loop: what it needs from a session, so that it can be run and tested without one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+
+
+class Emitter(Protocol):
+    """Where the loop puts what happened. `message` and `fact` are journalled in order; `progress` is not."""
+
+    def message(self, body: Json) -> None:
+        """A public stream-json object, complete but for `session_id` and `uuid`, which the session adds when absent."""
+
+    def fact(self, kind: str, body: Json) -> None:
+        """A journal record that is not a public message (`tool_start`, `turn_start`, …)."""
+
+    def progress(self, key: str, body: Json) -> None:
+        """A public object that may be lost; a newer one with the same non-empty `key` replaces an unsent older one."""
+
+    async def commit(self) -> None:
+        """Returns when everything before is durable in the journal (group commit). Call it once for each model message,
+        before a tool starts, and after its result."""
+
+
+class ModelResponse(Protocol):
+    """The answer of the auth proxy. Leaving its context cancels what is left of it."""
+
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+
+    def body(self) -> AsyncIterator[bytes]:
+        """The bytes as they come. Raises `ModelLinkError` when the call is lost for good."""
+
+
+class ModelLinkError(Exception):
+    """The model call failed below HTTP: upstream unreachable, proxy refused to go on. Retryable. A lost link to
+    the laptop is not an error: the call waits for it."""
+
+
+class ModelTransport(Protocol):
+    """Carries a model call to the auth proxy."""
+
+    def request(
+        self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
+    ) -> AbstractAsyncContextManager[ModelResponse]:
+        """Send the request (its pieces are joined on the way) and give the response once its head is there."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The person's word on one tool call. `updated_input` replaces the input; `updates` are permission updates in the
+    public shape (addRules, setMode, addDirectories); `interrupt` ends the turn as well."""
+
+    allow: bool
+    message: str = ""
+    updated_input: Json | None = None
+    updates: Sequence[Json] = ()
+    interrupt: bool = False
+
+
+class Asker(Protocol):
+    """Asks the person on the laptop. Waits over any drop; never turns silence into a denial."""
+
+    @property
+    def can_ask(self) -> bool:
+        """False when nobody answers in this session (headless without a prompt tool): what would ask is denied."""
+
+    async def ask(self, request: Json) -> Answer:
+        """Put a `can_use_tool` request (tool_name, input, tool_use_id, permission_suggestions, …) and await the answer.
+        Cancelling withdraws the question."""
+
+
+class PromptSource(Protocol):
+    """The texts that open every request, gathered once on the remote and byte-stable for the session."""
+
+    async def system(self) -> list[Json]:
+        """System blocks, the static ones first, with their cache_control marks."""
+
+    async def first_user_blocks(self) -> list[Json]:
+        """Blocks put before the first user text: CLAUDE.md / AGENTS.md, date."""

@@ -1,0 +1,87 @@
+"""The exception tree of everything that crosses the laptop's border.
+
+CcbError                     cause, evidence, one thing to do, a code of the closed exit table
+├── UsageError               a flag or target that makes no sense
+├── ConfigError              settings, ssh_config or credential store unusable
+├── ConnectError             no connection to the host
+│   ├── Unreachable          name, port, time-out, refused channel
+│   ├── AuthFailed           SSH authentication refused
+│   └── HostKeyError         unknown in headless, or changed
+├── DeployError              the worker could not be started
+│   ├── NoPython
+│   ├── NoStorage
+│   └── NoSuchPath
+├── ConnectionLost           the link was there and is gone
+├── ProtocolError            bytes that break the rules, version skew
+└── CredentialError          no model credential, or refused by the provider
+"""
+
+from __future__ import annotations
+
+
+class CcbError(Exception):
+    """`what` happened, the `evidence` (may be several lines, control characters already neutralised), and the one thing to
+    `do`. `exit_name` is a member name of `ccb.local.exit_codes.ExitCode`."""
+
+    exit_name = "INTERNAL"
+
+    def __init__(self, what: str, *, evidence: str = "", do: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.evidence = evidence
+        self.do = do
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (self.what, self.evidence, self.do) if part)
+
+
+class UsageError(CcbError):
+    exit_name = "USAGE"
+
+
+class ConfigError(CcbError):
+    exit_name = "CONFIG"
+
+
+class ConnectError(CcbError):
+    exit_name = "UNREACHABLE"
+
+
+class Unreachable(ConnectError):
+    exit_name = "UNREACHABLE"
+
+
+class AuthFailed(ConnectError):
+    exit_name = "AUTH_FAILED"
+
+
+class HostKeyError(ConnectError):
+    exit_name = "HOST_KEY"
+
+
+class DeployError(CcbError):
+    exit_name = "PROTOCOL"
+
+
+class NoPython(DeployError):
+    exit_name = "NO_PYTHON"
+
+
+class NoStorage(DeployError):
+    exit_name = "NO_STORAGE"
+
+
+class NoSuchPath(DeployError):
+    exit_name = "NO_SUCH_PATH"
+
+
+class ConnectionLost(CcbError):
+    exit_name = "LINK_LOST"
+
+
+class ProtocolError(CcbError):
+    exit_name = "PROTOCOL"
+
+
+class CredentialError(CcbError):
+    exit_name = "AUTH_FAILED"

@@ -1,0 +1,38 @@
+"""The two seams every way to a host goes through: a transport starts a command, a pipe is its bytes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Pipe(Protocol):
+    """stdin and stdout of one running command, as bytes. Closing is idempotent and bounded (5 s)."""
+
+    async def read(self, n: int = 65536) -> bytes:
+        """At most `n` bytes; b"" at the end of the stream. Raises `ConnectionLost` when the transport is lost."""
+
+    async def write(self, data: bytes) -> None:
+        """Send `data`; returns when the transport can take more. Raises `ConnectionLost`."""
+
+    async def close(self) -> None:
+        """End the command's stdin and release the channel."""
+
+    async def exit_status(self) -> int | None:
+        """Wait for the command to end; its exit code, or None when it was lost or killed by a signal."""
+
+    def stderr_tail(self) -> str:
+        """The last lines the command wrote to stderr (at most 8 KiB), for error messages."""
+
+
+class Transport(Protocol):
+    """A way to run commands in a shell on a host. `close` is idempotent."""
+
+    @property
+    def name(self) -> str:
+        """How messages call the host: `user@devbox`, `local`."""
+
+    async def execute(self, command: str) -> Pipe:
+        """Start `command` under the login shell and return its pipe at once, without waiting for output."""
+
+    async def close(self) -> None:
+        """Close the connection and everything on it."""

@@ -1,0 +1,56 @@
+"""What a client may choose for a session when it starts one; sent in `Attach.options`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from .errors import FrameError
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """All optional. Names follow the flags of the command line; lists keep their order."""
+
+    model: str | None = None
+    permission_mode: str = "default"  # default | acceptEdits | plan | bypassPermissions
+    permission_prompts: str = "none"  # stdio: ask the client with can_use_tool; none: deny what would ask
+    allow_bypass: bool = False  # --dangerously-skip-permissions was given, so set_permission_mode may choose bypass
+    allowed_tools: list[str] = field(default_factory=list)
+    disallowed_tools: list[str] = field(default_factory=list)
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    max_turns: int | None = None
+    add_dirs: list[str] = field(default_factory=list)
+    partial_messages: bool = False
+    replay_user_messages: bool = False
+    api_key_source: str = "none"
+    client: str = ""  # who drives, for `fenced.by`: "alice@laptop pid 4711"
+    host: str = ""  # how the user called the host, for the system prompt
+
+    def to_json(self) -> dict[str, Any]:
+        """Only what differs from the default."""
+        default = SessionOptions()
+        return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> SessionOptions:
+        """Unknown names are dropped (a newer laptop's); a value of the wrong type raises FrameError."""
+        known: dict[str, Any] = {}
+        for f in fields(SessionOptions):
+            if f.name not in data:
+                continue
+            value = data[f.name]
+            if not _fits(str(f.type), value):
+                raise FrameError(f"session option {f.name!r} has the wrong type", repr(value).encode())
+            known[f.name] = value
+        return SessionOptions(**known)
+
+
+def _fits(kind: str, value: object) -> bool:
+    if kind.endswith(" | None"):
+        return value is None or _fits(kind[: -len(" | None")], value)
+    if kind == "list[str]":
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return type(value).__name__ == kind
