@@ -1,0 +1,54 @@
+# Every target does its own set-up: system packages (as root or with sudo), a virtual environment in .venv, the project in it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := .make/venv
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(STAMP) ## create .venv with everything the project needs
+
+$(STAMP): pyproject.toml .ci/system-packages
+	@.ci/system-packages venv $(PYTHON)
+	@mkdir -p .make
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: $(STAMP) ## one headless session on an embedded SSH server with a scripted model (REAL=1: the real model)
+	@$(BIN)/python -m tests.support.demo $(if $(REAL),--real)
+
+demo-repl: $(STAMP) ## the REPL on the same embedded SSH server
+	@$(BIN)/python -m tests.support.demo --repl $(if $(REAL),--real)
+
+test: $(STAMP) ## everything CI runs: lint, types, room contracts, all tests, the worker under every Python here
+	@.ci/system-packages test $(PYTHON)
+	@$(MAKE) --no-print-directory lint types imports unit worker-pythons
+
+lint: $(STAMP) ## ruff: lint and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy --strict
+	@$(BIN)/mypy
+
+imports: $(STAMP) ## the room contracts
+	@$(BIN)/lint-imports
+
+unit: $(STAMP) ## pytest on the laptop's Python
+	@$(BIN)/pytest -n 4 -q
+
+worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.13 that is installed
+	@.ci/worker-pythons
+
+bench: $(STAMP) ## every benchmark, each a ratio against its peer in the same run
+	@.ci/system-packages test $(PYTHON)
+	@for script in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
+
+clean: ## remove what the targets made
+	@rm -rf $(VENV) .make dist build .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,70 @@
+"""The layout tells the story: links, import rules and file sizes hold."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("local", "remote", "tunnel", "deploy")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+MOST_LINES = 500
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_package_sees_each_room_through_a_relative_link(room: str) -> None:
+    link = ROOT / "src" / "ccb" / room
+    assert link.is_symlink()
+    assert str(link.readlink()) == f"../../{room}"
+    assert link.resolve() == ROOT / room
+
+
+def _imports(path: Path) -> list[tuple[int, str]]:
+    """(level, module) of every import statement."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.level, node.module or ""))
+    return found
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_relative)
+def test_imports_are_relative_inside_a_room_and_absolute_across(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    depth = len(path.relative_to(ROOT).parts) - 1
+    for level, module in _imports(path):
+        if level:
+            assert level <= depth, f"a relative import leaves {room}/: {module}"
+        else:
+            assert module.split(".")[0] not in ROOMS, f"import ccb.{module}, not {module}"
+            if room != "remote" or not module.startswith("ccb.remote"):
+                assert not module.startswith(f"ccb.{room}."), f"{module} is in the same room: import it relatively"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_relative)
+def test_no_module_outgrows_one_subject(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MOST_LINES, f"{lines} lines: split it by subject"
+
+
+def test_the_worker_imports_the_standard_library_and_the_wire_only() -> None:
+    import sys
+
+    foreign = {
+        f"{_relative(path)}: {module}"
+        for path in MODULES
+        if path.relative_to(ROOT).parts[0] == "remote" or path.is_relative_to(ROOT / "tunnel" / "wire")
+        for level, module in _imports(path)
+        if level == 0
+        and module.split(".")[0] not in sys.stdlib_module_names
+        and not module.startswith(("ccb.tunnel.wire", "ccb.remote"))
+    }
+    assert not foreign

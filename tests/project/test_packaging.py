@@ -1,0 +1,88 @@
+"""Wheel and sdist hold exactly the tree, and what is installed from them runs elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("local", "remote", "tunnel", "deploy")
+
+
+def _tracked(*folders: str) -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in listed.stdout.split("\0") if name}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist, and the wheel built from that sdist."""
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
+    return next(out.glob("*.tar.gz")), next(out.glob("*.whl"))
+
+
+def test_the_sdist_holds_every_tracked_file_of_the_rooms(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as archive:
+        members = {member.name.split("/", 1)[1]: member for member in archive.getmembers() if "/" in member.name}
+    assert not [name for name, member in members.items() if member.issym() or member.islnk()]
+    missing = _tracked(*ROOMS, "tests", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md") - set(members)
+    assert not missing
+
+
+def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        names = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
+    expected = {f"ccb/{name}" for name in _tracked(*ROOMS)}
+    expected |= {"ccb/__init__.py", "ccb/__main__.py", "ccb/py.typed", "ccb/deploy/worker.zip"}
+    assert names == expected
+
+
+@pytest.mark.timeout(180)
+def test_the_installed_wheel_runs_from_another_directory(built: tuple[Path, Path], tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    install = [
+        str(venv / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        str(built[1]),
+    ]
+    subprocess.run(install, check=True)
+    elsewhere = tmp_path / "elsewhere"
+    for trap in ROOMS:  # folders with the rooms' names in a user's project must not be imported
+        (elsewhere / trap).mkdir(parents=True)
+        (elsewhere / trap / "__init__.py").write_text("raise SystemExit('code of the user project ran')")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+
+    def run(*argv: str) -> str:
+        done = subprocess.run(argv, cwd=elsewhere, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    ccb = str(venv / "bin" / "ccb")
+    assert run(ccb, "--version").endswith("(ccb)\n")
+    assert "ssh" in run(ccb, "--help")
+    assert "ssh" in run(str(venv / "bin" / "python"), "-m", "ccb", "--help")
+    installed = run(
+        str(venv / "bin" / "python"), "-I", "-c", "from ccb.deploy.bundle import load; print(load().sha256)"
+    )
+    source_env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    here = subprocess.run(
+        [sys.executable, "-c", "from ccb.deploy.bundle import load; print(load().sha256)"],
+        env=source_env, capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert installed == here.stdout, "the wheel carries another worker than the source builds"

@@ -1,0 +1,135 @@
+"""The wire: every frame survives every way of cutting its bytes, and nothing else gets through."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccb.tunnel.wire import (
+    MAX_LINE,
+    Attach,
+    Data,
+    Event,
+    Frame,
+    FrameDecoder,
+    FrameError,
+    Hello,
+    Input,
+    LineSplitter,
+    SessionOptions,
+    encode_frame,
+    frame_from_dict,
+)
+from ccb.tunnel.wire.ndjson import MAX_FRAME
+
+text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | text, lambda x: st.lists(x, max_size=3), max_leaves=5
+)
+bodies = st.dictionaries(text, json_values, max_size=4)
+numbers = st.integers(min_value=0, max_value=2**53 - 1)
+frames: st.SearchStrategy[Any] = st.one_of(
+    st.builds(Event, seq=numbers, epoch=numbers, kind=text, body=bodies),
+    st.builds(Input, epoch=numbers, id=text, body=bodies),
+    st.builds(Data, epoch=numbers, stream=numbers, off=numbers, b64=text),
+    st.builds(Attach, epoch=numbers, role=text, have=numbers, nonce=text, options=bodies),
+)
+
+
+@given(st.lists(frames, max_size=6), st.lists(st.integers(min_value=1, max_value=50), min_size=1, max_size=20))
+def test_frames_survive_any_chunking(sent: list[Frame], cuts: list[int]) -> None:
+    stream = b"".join(line for frame in sent for line in encode_frame(frame))
+    decoder = FrameDecoder()
+    got: list[Frame] = []
+    position = 0
+    turn = 0
+    while position < len(stream):
+        size = cuts[turn % len(cuts)]
+        got += decoder.feed(stream[position : position + size])
+        position += size
+        turn += 1
+    assert got == sent
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.text(alphabet="aé\u2028😀\x01\n", min_size=1, max_size=3))
+def test_a_frame_over_the_line_limit_travels_in_parts_within_it(unit: str) -> None:
+    frame = Event(1, 1, "message", {"text": unit * (2 * MAX_LINE // len(unit))})
+    lines = encode_frame(frame, part_id=7)
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= MAX_LINE
+    assert list(FrameDecoder().feed(b"".join(lines))) == [frame]
+
+
+def test_parts_of_two_frames_may_interleave() -> None:
+    first = Event(1, 1, "message", {"text": "a" * MAX_LINE})
+    second = Event(2, 1, "message", {"text": "b" * MAX_LINE})
+    pairs = zip(encode_frame(first, 1), encode_frame(second, 2))
+    stream = b"".join(line for pair in pairs for line in pair)
+    assert list(FrameDecoder().feed(stream)) == [first, second]
+
+
+def test_a_line_over_the_limit_is_refused_before_its_newline() -> None:
+    with pytest.raises(FrameError, match="longer than"):
+        list(LineSplitter().feed(b"x" * MAX_LINE))
+
+
+def test_parts_over_the_frame_limit_are_refused() -> None:
+    decoder = FrameDecoder()
+    piece = "x" * 200_000
+    with pytest.raises(FrameError, match="over the limit"):
+        for index in range(MAX_FRAME // len(piece) + 2):
+            line = json.dumps({"t": "part", "id": 1, "i": index, "n": 10_000, "d": piece})
+            list(decoder.feed(line.encode() + b"\n"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json",
+        b"[1]",
+        b'{"no":"kind"}',
+        b'{"t":"event","seq":-1,"epoch":1,"kind":"message","body":{}}',
+        b'{"t":"event","seq":true,"epoch":1,"kind":"message","body":{}}',
+        b'{"t":"event","seq":1,"epoch":1,"kind":"message","body":[]}',
+        b'{"t":"event","seq":1}',
+        b'{"t":"head","epoch":1,"stream":1,"status":200,"headers":{"a":1}}',
+        b'{"t":"part","id":1,"i":1,"n":2,"d":"x"}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_breaks_the_rules_is_a_frame_error(line: bytes) -> None:
+    with pytest.raises(FrameError):
+        list(FrameDecoder().feed(line + b"\n"))
+
+
+def test_kinds_and_fields_of_a_newer_peer_are_ignored() -> None:
+    decoder = FrameDecoder()
+    assert list(decoder.feed(b'{"t":"from the future","x":1}\n\n')) == []
+    hello = {
+        "t": "hello", "protocol": 1, "bundle": "b", "session": "s", "pid": 1, "python": "3.9", "platform": "linux",
+        "cwd": "/", "epoch": 0, "seq": 0, "state": "idle", "new": 1,
+    }  # fmt: skip
+    assert isinstance(frame_from_dict(hello), Hello)
+
+
+def test_a_u2028_inside_a_string_does_not_end_a_line() -> None:
+    frame = Input(1, "a", {"text": "one\u2028two\u0085three"})
+    assert list(FrameDecoder().feed(b"".join(encode_frame(frame)))) == [frame]
+
+
+def test_a_lone_surrogate_is_replaced_and_the_line_stays_utf8() -> None:
+    lines = encode_frame(Input(1, "a", {"text": "\udcff"}))
+    assert list(FrameDecoder().feed(b"".join(lines))) == [Input(1, "a", {"text": "?"})]
+
+
+def test_session_options_round_trip_and_refuse_wrong_types() -> None:
+    options = SessionOptions(model="m", allowed_tools=["Bash(git *)"], max_turns=3)
+    assert SessionOptions.from_json({**options.to_json(), "unknown": 1}) == options
+    for broken in ({"max_turns": "3"}, {"max_turns": True}, {"model": 1}, {"allowed_tools": "Bash"}, {"add_dirs": [1]}):
+        with pytest.raises(FrameError):
+            SessionOptions.from_json(broken)
