@@ -1,0 +1,75 @@
+"""The small project of `make demo`, with one failing test, and the script its model follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+CART = '''"""A shopping cart."""
+
+
+def total(prices: list[float], discount: float = 0.0) -> float:
+    """The sum of `prices` less `discount` (0.1 is ten per cent)."""
+    return sum(prices) * (1 + discount)
+'''
+
+TEST = '''import unittest
+
+from cart import total
+
+
+class TotalTest(unittest.TestCase):
+    def test_without_discount(self) -> None:
+        self.assertEqual(total([10, 20]), 30)
+
+    def test_ten_per_cent_off(self) -> None:
+        self.assertEqual(total([10, 20], 0.1), 27)
+
+
+if __name__ == "__main__":
+    unittest.main()
+'''
+
+PROMPT = "The test suite of this project fails. Find out why, fix the code and run the tests again."
+TEST_COMMAND = "python3 -m unittest -q"
+
+
+def make_project(directory: Path) -> None:
+    """Write the project; `directory` must not exist."""
+    directory.mkdir(parents=True)
+    (directory / "cart.py").write_text(CART, encoding="utf-8")
+    (directory / "test_cart.py").write_text(TEST, encoding="utf-8")
+    (directory / "AGENTS.md").write_text(f"Run the tests with `{TEST_COMMAND}`.\n", encoding="utf-8")
+
+
+def _tool(tool_id: str, name: str, **tool_input: Any) -> dict[str, Any]:
+    return {"tool_use": {"id": tool_id, "name": name, "input": tool_input}}
+
+
+def script(directory: Path) -> list[dict[str, Any]]:
+    """The replies of the scripted model, in order (see `tests.support.fake_model`)."""
+    cart, test = str(directory / "cart.py"), str(directory / "test_cart.py")
+    return [
+        {
+            "content": [
+                {"text": "I will look at the code and run the tests."},
+                _tool("toolu_1", "Read", file_path=cart),
+                _tool("toolu_2", "Read", file_path=test),
+                _tool("toolu_3", "Bash", command=TEST_COMMAND, description="Run the test suite"),
+            ]
+        },
+        {
+            "content": [
+                {"text": "`total` adds the discount instead of taking it off. I will change the sign."},
+                _tool(
+                    "toolu_4",
+                    "Edit",
+                    file_path=cart,
+                    old_string="sum(prices) * (1 + discount)",
+                    new_string="sum(prices) * (1 - discount)",
+                ),
+            ]
+        },
+        {"content": [_tool("toolu_5", "Bash", command=TEST_COMMAND, description="Run the test suite again")]},
+        {"content": [{"text": "Fixed: `total` in `cart.py` now subtracts the discount, and **both tests pass**."}]},
+    ]

@@ -1,0 +1,69 @@
+"""An SSH server inside this process (asyncssh's), for `make demo`: no root, no account, temporary keys, 127.0.0.1 only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+
+@dataclass(frozen=True)
+class EmbeddedSshd:
+    """Where it listens and what a client needs: `identity` is the user's key, `known_hosts` names the server's."""
+
+    port: int
+    identity: Path
+    known_hosts: Path
+
+    def client_options(self) -> list[str]:
+        """Flags of `ccb ssh` that reach this server and nothing of the user's own configuration."""
+        return [
+            "-P", str(self.port), "-i", str(self.identity),
+            "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "IdentitiesOnly=yes",
+        ]  # fmt: skip
+
+
+@asynccontextmanager
+async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> AsyncIterator[EmbeddedSshd]:
+    """Serve on a free port; commands run under `/bin/sh -c` with exactly `env`, in `cwd`. Keys are made in `directory`."""
+    host_key = asyncssh.generate_private_key("ssh-ed25519")
+    user_key = asyncssh.generate_private_key("ssh-ed25519")
+    identity = directory / "id_demo"
+    identity.touch(mode=0o600)
+    user_key.write_private_key(str(identity))
+    authorized = asyncssh.import_authorized_keys(user_key.export_public_key().decode())
+
+    async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        child = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", process.command or "exit 1",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env=dict(env), cwd=cwd, start_new_session=True,
+        )  # fmt: skip
+        try:
+            await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+            status = await child.wait()
+            await process.stdout.drain()
+            process.exit(max(status, 0))
+        finally:
+            if child.returncode is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                await child.wait()
+
+    server = await asyncssh.listen(
+        "127.0.0.1", 0, server_host_keys=[host_key], authorized_client_keys=authorized, process_factory=run, encoding=None
+    )
+    try:
+        port = server.get_port()
+        known_hosts = directory / "known_hosts"
+        public = host_key.export_public_key().decode().strip()
+        known_hosts.write_text(f"[127.0.0.1]:{port} {public}\n", encoding="ascii")
+        yield EmbeddedSshd(port, identity, known_hosts)
+    finally:
+        server.close()
+        await server.wait_closed()
