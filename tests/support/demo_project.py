@@ -13,7 +13,7 @@ def total(prices: list[float], discount: float = 0.0) -> float:
     return sum(prices) * (1 + discount)
 '''
 
-TEST = '''import unittest
+TEST = """import unittest
 
 from cart import total
 
@@ -28,7 +28,7 @@ class TotalTest(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-'''
+"""
 
 PROMPT = "The test suite of this project fails. Find out why, fix the code and run the tests again."
 TEST_COMMAND = "python3 -m unittest -q"
@@ -42,8 +42,12 @@ def make_project(directory: Path) -> None:
     (directory / "AGENTS.md").write_text(f"Run the tests with `{TEST_COMMAND}`.\n", encoding="utf-8")
 
 
-def _tool(tool_id: str, name: str, **tool_input: Any) -> dict[str, Any]:
-    return {"tool_use": {"id": tool_id, "name": name, "input": tool_input}}
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _tool(name: str, **tool_input: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "name": name, "input": tool_input}
 
 
 def script(directory: Path) -> list[dict[str, Any]]:
@@ -51,25 +55,31 @@ def script(directory: Path) -> list[dict[str, Any]]:
     cart, test = str(directory / "cart.py"), str(directory / "test_cart.py")
     return [
         {
-            "content": [
-                {"text": "I will look at the code and run the tests."},
-                _tool("toolu_1", "Read", file_path=cart),
-                _tool("toolu_2", "Read", file_path=test),
-                _tool("toolu_3", "Bash", command=TEST_COMMAND, description="Run the test suite"),
+            "blocks": [
+                _text("I will look at the code and run the tests."),
+                _tool("Read", file_path=cart),
+                _tool("Read", file_path=test),
+                _tool("Bash", command=TEST_COMMAND, description="Run the test suite"),
             ]
         },
         {
-            "content": [
-                {"text": "`total` adds the discount instead of taking it off. I will change the sign."},
+            "blocks": [
+                _text("`total` adds the discount instead of taking it off. I will change the sign."),
                 _tool(
-                    "toolu_4",
                     "Edit",
                     file_path=cart,
                     old_string="sum(prices) * (1 + discount)",
                     new_string="sum(prices) * (1 - discount)",
                 ),
-            ]
+            ],
+            "when": {"tool_result_contains": "FAILED"},
         },
-        {"content": [_tool("toolu_5", "Bash", command=TEST_COMMAND, description="Run the test suite again")]},
-        {"content": [{"text": "Fixed: `total` in `cart.py` now subtracts the discount, and **both tests pass**."}]},
+        {
+            "blocks": [_tool("Bash", command=TEST_COMMAND, description="Run the test suite again")],
+            "when": {"has_tool_result": True},
+        },
+        {
+            "text": "Fixed: `total` in `cart.py` now subtracts the discount, and **both tests pass**.",
+            "when": {"tool_result_contains": "OK"},
+        },
     ]
