@@ -1,0 +1,287 @@
+"""A scripted Anthropic Messages API over real HTTP with real SSE. See README.md beside this file.
+
+`async with FakeModel([...]) as model:` in tests, or `python -m tests.support.fake_model --script FILE` as a program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+from aiohttp import web
+from tests.support.model_script import Json, Recorded, Reply, Script, ScriptEntry, events, message
+
+API_KEY = "sk-ant-test-key-0000"  # what FakeModel accepts unless told otherwise
+
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+
+
+class FakeModel:
+    """Serves on 127.0.0.1 while its context is open. Accepts `key` as x-api-key or as bearer token.
+
+    `requests` holds every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths),
+    `aborted` the numbers of those whose client left before the end. A history in which a tool_use has no tool_result is
+    refused with 400, as the real API does.
+    """
+
+    def __init__(
+        self,
+        script: Sequence[ScriptEntry] = (),
+        *,
+        key: str = API_KEY,
+        tls: ssl.SSLContext | None = None,
+        port: int = 0,
+    ) -> None:
+        self.key = key
+        self.script = Script(list(script))
+        self.requests: list[Recorded] = []
+        self.other_requests: list[Recorded] = []
+        self.aborted: list[int] = []
+        self.finished: list[int] = []
+        self.url = ""
+        self._tls = tls
+        self._port = port
+        self._count = 0
+        self._released = asyncio.Event()
+        self._changed = asyncio.Condition()
+        self._runner: web.AppRunner | None = None
+
+    def add(self, *entries: ScriptEntry) -> None:
+        """Append replies to the script."""
+        self.script.add(*entries)
+
+    def release(self) -> None:
+        """Let stalled replies go on, now and from here on."""
+        self._released.set()
+
+    async def until(self, condition: Callable[[FakeModel], object], timeout: float = 20) -> None:
+        """Return once `condition(self)` holds; checked whenever a request arrives, ends or is aborted."""
+        async with asyncio.timeout(timeout), self._changed:
+            await self._changed.wait_for(lambda: bool(condition(self)))
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        self._released.set()
+        await self._runner.cleanup()
+
+    async def _handle(self, http: web.Request) -> web.StreamResponse:
+        raw = await http.read()
+        request = self._record(http, raw)
+        try:
+            await self._notify()
+            response = await self._answer(http, request)
+        except (asyncio.CancelledError, ConnectionError):
+            self.aborted.append(request.number)
+            await asyncio.shield(self._notify())
+            raise
+        self.finished.append(request.number)
+        await self._notify()
+        return response
+
+    async def _answer(self, http: web.Request, request: Recorded) -> web.StreamResponse:
+        if not self._authorized(request):
+            return _error(401, "invalid x-api-key")
+        match (request.method, request.path):
+            case ("POST", "/v1/messages"):
+                return await self._messages(http, request)
+            case ("POST", "/v1/messages/count_tokens"):
+                return web.json_response({"input_tokens": max(1, request.size // 4)})
+            case ("GET", "/v1/models"):
+                data = [
+                    {"type": "model", "id": "fake-model", "display_name": "Fake", "created_at": "2025-01-01T00:00:00Z"}
+                ]
+                return web.json_response(
+                    {"data": data, "has_more": False, "first_id": "fake-model", "last_id": "fake-model"}
+                )
+        return _error(404, f"{request.method} {request.path} is not served here")
+
+    async def _messages(self, http: web.Request, request: Recorded) -> web.StreamResponse:
+        wrong = history_error(request)
+        if wrong:
+            return _error(400, wrong)
+        reply = self.script.choose(request)
+        if reply is None:
+            return _error(400, f"the script has no reply for request {request.number}")
+        if reply.first_delay:
+            await asyncio.sleep(reply.first_delay)
+        headers = {"request-id": f"req_{request.number:04d}", **reply.headers}
+        if reply.retry_after is not None:
+            headers["retry-after"] = str(reply.retry_after)
+        if reply.status != 200:
+            return _error(reply.status, "scripted", reply.error, headers)
+        if not (request.body or {}).get("stream"):
+            return web.json_response(message(reply, request), headers=headers)
+        return await self._stream(http, request, reply, headers)
+
+    async def _stream(
+        self, http: web.Request, request: Recorded, reply: Reply, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(
+            headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
+        )
+        await response.prepare(http)
+        out = _Output(http, response, reply)
+        for index, (name, data) in enumerate(events(reply, request)):
+            if reply.stall_after is not None and index == reply.stall_after:
+                await self._released.wait()
+            if reply.error_after is not None and index == reply.error_after:
+                error = {"type": "overloaded_error", "message": "Overloaded", **reply.error}
+                await out.send("error", {"type": "error", "error": error})
+                break
+            if reply.delay and index:
+                await asyncio.sleep(reply.delay)
+            if not await out.send(name, data):
+                return response
+        await response.write_eof()
+        return response
+
+    def _record(self, http: web.Request, raw: bytes) -> Recorded:
+        try:
+            body = json.loads(raw) if raw else None
+        except ValueError:
+            body = None
+        self._count += 1
+        request = Recorded(
+            number=self._count,
+            method=http.method,
+            path=http.path,
+            query=http.query_string,
+            headers={name.lower(): value for name, value in http.headers.items()},
+            body=body if isinstance(body, dict) else None,
+            size=len(raw),
+        )
+        (self.requests if request.path == "/v1/messages" else self.other_requests).append(request)
+        return request
+
+    def _authorized(self, request: Recorded) -> bool:
+        return (
+            request.headers.get("x-api-key") == self.key or request.headers.get("authorization") == f"Bearer {self.key}"
+        )
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+class _Output:
+    """Writes SSE events of one response, in odd network pieces or cut off when the reply says so."""
+
+    def __init__(self, http: web.Request, response: web.StreamResponse, reply: Reply) -> None:
+        self._http = http
+        self._response = response
+        self._left = reply.cut_after
+        self._piece = reply.network_pieces
+
+    async def send(self, name: str, data: Json) -> bool:
+        """False when the connection was cut in this event."""
+        payload = f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+        cut = self._left is not None and len(payload) >= self._left
+        if self._left is not None:
+            payload = payload[: self._left]
+            self._left -= len(payload)
+        for start in range(0, len(payload), self._piece or len(payload) or 1):
+            await self._response.write(payload[start : start + self._piece] if self._piece else payload)
+        if cut and self._http.transport is not None:
+            self._http.transport.close()
+        return not cut
+
+
+def _error(
+    status: int, text: str, error: Json | None = None, headers: dict[str, str] | None = None
+) -> web.StreamResponse:
+    body = {"type": _ERROR_TYPES.get(status, "api_error"), "message": text, **(error or {})}
+    return web.json_response({"type": "error", "error": body}, status=status, headers=headers)
+
+
+def history_error(request: Recorded) -> str:
+    """What the real API would refuse in the request; empty when nothing."""
+    if request.body is None:
+        return "the body is not a JSON object"
+    for name in ("model", "max_tokens", "messages"):
+        if not request.body.get(name):
+            return f"{name}: Field required"
+    open_ids: list[str] = []
+    for index, blocks in enumerate(_turns(request.messages)):
+        results = [str(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
+        if sorted(results) != sorted(open_ids):
+            return (
+                f"messages.{index}: every `tool_use` must have exactly one `tool_result` in the next message; "
+                f"called {open_ids}, answered {results}"
+            )
+        if not blocks or any(block.get("type") == "text" and not block.get("text") for block in blocks):
+            return f"messages.{index}: text content blocks must be non-empty"
+        open_ids = [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
+    return f"the history ends with unanswered `tool_use` {open_ids}" if open_ids else ""
+
+
+def _turns(messages: list[Json]) -> list[list[Json]]:
+    """Content blocks with neighbours of the same role joined, as the real API reads them."""
+    turns: list[list[Json]] = []
+    role = None
+    for entry in messages:
+        content = entry.get("content")
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        if entry.get("role") == role:
+            turns[-1] += blocks
+        else:
+            turns.append(list(blocks))
+        role = entry.get("role")
+    return turns
+
+
+@pytest.fixture
+async def fake_model() -> AsyncIterator[FakeModel]:
+    """A running FakeModel with an empty script; fill it with `add`."""
+    async with FakeModel() as model:
+        yield model
+
+
+async def _serve(script: list[ScriptEntry], port: int, key: str) -> None:
+    async with FakeModel(script, key=key, port=port) as model:
+        sys.stdout.write(model.url + "\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Serve a script file until interrupted; the first line on stdout is the URL."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--script", required=True, type=Path, help="JSON file with the list of replies")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--key", default=API_KEY, help="the API key to accept")
+    args = parser.parse_args()
+    try:
+        asyncio.run(_serve(json.loads(args.script.read_text(encoding="utf-8")), args.port, args.key))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
