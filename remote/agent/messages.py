@@ -1,0 +1,203 @@
+"""The public objects a turn produces. The session adds `session_id` and `uuid`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from ..model.call import Retrying
+from ..model.errors import ModelError
+from ..model.stream import MessageHead
+from ..permissions.decision import Decision
+from .ledger import Ledger, zero_usage
+from .state import Ending
+
+Json = dict[str, Any]
+
+INTERRUPTED = "[Request interrupted by user]"
+INTERRUPTED_FOR_TOOL = "[Request interrupted by user for tool use]"
+CONTINUE = (
+    "Output token limit hit. Go on exactly where the text stopped, without an apology or a summary; "
+    "split what is left into smaller pieces."
+)
+
+
+def init(
+    *, cwd: str, tools: Sequence[str], model: str, mode: str, api_key_source: str, version: str, add_dirs: Sequence[str]
+) -> Json:
+    return {
+        "type": "system",
+        "subtype": "init",
+        "cwd": cwd,
+        "tools": list(tools),
+        "mcp_servers": [],
+        "model": model,
+        "permissionMode": mode,
+        "slash_commands": [],
+        "apiKeySource": api_key_source,
+        "claude_code_version": version,
+        "output_style": "default",
+        "agents": [],
+        "skills": [],
+        "plugins": [],
+        "additional_directories": list(add_dirs),
+    }
+
+
+def status(value: str | None, mode: str | None = None) -> Json:
+    body: Json = {"type": "system", "subtype": "status", "status": value}
+    if mode is not None:
+        body["permissionMode"] = mode
+    return body
+
+
+def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> Json:
+    """The line of one content block."""
+    body: Json = {
+        "type": "assistant",
+        "message": {
+            "id": head.id,
+            "type": "message",
+            "role": "assistant",
+            "model": head.model,
+            "content": [block],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": head.usage,
+            "context_management": None,
+        },
+        "parent_tool_use_id": None,
+        "timestamp": _timestamp(wall),
+    }
+    if request_id:
+        body["request_id"] = request_id
+    return body
+
+
+def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> Json:
+    """A synthetic line for people: it is no part of the conversation."""
+    head = MessageHead(str(uuid.uuid4()), "<synthetic>", zero_usage())
+    body = assistant(head, {"type": "text", "text": text}, failure.request_id if failure else "", wall)
+    body["message"]["stop_reason"] = "stop_sequence"
+    body["error"] = kind
+    body["is_api_error_message"] = True
+    if failure is not None and failure.status is not None:
+        body["api_error_status"] = failure.status
+    if failure is not None and failure.error_type:
+        body["api_error_type"] = failure.error_type
+    return body
+
+
+def user_text(text: str, *, synthetic: bool = False) -> Json:
+    body: Json = {
+        "type": "user",
+        "message": {"role": "user", "content": [{"type": "text", "text": text}]},
+        "parent_tool_use_id": None,
+    }
+    if synthetic:
+        body["isSynthetic"] = True
+    return body
+
+
+def api_retry(retry: Retrying) -> Json:
+    return {
+        "type": "system",
+        "subtype": "api_retry",
+        "attempt": retry.attempt,
+        "max_retries": retry.max_retries,
+        "retry_delay_ms": round(retry.delay * 1000),
+        "error_status": retry.failure.status,
+        "error": retry.failure.kind,
+    }
+
+
+def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:
+    return {
+        "type": "system",
+        "subtype": "permission_denied",
+        "tool_name": name,
+        "tool_use_id": tool_use_id,
+        "message": message,
+        "decision_reason_type": decision.reason_type,
+        "decision_reason": decision.reason,
+    }
+
+
+def can_use_tool(name: str, tool_input: Json, tool_use_id: str, decision: Decision) -> Json:
+    """The question to the person."""
+    request: Json = {
+        "subtype": "can_use_tool",
+        "tool_name": name,
+        "display_name": name,
+        "input": tool_input,
+        "tool_use_id": tool_use_id,
+        "permission_suggestions": list(decision.suggestions),
+        "decision_reason": decision.reason,
+        "decision_reason_type": decision.reason_type,
+    }
+    description = _description(tool_input)
+    if description:
+        request["description"] = description
+    if decision.blocked_path:
+        request["blocked_path"] = decision.blocked_path
+    return request
+
+
+def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
+    return {
+        "type": "tool_progress",
+        "tool_use_id": tool_use_id,
+        "tool_name": name,
+        "elapsed_time_seconds": update.get("elapsed_seconds", 0),
+        "output": update.get("output", ""),
+        "total_bytes": update.get("total_bytes", 0),
+        "parent_tool_use_id": None,
+    }
+
+
+def result(
+    ending: Ending,
+    ledger: Ledger,
+    *,
+    duration: float,
+    duration_api: float,
+    num_turns: int,
+    stop_reason: str | None,
+    denials: Sequence[Json],
+) -> Json:
+    """The one result of a turn. Durations in seconds."""
+    body: Json = {
+        "type": "result",
+        "subtype": ending.subtype,
+        "is_error": ending.is_error,
+        "duration_ms": round(duration * 1000),
+        "duration_api_ms": round(duration_api * 1000),
+        "num_turns": num_turns,
+        "stop_reason": stop_reason,
+        "total_cost_usd": ledger.total_cost_usd,
+        "usage": dict(ledger.turn),
+        "modelUsage": ledger.snapshot(),
+        "permission_denials": list(denials),
+        "terminal_reason": ending.terminal.value,
+    }
+    if ending.subtype == "success":
+        body["result"] = ending.text
+        body["api_error_status"] = ending.api_error_status
+    else:
+        body["errors"] = list(ending.errors)
+    return body
+
+
+def _description(tool_input: Json) -> str:
+    for name in ("description", "file_path", "notebook_path", "path", "command", "pattern", "url"):
+        value = tool_input.get(name)
+        if isinstance(value, str) and value:
+            return value[:200]
+    return ""
+
+
+def _timestamp(wall: float) -> str:
+    moment = datetime.fromtimestamp(wall, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -1,0 +1,352 @@
+"""One turn: from a prompt to exactly one result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, TypeVar
+
+from ..conversation import Conversation, close_open_tool_uses
+from ..model import request
+from ..model.attempt import CallSettings, MessageEnd
+from ..model.call import ModelCall, Retrying
+from ..model.errors import ModelError
+from ..model.models import max_tokens
+from ..model.retry import RetryPolicy
+from ..model.stream import BlockDone, MessageHead
+from ..tools.base import Tool
+from . import messages
+from .calls import DENIAL_FEEDBACK, CallRunner, DenialCounter
+from .executor import ToolCall, ToolExecutor
+from .ledger import Ledger
+from .ports import Prompt, Surroundings
+from .state import Ending, State, Terminal
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_MOST_RECOVERIES = 3
+_CANCEL_GRACE = 5.0
+_NOT_WANTED = "The user doesn't want to proceed with this tool use."
+_STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
+_NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
+_BROKEN_OFF = "The turn was broken off by an internal error; whether this tool had any effect is not known."
+
+
+@dataclass
+class Session:
+    """What outlives a turn. `prefix` is made by the first turn and never again."""
+
+    conversation: Conversation
+    ledger: Ledger
+    tools: dict[str, Tool]
+    model: Callable[[], str]
+    denial_counter: DenialCounter
+    prefix: request.RequestPrefix | None = None
+
+
+class _Interrupted(Exception):
+    """The person, or a denial, ended the turn."""
+
+
+class Turn:
+    """`run` once. Hears its model calls (`attempt.Listener`)."""
+
+    def __init__(self, around: Surroundings, session: Session) -> None:
+        self._around = around
+        self._session = session
+        self._conversation = session.conversation
+        self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._denials: list[Json] = []
+        self._runner = CallRunner(around, self._record, self.interrupt, self._denials, session.denial_counter)
+        self._executor = ToolExecutor(self._runner.run, self._runner.is_read_only)
+        self._call: ModelCall | None = None
+        self._submitted = 0
+        self._texts: list[str] = []  # of the answer, recoveries included
+        self._user_lines = 0
+        self._stop_reason: str | None = None
+        self._api_seconds = 0.0
+        self._calls = 1
+
+    def interrupt(self) -> None:
+        """End the turn as soon as possible. Idempotent."""
+        if not self._stop.done():
+            self._stop.set_result(None)
+
+    async def run(self, prompts: Sequence[Prompt]) -> Json:
+        """The result message, already emitted. Raises only when the session itself fails (journal) or is cancelled."""
+        clock = self._around.clock
+        started = clock.now()
+        self._session.ledger.start_turn()
+        try:
+            ending = await self._ending(prompts)
+        finally:
+            await self._executor.cancel()
+        result = messages.result(
+            ending,
+            self._session.ledger,
+            duration=clock.now() - started,
+            duration_api=self._api_seconds,
+            num_turns=self._calls + 1 if ending.terminal is Terminal.MAX_TURNS else 1 + self._user_lines,
+            stop_reason=self._stop_reason,
+            denials=self._denials,
+        )
+        self._around.emitter.message(result)
+        await self._around.emitter.commit()
+        return result
+
+    async def _ending(self, prompts: Sequence[Prompt]) -> Ending:
+        """Every way a turn ends, with a valid history after each."""
+        try:
+            self._init()
+            self._close_open(_BROKEN_OFF)
+            await self._open(prompts)
+            return await self._loop()
+        except _Interrupted:
+            return await self._interrupted()
+        except ModelError as failure:
+            self._close_open(_NOT_RUN)
+            return self._failed(failure)
+        except Exception as error:  # noqa: BLE001 - whatever happens, the turn has its result
+            _log.exception("the turn failed")
+            await self._executor.cancel()
+            self._close_open(_BROKEN_OFF)
+            return Ending(Terminal.MODEL_ERROR, errors=(f"internal error: {type(error).__name__}: {error}",))
+
+    def _init(self) -> None:
+        around = self._around
+        self._around.emitter.message(
+            messages.init(
+                cwd=around.context.cwd,
+                tools=list(self._session.tools),
+                model=self._session.model(),
+                mode=around.permissions.mode,
+                api_key_source=around.api_key_source,
+                version=around.version,
+                add_dirs=around.context.add_dirs,
+            )
+        )
+
+    async def _open(self, prompts: Sequence[Prompt]) -> None:
+        """Gather what every request starts with, and put the prompt in the history."""
+        context: list[Json] = []
+        if not self._conversation.messages:
+            context = await self._unless_stopped(self._around.prompts.first_user_blocks())
+        self._add_prompts(prompts, context)
+        await self._around.emitter.commit()
+        if self._session.prefix is None:
+            tools = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+                for tool in self._session.tools.values()
+            ]
+            system = await self._unless_stopped(self._around.prompts.system())
+            self._session.prefix = request.RequestPrefix(system, tools)
+
+    def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
+        items: list[Json] = []
+        for prompt in prompts:
+            if prompt.input_id:
+                self._conversation.know_input(prompt.input_id, list(prompt.blocks))
+                items.append({"input": prompt.input_id})
+            else:
+                items.append({"content": list(prompt.blocks)})
+        self._fact("prompt", {"context": list(context), "items": items})
+
+    async def _loop(self) -> Ending:
+        state = State()
+        while True:
+            self._calls = state.calls
+            end = await self._call_model(state)
+            if end.withdrawn:
+                state = state.escalate()
+                continue
+            if end.lost is not None:
+                text = f"API Error: Connection lost mid-response ({end.lost.message})"
+                self._around.emitter.message(
+                    messages.api_error(text, end.lost, end.lost.kind, self._around.clock.wall())
+                )
+            if self._submitted:
+                await self._unless_stopped(self._executor.drain())
+                self._checkpoint()
+                limit = self._around.max_turns
+                if limit is not None and state.calls >= limit:
+                    return Ending(Terminal.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
+                await self._between_calls()
+                state = state.next_turn()
+                continue
+            if end.stop_reason == "max_tokens" and state.recoveries < _MOST_RECOVERIES:
+                self._record(messages.user_text(messages.CONTINUE, synthetic=True))
+                state = state.recover()
+                continue
+            return self._answered(end)
+
+    async def _between_calls(self) -> None:
+        """What joins the tool results on their way to the model."""
+        if self._session.denial_counter.take_feedback():
+            self._record(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
+        queued = self._around.take_queued()
+        if queued:
+            self._add_prompts(queued)
+            await self._around.emitter.commit()
+
+    async def _call_model(self, state: State) -> MessageEnd:
+        around, session = self._around, self._session
+        assert session.prefix is not None
+        model = session.model()
+        limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
+        session.conversation.seal()
+        settings = CallSettings(
+            transport=around.transport,
+            clock=around.clock,
+            limits=around.limits,
+            headers=request.headers(around.version),
+            body=request.body(
+                session.prefix,
+                session.conversation.messages,
+                model=model,
+                max_tokens=limit,
+                session_id=around.session_id,
+            ),
+            withdraw_truncated=limit < higher,
+            link_up_since=around.link_up_since,
+        )
+        if around.partial_messages:
+            around.emitter.progress("", messages.status("requesting"))
+        self._submitted = 0
+        if not state.recoveries:
+            self._texts = []
+        self._call = ModelCall(settings, self, RetryPolicy(around.limits.max_retries))
+        started = around.clock.now()
+        try:
+            end = await self._unless_stopped(self._call.run())
+        finally:
+            self._api_seconds += around.clock.now() - started
+        self._call = None
+        self._stop_reason = end.stop_reason
+        self._session.ledger.add(end.head.model or model, end.usage)
+        around.emitter.fact(
+            "model_end", {"message_id": end.head.id, "stop_reason": end.stop_reason, "usage": end.usage}
+        )
+        await around.emitter.commit()
+        return end
+
+    def _answered(self, end: MessageEnd) -> Ending:
+        """The model has stopped without a tool call."""
+        if end.stop_reason == "max_tokens":
+            text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
+            kind, terminal = "max_output_tokens", Terminal.API_ERROR
+        elif end.stop_reason == "model_context_window_exceeded":
+            text = "API Error: the conversation no longer fits the model's context window. Start a new session."
+            kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
+        else:
+            return Ending(Terminal.COMPLETED, text="".join(self._texts))
+        self._around.emitter.message(messages.api_error(text, None, kind, self._around.clock.wall()))
+        return Ending(terminal, text=text)
+
+    def _failed(self, failure: ModelError) -> Ending:
+        text = failure.prose(self._session.model())
+        self._around.emitter.message(messages.api_error(text, failure, failure.kind, self._around.clock.wall()))
+        terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
+        return Ending(terminal, text=text, api_error_status=failure.status)
+
+    async def _interrupted(self) -> Ending:
+        """Stop everything, keep what there is of the answer, close what is open, and leave the model a note."""
+        call, self._call = self._call, None
+        await self._executor.cancel()
+        if call is not None:
+            self._salvage(call)
+        self._close_open(lambda tool_use_id: _STOPPED if tool_use_id in self._runner.started else _NOT_RUN)
+        note = messages.INTERRUPTED if call is not None or not self._submitted else messages.INTERRUPTED_FOR_TOOL
+        self._record(messages.user_text(note))
+        terminal = Terminal.ABORTED_TOOLS if note == messages.INTERRUPTED_FOR_TOOL else Terminal.ABORTED_STREAMING
+        return Ending(terminal, errors=("Request interrupted by user",))
+
+    def _salvage(self, call: ModelCall) -> None:
+        rest = call.salvage()
+        if rest is not None:
+            head, text, request_id = rest
+            if text.strip():
+                block = {"type": "text", "text": text}
+                line = messages.assistant(head, block, request_id, self._around.clock.wall())
+                self._record({**line, "aborted": True})
+        call.close_events()
+
+    def _close_open(self, why: str | Callable[[str], str]) -> None:
+        for body in close_open_tool_uses(self._conversation, why):
+            self._user_lines += 1
+            self._around.emitter.message(body)
+
+    def _checkpoint(self) -> None:
+        if self._stop.done():
+            raise _Interrupted
+
+    async def _unless_stopped(self, work: Awaitable[T]) -> T:
+        """The result of `work`; raises _Interrupted, with `work` cancelled and ended, when the turn is stopped before."""
+        task = asyncio.ensure_future(work)
+        try:
+            either: set[asyncio.Future[Any]] = {task, self._stop}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise _Interrupted
+            if task.cancelled():  # not by us: seen as a cancellation of the turn it would cost the turn its result
+                raise RuntimeError("a part of the turn was cancelled from outside")
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=_CANCEL_GRACE)
+            if task.done() and not task.cancelled():
+                task.exception()
+
+    def _record(self, body: Json) -> None:
+        """Emit a public message that is part of the conversation."""
+        self._around.emitter.message(body)
+        self._conversation.apply("message", body)
+        if body["type"] == "user":
+            self._user_lines += 1
+
+    def _fact(self, kind: str, body: Json) -> None:
+        self._around.emitter.fact(kind, body)
+        self._conversation.apply(kind, body)
+
+    def event(self, event: Json) -> None:
+        """A raw event of the stream, for clients that asked for it."""
+        if self._around.partial_messages:
+            self._around.emitter.progress("", {"type": "stream_event", "event": event, "parent_tool_use_id": None})
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        """A finished block: a line on the wire, and a tool call that may start at once."""
+        block = done.block
+        is_call = block.get("type") == "tool_use"
+        if is_call and (not block["id"] or self._conversation.is_used(block["id"])):
+            block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}  # some providers count from zero in each answer
+        self._record(messages.assistant(head, block, request_id, self._around.clock.wall()))
+        if block.get("type") == "text":
+            self._texts.append(block["text"])
+        if is_call:
+            self._submitted += 1
+            name = block["name"]
+            self._executor.submit(
+                ToolCall(block["id"], name, block["input"], self._session.tools.get(name), done.broken)
+            )
+
+    def withdrawn(self, message_id: str) -> None:
+        """The lines of this answer do not count: it is asked for again."""
+        self._fact("withdrawn", {"message_id": message_id})
+        self._texts = []
+
+    def retrying(self, retry: Retrying) -> None:
+        """An attempt failed; another follows."""
+        _log.warning(
+            "model call failed (%s), attempt %d of %d follows in %.1f s",
+            retry.failure.kind,
+            retry.attempt,
+            retry.max_retries,
+            retry.delay,
+        )
+        self._around.emitter.message(messages.api_retry(retry))

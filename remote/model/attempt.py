@@ -1,0 +1,283 @@
+"""One attempt at a model call: one call id, one request, one answer.
+
+Nothing is told before it counts. A finished block waits until the next block starts or the stop reason is known, its
+`content_block_stop` with it, so that an answer of one text block that is cut off needs no withdrawal, and the block is
+always told before its `content_block_stop`. A finished tool_use with valid input is told at once, since tools start
+while the model is still streaming; from then on the attempt is `committed`: whatever happens to the stream, the answer
+stands and is never asked for again. An attempt that dies before is discarded: open blocks are closed for those who
+watch the events, and blocks already told (thinking or text before another block) are withdrawn by their message id."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Callable, Protocol
+
+from ..ports import ModelLinkError, ModelResponse, ModelTransport
+from .clock import Clock
+from .errors import ModelError, Retry
+from .request import PATH
+from .retry import RetrySettings, retry_after, should_retry
+from .sse import SseError, SseParser
+from .stream import (
+    PUBLIC_EVENTS,
+    BlockDone,
+    BlockStarted,
+    MessageAssembler,
+    MessageHead,
+    StopKnown,
+    decode_event,
+)
+
+Json = dict[str, Any]
+
+_MAX_ERROR_BODY = 64 * 1024
+
+
+class Listener(Protocol):
+    """Hears what a model call brings, in order."""
+
+    def event(self, event: Json) -> None:
+        """A raw API event, for those who watch the stream."""
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        """A finished content block that counts."""
+
+    def withdrawn(self, message_id: str) -> None:
+        """Blocks told with this message id do not count: the call is made again."""
+
+
+@dataclass(frozen=True)
+class MessageEnd:
+    """How an answer ended. `lost` is set when the stream died after a finished tool_use; `withdrawn` when the answer was
+    cut at the output limit and does not count, as the caller wished."""
+
+    head: MessageHead
+    stop_reason: str | None
+    usage: Json
+    lost: ModelError | None = None
+    withdrawn: bool = False
+
+
+@dataclass(frozen=True)
+class CallSettings:
+    """What all attempts of a call share. `link_up_since` gives the monotonic second since which the link to the laptop has
+    been up, None while it is down: a lost link is no silence of the model."""
+
+    transport: ModelTransport
+    clock: Clock
+    limits: RetrySettings
+    headers: Mapping[str, str]
+    body: list[bytes]
+    withdraw_truncated: bool
+    link_up_since: Callable[[], float | None]
+
+
+class Attempt:
+    """See the module. `run` once; then `discard` if it failed, or `salvage` if it was cancelled."""
+
+    def __init__(self, settings: CallSettings, listener: Listener) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._assembler = MessageAssembler()
+        self._held: tuple[BlockDone, Json] | None = None
+        self._told = False
+        self._committed = False
+        self._next_index = 0
+        self._message_stop_sent = False
+        self._request_id = ""
+        self._head_seen = False
+        self._last_sound = settings.clock.now()
+
+    async def run(self) -> MessageEnd:
+        """Raises ModelError; nothing else unless the transport is broken."""
+        reader = asyncio.ensure_future(self._read())
+        watchdog = asyncio.ensure_future(self._watch())
+        try:
+            await asyncio.wait({reader, watchdog}, return_when=asyncio.FIRST_COMPLETED)
+            if not reader.done():
+                watchdog.result()
+                phase = "in the middle of an answer" if self._head_seen else "before the answer began"
+                raise ModelError(f"the model was silent for too long {phase}")
+            return reader.result()
+        except ModelError as error:
+            if self._assembler.stop_reason is not None:
+                return self._end()  # nothing but the closing event is missing
+            if self._committed:
+                return self._end(lost=error)
+            raise
+        finally:
+            for task in (reader, watchdog):
+                task.cancel()
+            await asyncio.gather(reader, watchdog, return_exceptions=True)
+
+    def discard(self) -> None:
+        """The attempt failed and does not count: close what watchers saw open, withdraw what was told."""
+        self._close_events(from_index=0)
+        head = self._assembler.head
+        if head is not None and self._told:
+            self._listener.withdrawn(head.id)
+
+    def salvage(self) -> tuple[MessageHead, str, str] | None:
+        """The call was interrupted: tell the finished block, and give (head, text, request id) of an unfinished answer."""
+        head = self._assembler.head
+        if head is None or self._message_stop_sent:
+            return None
+        self._release()
+        return head, self._assembler.partial_text(), self._request_id
+
+    def close_events(self) -> None:
+        """After `salvage` and its line: close what watchers saw open."""
+        self._close_events(from_index=None)
+
+    async def _read(self) -> MessageEnd:
+        settings = self._settings
+        try:
+            async with settings.transport.request(
+                str(uuid.uuid4()), "POST", PATH, settings.headers, settings.body
+            ) as response:
+                self._hear()
+                self._head_seen = True
+                self._request_id = response.headers.get("request-id", "")
+                if response.status != 200:
+                    raise await _http_error(response, settings.clock.wall())
+                _check_type(response)
+                return await self._stream(response)
+        except ModelLinkError as error:
+            raise ModelError(str(error) or "the connection to the model was lost") from error
+
+    async def _stream(self, response: ModelResponse) -> MessageEnd:
+        parser = SseParser()
+        async for chunk in response.body():
+            self._hear()
+            try:
+                events = parser.feed(chunk)
+            except SseError as error:
+                raise ModelError(str(error)) from None
+            for event in events:
+                self._take(decode_event(event.data))
+                if self._assembler.finished:
+                    return self._end()
+        if self._assembler.stop_reason is not None:
+            return self._end()
+        raise ModelError("the connection was closed in the middle of an answer")
+
+    def _take(self, event: Json) -> None:
+        step = self._assembler.feed(event)
+        if isinstance(step, (BlockStarted, StopKnown)) and not self._truncated():
+            self._release()
+        if isinstance(step, BlockDone):
+            self._next_index = step.index + 1
+            self._release()  # none is held unless blocks overlap
+            self._held = (step, event)
+            if step.block.get("type") == "tool_use" and not step.broken:
+                self._committed = True
+                self._release()
+            return
+        if event.get("type") in PUBLIC_EVENTS and not self._truncated():
+            self._message_stop_sent = self._assembler.finished
+            self._listener.event(event)
+
+    def _truncated(self) -> bool:
+        """The answer was cut at the output limit, and the caller prefers to ask again with a higher one."""
+        return self._assembler.stop_reason == "max_tokens" and self._settings.withdraw_truncated and not self._committed
+
+    def _release(self) -> None:
+        if self._held is None:
+            return
+        (done, stop_event), self._held = self._held, None
+        head = self._assembler.head
+        assert head is not None
+        self._told = True
+        self._listener.block(head, done, self._request_id)
+        self._listener.event(stop_event)
+
+    def _end(self, lost: ModelError | None = None) -> MessageEnd:
+        head = self._assembler.head
+        assert head is not None
+        withdrawn = self._truncated()
+        if withdrawn:
+            self.discard()
+        elif lost is not None:
+            if self._held is not None:
+                self._release()
+            self._close_events(from_index=self._next_index)
+        else:
+            self._close_events(from_index=None)
+        return MessageEnd(head, self._assembler.stop_reason, dict(self._assembler.usage), lost, withdrawn)
+
+    def _close_events(self, from_index: int | None) -> None:
+        head = self._assembler.head
+        if head is None or self._message_stop_sent:
+            return
+        self._message_stop_sent = True
+        open_indices = self._assembler.open_indices
+        if self._held is not None:
+            open_indices = [self._held[0].index, *open_indices]
+        for index in open_indices:
+            self._listener.event({"type": "content_block_stop", "index": index})
+        stop: Json = {"type": "message_stop"}
+        if from_index is not None:
+            stop["abandoned_blocks"] = {"api_message_id": head.id, "from_block_index": from_index}
+        self._listener.event(stop)
+
+    def _hear(self) -> None:
+        self._last_sound = self._settings.clock.now()
+
+    async def _watch(self) -> None:
+        """Returns when the model has been silent for too long while the link was up."""
+        clock, limits = self._settings.clock, self._settings.limits
+        while True:
+            limit = limits.idle_timeout if self._head_seen else limits.head_timeout
+            up_since = self._settings.link_up_since()
+            now = clock.now()
+            if up_since is None:
+                wait = limit
+            else:
+                wait = max(self._last_sound, up_since) + limit - now
+                if wait <= 0:
+                    return
+            await clock.sleep(wait)
+
+
+def _check_type(response: ModelResponse) -> None:
+    kind = response.headers.get("content-type", "text/event-stream")
+    if "event-stream" not in kind:
+        raise ModelError(
+            f"the upstream answered with {kind.split(';')[0]!r} instead of an event stream; is the base URL right?",
+            retry=Retry.NO,
+        )
+
+
+async def _http_error(response: ModelResponse, wall: float) -> ModelError:
+    """The error a response with a status other than 200 stands for."""
+    pieces, size = [], 0
+    async for chunk in response.body():
+        pieces.append(chunk)
+        size += len(chunk)
+        if size >= _MAX_ERROR_BODY:
+            break
+    text = b"".join(pieces)[:_MAX_ERROR_BODY].decode("utf-8", "replace")
+    kind, message = _error_fields(text)
+    return ModelError(
+        message or " ".join(text.split())[:300] or "no explanation given",
+        status=response.status,
+        error_type=kind,
+        retry_after=retry_after(response.headers.get("retry-after"), wall),
+        retry=should_retry(response.headers.get("x-should-retry")),
+        request_id=response.headers.get("request-id", ""),
+    )
+
+
+def _error_fields(text: str) -> tuple[str, str]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", ""
+    error = data.get("error") if isinstance(data, dict) else None
+    if not isinstance(error, dict):
+        return "", ""
+    return str(error.get("type") or ""), str(error.get("message") or "")

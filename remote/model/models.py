@@ -1,0 +1,79 @@
+"""What the worker knows about models: aliases, limits, prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DEFAULT_MODEL = "claude-sonnet-4-5"
+DEFAULT_MAX_TOKENS = 8_000
+ESCALATED_MAX_TOKENS = 64_000
+
+_ALIASES = {
+    "default": DEFAULT_MODEL,
+    "sonnet": DEFAULT_MODEL,
+    "opus": "claude-opus-4-5",
+    "haiku": "claude-haiku-4-5",
+}
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Limits in tokens, prices in US dollars for a million tokens."""
+
+    context_window: int = 200_000
+    max_output: int = 64_000
+    input_price: float = 0.0
+    output_price: float = 0.0
+
+
+_UNKNOWN = ModelFacts()
+_FAMILIES = (  # the first prefix that fits counts
+    ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
+    ("claude-opus-4-0", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
+    ("claude-opus-4-2", ModelFacts(max_output=32_000, input_price=15, output_price=75)),  # claude-opus-4-20250514
+    ("claude-3-opus", ModelFacts(max_output=4_096, input_price=15, output_price=75)),
+    ("claude-3-7-sonnet", ModelFacts(input_price=3, output_price=15)),
+    ("claude-3-5-sonnet", ModelFacts(max_output=8_192, input_price=3, output_price=15)),
+    ("claude-3-5-haiku", ModelFacts(max_output=8_192, input_price=0.8, output_price=4)),
+    ("claude-3-haiku", ModelFacts(max_output=4_096, input_price=0.25, output_price=1.25)),
+    ("claude-opus", ModelFacts(input_price=5, output_price=25)),
+    ("claude-sonnet", ModelFacts(input_price=3, output_price=15)),
+    ("claude-haiku", ModelFacts(input_price=1, output_price=5)),
+)
+
+
+def resolve_model(name: str | None) -> str:
+    """The model id for what a person wrote: an alias, an id, or nothing."""
+    return _ALIASES.get(name, name) if name else DEFAULT_MODEL
+
+
+def facts(model: str) -> ModelFacts:
+    """Limits and prices; an unknown model costs 0, since a wrong sum is worse than none."""
+    for prefix, known in _FAMILIES:
+        if model.startswith(prefix):
+            return known
+    return _UNKNOWN
+
+
+def max_tokens(model: str, *, escalated: bool) -> int:
+    """The output limit to ask for."""
+    return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, facts(model).max_output)
+
+
+def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
+    """The price of one answer. A cache write costs 1.25 times an input token, a cache read a tenth."""
+    known = facts(model)
+    paid_input = (
+        count(usage, "input_tokens")
+        + 1.25 * count(usage, "cache_creation_input_tokens")
+        + 0.1 * count(usage, "cache_read_input_tokens")
+    )
+    return (paid_input * known.input_price + count(usage, "output_tokens") * known.output_price) / 1_000_000
+
+
+def count(usage: Mapping[str, Any], name: str) -> int:
+    """A token count of a usage object; 0 for what is absent or no number."""
+    value = usage.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

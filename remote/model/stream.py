@@ -1,0 +1,238 @@
+"""The event state machine of a streamed answer: API events in, finished blocks and the end of the message out."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any, NoReturn, Union
+
+from .errors import ModelError, status_of
+
+Json = dict[str, Any]
+
+MAX_MESSAGE = 32 * 1024 * 1024
+"""Most characters of text and tool input in one answer."""
+
+PUBLIC_EVENTS = frozenset(
+    (
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    )
+)
+"""Events that clients may see as `stream_event`; `ping`, `error` and what a later API adds are not among them."""
+
+
+@dataclass(frozen=True)
+class MessageHead:
+    """What `message_start` tells: shared by all blocks of the answer."""
+
+    id: str
+    model: str
+    usage: Json
+
+
+@dataclass(frozen=True)
+class BlockStarted:
+    index: int
+
+
+@dataclass(frozen=True)
+class BlockDone:
+    """A finished content block. `broken` says why the input of a tool_use is not usable ("" when it is)."""
+
+    index: int
+    block: Json
+    broken: str = ""
+
+
+@dataclass(frozen=True)
+class StopKnown:
+    """`message_delta`: the answer is complete, its usage final."""
+
+    stop_reason: str
+
+
+Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
+
+
+class _Block:
+    """A block under construction. Text starts empty whatever the start event repeats: only deltas count."""
+
+    def __init__(self, start: Json) -> None:
+        self.start = start
+        self.kind = str(start.get("type", ""))
+        self.parts: list[str] = []
+        self.signature = str(start.get("signature") or "")
+
+    def add(self, delta: Json) -> int:
+        kind = delta.get("type")
+        if kind == "text_delta":
+            piece = delta.get("text")
+        elif kind == "thinking_delta":
+            piece = delta.get("thinking")
+        elif kind == "input_json_delta":
+            piece = delta.get("partial_json")
+        elif kind == "signature_delta":
+            self.signature = str(delta.get("signature") or "")
+            return 0
+        else:
+            return 0
+        if not isinstance(piece, str):
+            raise ModelError(f"the answer holds a {kind} without text")
+        self.parts.append(piece)
+        return len(piece)
+
+    def finish(self) -> tuple[Json, str]:
+        """The block, and why its tool input is unusable ("" when all is well)."""
+        text = "".join(self.parts)
+        if self.kind == "text":
+            return {"type": "text", "text": text}, ""
+        if self.kind == "thinking":
+            return {"type": "thinking", "thinking": text, "signature": self.signature}, ""
+        if self.kind not in ("tool_use", "server_tool_use"):
+            return dict(self.start), ""
+        tool_input, broken = _tool_input(text, self.start.get("input"))
+        name = self.start.get("name")
+        block: Json = {
+            "type": self.kind,
+            "id": str(self.start.get("id") or ""),
+            "name": name if isinstance(name, str) else "",
+            "input": tool_input,
+        }
+        return block, broken
+
+
+class MessageAssembler:
+    """One answer. `feed` raises ModelError for an `error` event and for events that fit no answer."""
+
+    def __init__(self) -> None:
+        self.head: MessageHead | None = None
+        self.usage: Json = {}
+        self.stop_reason: str | None = None
+        self.finished = False
+        self._open: dict[int, _Block] = {}
+        self._size = 0
+
+    @property
+    def open_indices(self) -> list[int]:
+        return sorted(self._open)
+
+    def feed(self, event: Json) -> Step:
+        """Take one event and say what it completed."""
+        kind = event.get("type")
+        if kind == "error":
+            _raise(event)
+        if kind == "message_start":
+            return self._start(_object(event, "message"))
+        if kind not in PUBLIC_EVENTS:
+            return None
+        if self.head is None:
+            raise ModelError(f"the answer starts with {kind} instead of message_start")
+        if kind == "content_block_start":
+            index = _index(event)
+            if index in self._open:
+                raise ModelError(f"the answer starts block {index} twice")
+            self._open[index] = _Block(_object(event, "content_block"))
+            return BlockStarted(index)
+        if kind == "content_block_delta":
+            self._delta(_index(event), _object(event, "delta"))
+            return None
+        if kind == "content_block_stop":
+            index = _index(event)
+            block, broken = self._block(index).finish()
+            del self._open[index]
+            return BlockDone(index, block, broken)
+        if kind == "message_delta":
+            return self._end(event)
+        self.finished = True
+        return None
+
+    def partial_text(self) -> str:
+        """Text of the block that is still open (thinking and tool input do not count: they are useless in part)."""
+        return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
+
+    def _start(self, message: Json) -> MessageHead:
+        if self.head is not None:
+            raise ModelError("the answer starts twice")
+        usage = message.get("usage")
+        self.usage = dict(usage) if isinstance(usage, dict) else {}
+        message_id = str(message.get("id") or f"msg_{uuid.uuid4().hex}")
+        self.head = MessageHead(message_id, str(message.get("model") or ""), dict(self.usage))
+        return self.head
+
+    def _block(self, index: int) -> _Block:
+        block = self._open.get(index)
+        if block is None:
+            raise ModelError(f"the answer goes on with block {index}, which is not open")
+        return block
+
+    def _delta(self, index: int, delta: Json) -> None:
+        self._size += self._block(index).add(delta)
+        if self._size > MAX_MESSAGE:
+            raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
+
+    def _end(self, event: Json) -> Step:
+        usage = event.get("usage")
+        if isinstance(usage, dict):
+            self.usage.update({name: value for name, value in usage.items() if value is not None})
+        delta = event.get("delta")
+        reason = delta.get("stop_reason") if isinstance(delta, dict) else None
+        if not isinstance(reason, str):
+            return None
+        if self._open:
+            raise ModelError("the answer ends inside a block")
+        self.stop_reason = reason
+        return StopKnown(reason)
+
+
+def decode_event(data: str) -> Json:
+    """The object in an event's data; what is no strict JSON object raises ModelError."""
+    try:
+        event = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"the answer holds an event that is not JSON ({error})") from None
+    if not isinstance(event, dict):
+        raise ModelError("the answer holds an event that is not an object")
+    return event
+
+
+def _tool_input(text: str, start: object) -> tuple[Json, str]:
+    if not text.strip():
+        return (dict(start) if isinstance(start, dict) else {}), ""
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        return {}, f"the input is not valid JSON ({error})"
+    if not isinstance(value, dict):
+        return {}, "the input is not a JSON object"
+    return value, ""
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _index(event: Json) -> int:
+    index = event.get("index")
+    if not isinstance(index, int) or index < 0:
+        raise ModelError(f"the answer holds a {event.get('type')} without an index")
+    return index
+
+
+def _object(event: Json, name: str) -> Json:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        raise ModelError(f"the answer holds a {event.get('type')} without {name}")
+    return value
+
+
+def _raise(event: Json) -> NoReturn:
+    error = event.get("error")
+    error = error if isinstance(error, dict) else {}
+    kind = str(error.get("type") or "api_error")
+    raise ModelError(str(error.get("message") or kind), status=status_of(kind), error_type=kind)
