@@ -1,0 +1,168 @@
+"""What tests of the auth proxy need: a proxy in front of an upstream, request heads, and a worker's end of the link."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tests.support.fake_model import API_KEY
+
+from ccb.tunnel.proxy.core import AuthProxy, ProxiedResponse
+from ccb.tunnel.proxy.credential import Credential, CredentialSource, FixedCredential
+from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.proxy.policy import Policy, RequestHead
+from ccb.tunnel.proxy.upstream import Upstream, tls_context, upstream_config
+from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
+
+NONCE = "nonce-of-this-connection"
+
+
+def message_body(prompt: str = "hi", *, stream: bool = True) -> bytes:
+    """The JSON of a small valid request."""
+    body = {"model": "m", "max_tokens": 64, "stream": stream, "messages": [{"role": "user", "content": prompt}]}
+    return json.dumps(body).encode()
+
+
+def request_head(
+    body: bytes = b"",
+    *,
+    call_id: str = "",
+    nonce: str = NONCE,
+    method: str = "POST",
+    path: str = "/v1/messages",
+    headers: dict[str, str] | None = None,
+) -> RequestHead:
+    """A head that the policy lets pass unless told otherwise."""
+    return RequestHead(call_id, nonce, method, path, headers or {"content-type": "application/json"}, len(body))
+
+
+async def pieces(body: bytes, size: int = 64 * 1024) -> AsyncIterator[bytes]:
+    """`body` as a stream."""
+    for start in range(0, len(body), size):
+        yield body[start : start + size]
+
+
+async def read_all(response: ProxiedResponse) -> bytes:
+    """The whole body."""
+    return b"".join([piece async for piece in response.body()])
+
+
+@asynccontextmanager
+async def proxy_to(
+    url: str,
+    *,
+    credential: CredentialSource | None = None,
+    policy: Policy | None = None,
+    environ: dict[str, str] | None = None,
+    hold: float = 600,
+) -> AsyncIterator[AuthProxy]:
+    """A running proxy in front of `url` that injects API_KEY."""
+    environ = {"ANTHROPIC_BASE_URL": url, **(environ or {})}
+    upstream = Upstream(upstream_config(environ), tls_context(environ))
+    source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
+    async with AuthProxy(source, upstream, policy, hold=hold) as proxy:
+        yield proxy
+
+
+@dataclass
+class Stream:
+    """What the worker knows of one stream."""
+
+    head: Head | None = None
+    body: bytearray = field(default_factory=bytearray)
+    first_offset: int | None = None
+    end: End | None = None
+    upload_credit: int = INITIAL_CREDIT
+
+
+class Worker:
+    """The worker's end of one connection: collects frames by stream, and grants credit when told to. With `auto_credit` every byte is acknowledged as it comes."""
+
+    def __init__(self, proxy: AuthProxy, *, auto_credit: bool = True) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.calls = InbandCalls(proxy, self._take, Secret(NONCE), epoch=3)
+        self._auto_credit = auto_credit
+        self._changed = asyncio.Condition()
+
+    async def __aenter__(self) -> Worker:
+        await self.calls.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.calls.__aexit__(None, None, None)
+
+    async def open(
+        self,
+        stream: int,
+        size: int,
+        *,
+        call_id: str = "",
+        offset: int = 0,
+        nonce: str = NONCE,
+        path: str = "/v1/messages",
+        method: str = "POST",
+    ) -> None:
+        """Open `stream` without sending its body."""
+        self.streams[stream] = Stream()
+        headers = {"content-type": "application/json"}
+        await self.calls.handle(Open(3, stream, call_id, nonce, method, path, headers, size, offset))
+
+    async def upload(self, stream: int, body: bytes) -> None:
+        """Send a request body within the credit."""
+        known = self.streams[stream]
+        for start in range(0, len(body), CHUNK):
+            chunk = body[start : start + CHUNK]
+            size = len(chunk)
+            await self.until(lambda size=size: known.upload_credit >= size or known.end is not None)
+            known.upload_credit -= len(chunk)
+            await self.calls.handle(Data(3, stream, start, base64.b64encode(chunk).decode()))
+        await self.calls.handle(End(3, stream))
+
+    async def post(self, stream: int, body: bytes, *, call_id: str = "", path: str = "/v1/messages") -> Stream:
+        """A whole call; returns when it has ended."""
+        await self.open(stream, len(body), call_id=call_id, path=path)
+        await self.upload(stream, body)
+        await self.until(lambda: self.streams[stream].end is not None)
+        return self.streams[stream]
+
+    async def grant(self, stream: int, count: int) -> None:
+        """Say that `count` more bytes of the response are taken."""
+        await self.calls.handle(Credit(3, stream, count))
+
+    async def cancel(self, stream: int) -> None:
+        """Give the call up."""
+        await self.calls.handle(Cancel(3, stream))
+
+    async def until(self, condition: Callable[[], bool], timeout: float = 20) -> None:
+        """Wait for frames that make `condition` true."""
+        async with asyncio.timeout(timeout), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def _take(self, frame: Frame) -> None:
+        assert isinstance(frame, (Head, Data, End, Credit)) and frame.epoch == 3
+        known = self.streams.setdefault(frame.stream, Stream())
+        match frame:
+            case Head():
+                assert known.head is None and not known.body
+                known.head = frame
+            case Data():
+                chunk = base64.b64decode(frame.b64)
+                assert known.head is not None and known.end is None and 0 < len(chunk) <= CHUNK
+                if known.first_offset is None:
+                    known.first_offset = frame.off
+                assert frame.off == known.first_offset + len(known.body)
+                known.body += chunk
+                if self._auto_credit:
+                    await self.grant(frame.stream, len(chunk))
+            case End():
+                assert known.end is None
+                known.end = frame
+            case Credit():
+                known.upload_credit += frame.bytes
+        async with self._changed:
+            self._changed.notify_all()

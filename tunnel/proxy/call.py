@@ -1,0 +1,169 @@
+"""One model call: what the provider said and the worker has not taken yet, kept while nobody reads.
+
+The side of the provider puts bytes in; one reader at a time takes them out by offset and says up to where it has them for
+good. Unacknowledged bytes stay, so a reader that was cut off can be followed by another one. At BUFFER bytes the side of
+the provider waits, whether somebody reads or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from .policy import Refusal
+from .upstream import UpstreamError
+
+BUFFER = 4 * 1024 * 1024
+"""Bytes of a response kept ahead of its reader."""
+
+
+class CallState(Enum):
+    """How far a call is."""
+
+    WAITING = "waiting for the response head"
+    STREAMING = "response body arrives"
+    DONE = "response complete"
+    FAILED = "over without a complete response"
+
+
+class Superseded(Exception):
+    """Another reader asked for the same call; this one gets no more."""
+
+
+@dataclass(frozen=True)
+class ResponseHead:
+    """What the worker gets to see of a response head; names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+class Call:
+    """The record of one call. Filled by one task, read by at most one `Reader`."""
+
+    def __init__(self, call_id: str, limit: int = BUFFER) -> None:
+        self.id = call_id
+        self.state = CallState.WAITING
+        self.uploaded = False
+        self._limit = limit
+        self._head: ResponseHead | None = None
+        self._failure: Refusal | UpstreamError | None = None
+        self._buffer = bytearray()
+        self._base = 0
+        self._reader: Reader | None = None
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Nothing more will arrive."""
+        return self.state in (CallState.DONE, CallState.FAILED)
+
+    @property
+    def held(self) -> int:
+        """Bytes kept in memory."""
+        return len(self._buffer)
+
+    @property
+    def failure(self) -> Refusal | UpstreamError | None:
+        """Why the call failed."""
+        return self._failure
+
+    def start(self, head: ResponseHead) -> None:
+        """The response head has arrived."""
+        self._head = head
+        self.state = CallState.STREAMING
+        self._news.set()
+
+    async def put(self, chunk: bytes) -> None:
+        """Append bytes of the body; waits while the buffer is full."""
+        while len(self._buffer) >= self._limit:
+            self._room.clear()
+            await self._room.wait()
+        self._buffer += chunk
+        self._news.set()
+
+    def finish(self) -> None:
+        """The body is complete."""
+        self.state = CallState.DONE
+        self._news.set()
+
+    def fail(self, error: Refusal | UpstreamError) -> None:
+        """The call is over; what has arrived can still be read."""
+        if not self.over:
+            self._failure = error
+            self.state = CallState.FAILED
+        self._news.set()
+
+    def attach(self, offset: int) -> Reader:
+        """A reader from byte `offset`, which has everything before it. An earlier reader gets `Superseded`. Raises `Refusal`
+        (410) when these bytes are gone or were never there."""
+        if not self._base <= offset <= self._base + len(self._buffer):
+            raise Refusal(410, f"byte {offset} of this response is not held any more")
+        reader = Reader(self, offset)
+        self._reader = reader
+        self._news.set()
+        reader.ack(offset)
+        return reader
+
+    def _trim(self, reader: Reader, offset: int) -> None:
+        if reader is self._reader and offset > self._base:
+            count = min(offset - self._base, len(self._buffer))
+            del self._buffer[:count]
+            self._base += count
+            self._room.set()
+
+
+class Reader:
+    """Reads one call from an offset on."""
+
+    def __init__(self, call: Call, offset: int) -> None:
+        self._call = call
+        self.offset = offset
+
+    @property
+    def current(self) -> bool:
+        """No later reader has taken over."""
+        return self._call._reader is self
+
+    async def head(self) -> ResponseHead:
+        """Wait for the response head. Raises `Refusal` or `UpstreamError` when the call failed before it."""
+        call = self._call
+        while call._head is None:
+            if call._failure is not None:
+                raise call._failure
+            await self._wait()
+        return call._head
+
+    async def read(self, limit: int) -> bytes:
+        """At most `limit` bytes from `offset` on, which moves behind them; b"" at the end. Raises `UpstreamError` or `Refusal`
+        when the call failed after what has been read."""
+        call = self._call
+        while True:
+            self._check()
+            start = self.offset - call._base
+            if start < len(call._buffer):
+                chunk = bytes(call._buffer[start : start + limit])
+                self.offset += len(chunk)
+                return chunk
+            if call.state is CallState.DONE:
+                return b""
+            if call._failure is not None:
+                raise call._failure
+            await self._wait()
+
+    def ack(self, offset: int) -> None:
+        """The bytes before `offset` have arrived for good and need not be kept."""
+        self._call._trim(self, min(offset, self.offset))
+
+    def _check(self) -> None:
+        if not self.current:
+            raise Superseded
+
+    async def _wait(self) -> None:
+        self._check()
+        self._call._news.clear()
+        await self._call._news.wait()
+        self._check()

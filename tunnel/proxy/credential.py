@@ -1,0 +1,65 @@
+"""What the proxy injects, and the seam it gets it through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from ..secret import Secret
+
+
+class CredentialKind(Enum):
+    """How a credential travels."""
+
+    API_KEY = "api_key"
+    BEARER = "bearer"
+    BOTH = "api_key+bearer"
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A model credential: `api_key` goes into x-api-key, `bearer` into Authorization, and at least one is there. `source`
+    is the public name of where it came from (`apiKeySource` of system/init)."""
+
+    source: str
+    api_key: Secret | None = None
+    bearer: Secret | None = None
+
+    @property
+    def kind(self) -> CredentialKind:
+        if self.api_key and self.bearer:
+            return CredentialKind.BOTH
+        return CredentialKind.API_KEY if self.api_key else CredentialKind.BEARER
+
+    def headers(self) -> dict[str, str]:
+        """The request headers that carry it, in the clear: build them where the request is sent, keep them nowhere."""
+        headers = {}
+        if self.api_key:
+            headers["x-api-key"] = self.api_key.reveal()
+        if self.bearer:
+            headers["authorization"] = f"Bearer {self.bearer.reveal()}"
+        return headers
+
+
+class CredentialSource(Protocol):
+    """Gives the credential for each call."""
+
+    async def get(self) -> Credential:
+        """The credential now. Raises `CredentialError` or `ConfigError` when there is none."""
+
+    async def refused(self, credential: Credential) -> bool:
+        """The provider answered 401 to `credential`; True when the next `get` may give another one."""
+
+
+class FixedCredential:
+    """A source that always gives the same credential."""
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    async def get(self) -> Credential:
+        return self._credential
+
+    async def refused(self, credential: Credential) -> bool:
+        return False

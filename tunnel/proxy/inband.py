@@ -1,0 +1,226 @@
+"""The front for frames of the link: HTTP-shaped streams with credit in both directions.
+
+One object serves one connection. When it is closed its calls go on in the core, and the next connection may ask for them
+again by their ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Self
+
+from ..errors import CcbError
+from ..secret import Secret
+from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
+from .call import Superseded
+from .core import AuthProxy, BodyLost, ProxiedResponse
+from .policy import Refusal, RequestHead
+from .upstream import UpstreamError
+
+log = logging.getLogger(__name__)
+
+MAX_STREAMS = 128
+"""Most streams of one connection, those included whose last bytes are not acknowledged yet."""
+
+Send = Callable[[Frame], Awaitable[None]]
+
+
+class _Stream:
+    """One stream: request bytes not yet sent upstream, and what the worker can take of the response."""
+
+    def __init__(self, opened: Open, grant: Callable[[int], Awaitable[None]], *, resumed: bool) -> None:
+        self.opened = opened
+        self.task: asyncio.Task[None] | None = None
+        self.response: ProxiedResponse | None = None
+        self.finished = False
+        self.credit = INITIAL_CREDIT
+        self._taken = opened.offset
+        self._grant = grant
+        self._drain = resumed
+        self._chunks: deque[bytes] = deque()
+        self._received = 0
+        self._allowed = INITIAL_CREDIT
+        self._ended = False
+        self._lost = False
+        self._news = asyncio.Event()
+        self._credit_news = asyncio.Event()
+
+    async def feed(self, data: Data) -> None:
+        """Take request bytes. Raises ValueError when they break the rules of a stream."""
+        chunk = base64.b64decode(data.b64, validate=True)
+        if data.off != self._received:
+            raise ValueError(f"data at offset {data.off}, expected {self._received}")
+        self._received += len(chunk)
+        if len(chunk) > CHUNK or self._received > self._allowed:
+            raise ValueError("more data than the credit allows")
+        if self._drain or self.finished:
+            self._allowed += len(chunk)
+            await self._grant(len(chunk))
+            return
+        self._chunks.append(chunk)
+        self._news.set()
+
+    def end(self, *, lost: bool = False) -> None:
+        """No more request bytes will come; with `lost` the body is not complete."""
+        self._ended = True
+        self._lost = self._lost or lost
+        self._news.set()
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The request body; credit for a piece is given when it has gone upstream."""
+        while True:
+            while not self._chunks:
+                if self._lost:
+                    raise BodyLost
+                if self._ended:
+                    return
+                self._news.clear()
+                await self._news.wait()
+            chunk = self._chunks.popleft()
+            yield chunk
+            self._allowed += len(chunk)
+            if not self._ended and self._allowed - INITIAL_CREDIT < self.opened.size:
+                await self._grant(len(chunk))
+
+    def take(self, count: int) -> None:
+        """The worker has taken `count` more bytes of the response."""
+        self.credit += count
+        self._taken += count
+        if self.response is not None:
+            self.response.ack(self._taken)
+        self._credit_news.set()
+
+    async def next_credit(self) -> int:
+        """Wait until the worker can take bytes; how many."""
+        while self.credit <= 0:
+            self._credit_news.clear()
+            await self._credit_news.wait()
+        return self.credit
+
+    def acknowledged(self) -> bool:
+        """All that was sent of the response has been taken."""
+        return self.finished and (self.response is None or self._taken >= self.response.offset)
+
+
+class InbandCalls:
+    """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must apply back-pressure. Use as a
+    context; on leaving, streams end without a word and their calls go on in the proxy."""
+
+    def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0) -> None:
+        self._proxy = proxy
+        self._send = send
+        self._nonce = nonce
+        self._epoch = epoch
+        self._streams: dict[int, _Stream] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        streams = list(self._streams.values())
+        self._streams.clear()
+        tasks = [stream.task for stream in streams if stream.task is not None]
+        for stream in streams:
+            stream.end(lost=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def open_streams(self) -> int:
+        """Streams whose response is not complete and taken."""
+        return len(self._streams)
+
+    async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None:
+        """Take one frame of the connection. Never waits for the provider; frames of unknown streams are ignored."""
+        if isinstance(frame, Open):
+            await self._open(frame)
+            return
+        stream = self._streams.get(frame.stream)
+        if stream is None:
+            return
+        match frame:
+            case Data():
+                try:
+                    await stream.feed(frame)
+                except (ValueError, binascii.Error) as error:
+                    await self._break(stream, f"bad data frame: {error}")
+            case End():
+                stream.end(lost=bool(frame.error))
+            case Credit():
+                stream.take(frame.bytes)
+                if stream.acknowledged():
+                    del self._streams[frame.stream]
+            case Cancel():
+                await self._cancel(stream)
+
+    async def _open(self, opened: Open) -> None:
+        if opened.stream in self._streams or len(self._streams) >= MAX_STREAMS:
+            reason = "the stream number is in use" if opened.stream in self._streams else "too many streams"
+            await self._send(End(self._epoch, opened.stream, reason))
+            return
+        resumed = bool(opened.id) and self._proxy.knows(opened.id)
+
+        async def grant(count: int) -> None:
+            await self._send(Credit(self._epoch, opened.stream, count))
+
+        stream = _Stream(opened, grant, resumed=resumed)
+        self._streams[opened.stream] = stream
+        stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
+
+    async def _cancel(self, stream: _Stream) -> None:
+        """The worker is not interested any more: the call is aborted, not kept."""
+        self._streams.pop(stream.opened.stream, None)
+        if stream.opened.id:
+            self._proxy.discard(stream.opened.id)
+        stream.end(lost=True)
+        if stream.task is not None:
+            stream.task.cancel()
+            await asyncio.gather(stream.task, return_exceptions=True)
+
+    async def _break(self, stream: _Stream, reason: str) -> None:
+        await self._cancel(stream)
+        await self._send(End(self._epoch, stream.opened.stream, reason))
+
+    async def _serve(self, stream: _Stream) -> None:
+        number = stream.opened.stream
+        try:
+            await self._respond(stream)
+            await self._send(End(self._epoch, number))
+        except (UpstreamError, Refusal) as error:
+            await self._send(End(self._epoch, number, str(error) or "the call failed"))
+        except Superseded:
+            await self._send(End(self._epoch, number, "the call is read by a newer stream"))
+        except CcbError as error:
+            log.debug("stream %d ended with its connection: %s", number, error.what)
+        except Exception:
+            log.exception("stream %d failed", number)
+            await self._send(End(self._epoch, number, "the auth proxy on the laptop failed"))
+        finally:
+            stream.finished = True
+            if stream.acknowledged():
+                self._streams.pop(number, None)
+
+    async def _respond(self, stream: _Stream) -> None:
+        opened = stream.opened
+        head = RequestHead(opened.id, opened.nonce, opened.method, opened.path, opened.headers, opened.size)
+        async with self._proxy.call(
+            head, stream.body(), nonce=self._nonce, offset=opened.offset, keep=True
+        ) as response:
+            if response.refused and opened.offset:
+                raise UpstreamError((await response.read(CHUNK)).decode())
+            stream.response = response
+            await self._send(Head(self._epoch, opened.stream, response.status, dict(response.headers)))
+            while True:
+                credit = await stream.next_credit()
+                offset = response.offset
+                chunk = await response.read(min(CHUNK, credit))
+                if not chunk:
+                    return
+                stream.credit -= len(chunk)
+                await self._send(Data(self._epoch, opened.stream, offset, base64.b64encode(chunk).decode("ascii")))
