@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.support.fake_model import API_KEY
 
@@ -80,8 +81,13 @@ class Stream:
     upload_credit: int = INITIAL_CREDIT
 
 
+def _may_send(stream: Stream, size: int) -> bool:
+    return stream.upload_credit >= size or stream.end is not None
+
+
 class Worker:
-    """The worker's end of one connection: collects frames by stream, and grants credit when told to. With `auto_credit` every byte is acknowledged as it comes."""
+    """The worker's end of one connection: collects frames by stream. With `auto_credit` every byte of a response is
+    acknowledged as it comes, else only what `grant` says."""
 
     def __init__(self, proxy: AuthProxy, *, auto_credit: bool = True) -> None:
         self.streams: dict[int, Stream] = {}
@@ -117,18 +123,17 @@ class Worker:
         known = self.streams[stream]
         for start in range(0, len(body), CHUNK):
             chunk = body[start : start + CHUNK]
-            size = len(chunk)
-            await self.until(lambda size=size: known.upload_credit >= size or known.end is not None)
+            await self.until(partial(_may_send, known, len(chunk)))
             known.upload_credit -= len(chunk)
             await self.calls.handle(Data(3, stream, start, base64.b64encode(chunk).decode()))
+            await self._notify()
         await self.calls.handle(End(3, stream))
 
     async def post(self, stream: int, body: bytes, *, call_id: str = "", path: str = "/v1/messages") -> Stream:
         """A whole call; returns when it has ended."""
         await self.open(stream, len(body), call_id=call_id, path=path)
         await self.upload(stream, body)
-        await self.until(lambda: self.streams[stream].end is not None)
-        return self.streams[stream]
+        return await self.ended(stream)
 
     async def grant(self, stream: int, count: int) -> None:
         """Say that `count` more bytes of the response are taken."""
@@ -137,6 +142,15 @@ class Worker:
     async def cancel(self, stream: int) -> None:
         """Give the call up."""
         await self.calls.handle(Cancel(3, stream))
+
+    async def ended(self, stream: int) -> Stream:
+        """Wait for the end of `stream`."""
+        await self.until(lambda: self.streams[stream].end is not None)
+        return self.streams[stream]
+
+    async def received(self, stream: int, count: int) -> None:
+        """Wait until the body of `stream` has exactly `count` bytes."""
+        await self.until(lambda: len(self.streams[stream].body) == count)
 
     async def until(self, condition: Callable[[], bool], timeout: float = 20) -> None:
         """Wait for frames that make `condition` true."""
@@ -164,5 +178,8 @@ class Worker:
                 known.end = frame
             case Credit():
                 known.upload_credit += frame.bytes
+        await self._notify()
+
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()

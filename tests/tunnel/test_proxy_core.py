@@ -189,9 +189,11 @@ async def test_a_wrong_nonce_is_403_whatever_else_is_asked(fake_model: FakeModel
     ],
 )
 async def test_any_other_method_or_path_is_404_and_never_leaves(fake_model: FakeModel, method: str, path: str) -> None:
-    async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(method=method, path=path), pieces(b""), nonce=nonce) as answer:
-            assert (answer.status, error_of(await read_all(answer))["type"]) == (404, "not_found_error")
+    async with (
+        proxy_to(fake_model.url) as proxy,
+        proxy.call(request_head(method=method, path=path), pieces(b""), nonce=nonce) as answer,
+    ):
+        assert (answer.status, error_of(await read_all(answer))["type"]) == (404, "not_found_error")
     assert not fake_model.requests and not fake_model.other_requests
 
 
@@ -226,34 +228,43 @@ async def test_the_default_limit_is_32_mib() -> None:
 
 @pytest.mark.parametrize("announced", [3, 9])
 async def test_a_body_of_another_length_than_announced_is_refused(fake_model: FakeModel, announced: int) -> None:
-    async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(b"x" * announced), pieces(b"x" * 6, 2), nonce=nonce) as answer:
-            assert (answer.status, error_of(await read_all(answer))["type"]) == (400, "invalid_request_error")
+    async with (
+        proxy_to(fake_model.url) as proxy,
+        proxy.call(request_head(b"x" * announced), pieces(b"x" * 6, 2), nonce=nonce) as answer,
+    ):
+        assert (answer.status, error_of(await read_all(answer))["type"]) == (400, "invalid_request_error")
     assert not fake_model.requests
 
 
 async def test_an_upstream_that_refuses_connections_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
-    async with proxy_to(f"http://127.0.0.1:{unused_tcp_port}") as proxy:
-        async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer:
-            error = error_of(await read_all(answer))
-            assert (answer.status, error["type"], "x-should-retry" in answer.headers) == (503, "api_error", False)
-            assert "127.0.0.1" in error["message"] and API_KEY not in error["message"]
+    async with (
+        proxy_to(f"http://127.0.0.1:{unused_tcp_port}") as proxy,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+    ):
+        error = error_of(await read_all(answer))
+        assert (answer.status, error["type"], "x-should-retry" in answer.headers) == (503, "api_error", False)
+        assert "127.0.0.1" in error["message"] and API_KEY not in error["message"]
 
 
 async def test_a_name_that_does_not_resolve_is_503_and_named() -> None:
-    async with proxy_to("https://no-such-host.invalid") as proxy:
-        async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer:
-            assert answer.status == 503
-            assert "no-such-host.invalid does not resolve" in error_of(await read_all(answer))["message"]
+    async with (
+        proxy_to("https://no-such-host.invalid") as proxy,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+    ):
+        assert answer.status == 503
+        assert "no-such-host.invalid does not resolve" in error_of(await read_all(answer))["message"]
 
 
 async def test_a_redirect_is_not_followed_with_the_credential(fake_model: FakeModel) -> None:
     async def handle(_: web.Request) -> web.Response:
         return web.Response(status=307, headers={"location": f"{fake_model.url}/v1/messages"})
 
-    async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer:
-            assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
+    async with (
+        serving(handle) as url,
+        proxy_to(url) as proxy,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+    ):
+        assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
     assert not fake_model.requests
 
 
@@ -280,16 +291,18 @@ class NoCredential:
 
 
 async def test_without_a_credential_the_worker_gets_401_with_what_to_do_and_no_evidence(fake_model: FakeModel) -> None:
-    async with proxy_to(fake_model.url, credential=NoCredential()) as proxy:
-        async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer:
-            error = error_of(await read_all(answer))
-            assert (answer.status, error["type"], answer.headers["x-should-retry"]) == (
-                401,
-                "authentication_error",
-                "false",
-            )
-            assert "no API key" in error["message"] and "ccb auth login" in error["message"]
-            assert "sk-secret" not in error["message"]
+    async with (
+        proxy_to(fake_model.url, credential=NoCredential()) as proxy,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+    ):
+        error = error_of(await read_all(answer))
+        assert (answer.status, error["type"], answer.headers["x-should-retry"]) == (
+            401,
+            "authentication_error",
+            "false",
+        )
+        assert "no API key" in error["message"] and "ccb auth login" in error["message"]
+        assert "sk-secret" not in error["message"]
     assert not fake_model.requests
 
 

@@ -91,9 +91,13 @@ class _Stream:
         """The worker has taken `count` more bytes of the response."""
         self.credit += count
         self._taken += count
+        self.acknowledge()
+        self._credit_news.set()
+
+    def acknowledge(self) -> None:
+        """Let go of the bytes that the worker has taken (or has given credit for beyond what it was sent)."""
         if self.response is not None:
             self.response.ack(self._taken)
-        self._credit_news.set()
 
     async def next_credit(self) -> int:
         """Wait until the worker can take bytes; how many."""
@@ -223,4 +227,5 @@ class InbandCalls:
                 if not chunk:
                     return
                 stream.credit -= len(chunk)
+                stream.acknowledge()
                 await self._send(Data(self._epoch, opened.stream, offset, base64.b64encode(chunk).decode("ascii")))

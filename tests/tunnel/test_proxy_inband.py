@@ -1,0 +1,321 @@
+"""Model calls over the link: credit in both directions, cancelling, and calls that outlive their connection."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+
+import pytest
+from aiohttp import web
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.http_server import serving
+from tests.support.proxy_client import Worker, message_body, proxy_to
+
+from ccb.tunnel.proxy.call import BUFFER
+from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Data, End
+
+MIB = 1024 * 1024
+
+
+async def test_a_call_is_a_head_then_its_bytes_then_an_end(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "hello"})
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        stream = await worker.post(1, message_body("hi"), call_id="a", path="/v1/messages?beta=true")
+        await worker.until(lambda: worker.calls.open_streams == 0)
+    assert stream.head is not None and stream.end is not None
+    assert (stream.head.status, stream.head.headers["request-id"], stream.end.error) == (200, "req_0001", "")
+    assert stream.body.endswith(b'{"type": "message_stop"}\n\n')
+    (seen,) = fake_model.requests
+    assert (seen.headers["x-api-key"], seen.body) == (API_KEY, json.loads(message_body("hi")))
+
+
+async def test_refusals_of_the_proxy_are_ordinary_answers(fake_model: FakeModel) -> None:
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, 0, nonce="wrong")
+        await worker.open(2, 0, path="/v1/organizations")
+        await worker.open(3, 33 * MIB)
+        for number, status in ((1, 403), (2, 404), (3, 413)):
+            stream = await worker.ended(number)
+            assert stream.head is not None and stream.head.status == status
+            assert json.loads(stream.body)["type"] == "error"
+    assert not fake_model.requests
+
+
+async def test_a_large_request_flows_with_credit_and_arrives_whole() -> None:
+    seen: list[bytes] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append(await request.read())
+        return web.Response(body=b"ok")
+
+    body = bytes(range(256)) * (5 * MIB // 256)
+    async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
+        stream = await worker.post(1, body)
+        assert bytes(stream.body) == b"ok"
+        assert seen == [body]
+
+
+async def test_a_sender_without_credit_waits_until_the_upstream_takes_more() -> None:
+    gate = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        await gate.wait()
+        return web.Response(body=str(len(await request.read())).encode())
+
+    size = 24 * MIB
+    async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, size)
+        uploading = asyncio.create_task(worker.upload(1, b"x" * size))
+        await worker.until(lambda: worker.streams[1].upload_credit < CHUNK)
+        assert not uploading.done()
+        gate.set()
+        await uploading
+        await worker.ended(1)
+        assert bytes(worker.streams[1].body) == str(size).encode()
+
+
+async def test_a_response_never_exceeds_the_credit_and_goes_on_when_it_is_granted() -> None:
+    raw = bytes(range(256)) * (3 * MIB // 256)
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.Response(body=raw)
+
+    async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy, auto_credit=False) as worker:
+        await worker.open(1, 0)
+        stream = worker.streams[1]
+        await worker.received(1, INITIAL_CREDIT)
+        for step in (1, CHUNK, 700_000):
+            before = len(stream.body)
+            await worker.grant(1, step)
+            await worker.received(1, before + step)
+        await worker.grant(1, len(raw))
+        await worker.ended(1)
+        assert bytes(stream.body) == raw
+
+
+async def test_cancel_aborts_the_upstream_request_and_forgets_the_call(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 2}, {"text": "again"})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, len(body), call_id="a")
+        await worker.upload(1, body)
+        await worker.until(lambda: bool(worker.streams[1].body))
+        await worker.cancel(1)
+        await fake_model.until(lambda model: model.aborted == [1])
+        assert (worker.calls.open_streams, proxy.knows("a"), worker.streams[1].end) == (0, False, None)
+
+
+async def test_cancel_before_the_response_head_aborts_as_well(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "first_delay": 60})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, len(body), call_id="a")
+        await worker.upload(1, body)
+        await fake_model.until(lambda model: len(model.requests) == 1)
+        await worker.cancel(1)
+        await fake_model.until(lambda model: model.aborted == [1])
+
+
+async def test_an_upstream_cut_ends_the_stream_with_an_error(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "partly", "cut_after": 300})
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        stream = await worker.post(1, message_body(), call_id="a")
+    assert stream.end is not None and "broke" in stream.end.error
+    assert len(stream.body) == 300
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Data(3, 1, 5, base64.b64encode(b"x").decode()),
+        Data(3, 1, 0, "not base64!"),
+        Data(3, 1, 0, base64.b64encode(b"x" * (CHUNK + 1)).decode()),
+    ],
+    ids=["gap", "not base64", "over the chunk"],
+)
+async def test_bad_data_ends_its_stream_only(fake_model: FakeModel, frame: Data) -> None:
+    fake_model.add({"text": "x", "times": 0})
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, 10 * MIB)
+        await worker.calls.handle(frame)
+        await worker.ended(1)
+        end = worker.streams[1].end
+        assert end is not None and "bad data frame" in end.error
+        assert (await worker.post(2, message_body())).end == End(3, 2)
+        await worker.calls.handle(Data(3, 1, 0, ""))  # a late frame of the broken stream is ignored
+
+
+async def test_data_beyond_the_credit_ends_the_stream() -> None:
+    async def handle(_: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    chunk = base64.b64encode(b"x" * CHUNK).decode()
+    async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, 30 * MIB)
+        for number in range(31 * MIB // CHUNK):  # never waits for credit
+            await worker.calls.handle(Data(3, 1, number * CHUNK, chunk))
+        await worker.ended(1)
+
+
+async def test_a_stream_number_in_use_is_refused(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 2})
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, 10)
+        await worker.open(1, 10)
+        await worker.ended(1)
+        assert worker.streams[1].end == End(3, 1, "the stream number is in use")
+
+
+async def test_fifty_streams_share_one_connection(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 2, "times": 50})
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        calls = [asyncio.create_task(worker.post(n, message_body(f"prompt {n}"), call_id=f"c{n}")) for n in range(50)]
+        await fake_model.until(lambda model: len(model.requests) == 50)
+        fake_model.release()
+        answers = await asyncio.gather(*calls)
+    assert all(stream.body.endswith(b'"message_stop"}\n\n') for stream in answers)
+    assert len({bytes(stream.body) for stream in answers}) == 50
+
+
+async def test_a_call_goes_on_while_the_link_is_down_and_is_picked_up_where_it_was(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x" * 2000, "stall_after": 6})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy:
+        async with Worker(proxy) as first:
+            await first.open(1, len(body), call_id="a")
+            await first.upload(1, body)
+            await first.until(lambda: len(first.streams[1].body) > 400)
+        start = bytes(first.streams[1].body)
+        fake_model.release()
+        await fake_model.until(lambda model: model.finished == [1])
+        async with Worker(proxy) as second:
+            await second.open(7, len(body), call_id="a", offset=len(start))
+            await second.upload(7, body)
+            await second.ended(7)
+            resumed = second.streams[7]
+            assert resumed.head is not None and resumed.head.headers["request-id"] == "req_0001"
+            assert resumed.first_offset == len(start)
+            whole = start + bytes(resumed.body)
+    assert len(fake_model.requests) == 1 and not fake_model.aborted
+    texts = [json.loads(line[6:]) for line in whole.decode().splitlines() if line.startswith("data: ")]
+    assert "".join(e["delta"]["text"] for e in texts if e["type"] == "content_block_delta") == "x" * 2000
+    assert texts[-1] == {"type": "message_stop"}
+
+
+async def test_bytes_that_were_sent_but_never_acknowledged_are_sent_again(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "y" * 500})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy:
+        async with Worker(proxy, auto_credit=False) as first:
+            whole = bytes((await first.post(1, body, call_id="a")).body)
+        for offset in (0, 100, len(whole)):
+            async with Worker(proxy, auto_credit=False) as again:
+                await again.open(2, len(body), call_id="a", offset=offset)
+                await again.ended(2)
+                assert bytes(again.streams[2].body) == whole[offset:]
+        async with Worker(proxy) as late:
+            await late.open(3, len(body), call_id="a", offset=50)  # byte 50 was acknowledged by asking for 100
+            await late.ended(3)
+            end = late.streams[3].end
+            assert end is not None and "not held any more" in end.error and late.streams[3].head is None
+    assert len(fake_model.requests) == 1
+
+
+async def test_a_resumed_upload_is_thrown_away_but_still_gets_credit(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 2})
+    body = message_body("long " * MIB)
+    async with proxy_to(fake_model.url) as proxy:
+        async with Worker(proxy) as first:
+            await first.open(1, len(body), call_id="a")
+            await first.upload(1, body)
+            await first.until(lambda: bool(first.streams[1].body))
+        async with Worker(proxy) as second:
+            await second.open(1, len(body), call_id="a", offset=len(first.streams[1].body))
+            await second.upload(1, body)
+            fake_model.release()
+            await second.ended(1)
+            assert second.streams[1].body.endswith(b'"message_stop"}\n\n')
+    assert len(fake_model.requests) == 1
+
+
+async def test_an_unknown_call_cannot_be_resumed_in_its_middle(fake_model: FakeModel) -> None:
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, 10, call_id="never seen", offset=100)
+        await worker.ended(1)
+        end = worker.streams[1].end
+        assert end is not None and "cannot be resumed" in end.error
+    assert not fake_model.requests
+
+
+async def test_a_link_that_drops_during_the_upload_leaves_nothing_and_the_call_may_start_again(
+    fake_model: FakeModel,
+) -> None:
+    fake_model.add({"text": "ok"})
+    body = message_body("x" * 3000)
+    async with proxy_to(fake_model.url) as proxy:
+        async with Worker(proxy) as first:
+            await first.open(1, len(body), call_id="a")
+            await first.calls.handle(Data(3, 1, 0, base64.b64encode(body[:1000]).decode()))
+        assert not proxy.knows("a")
+        async with Worker(proxy) as second:
+            stream = await second.post(1, body, call_id="a")
+            assert stream.head is not None and stream.head.status == 200
+    assert len(fake_model.requests) == 1
+
+
+async def test_a_second_reader_of_the_same_call_ends_the_first(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 3})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        await worker.open(1, len(body), call_id="a")
+        await worker.upload(1, body)
+        await worker.until(lambda: bool(worker.streams[1].body))
+        await worker.open(2, len(body), call_id="a", offset=len(worker.streams[1].body))
+        await worker.ended(1)
+        assert worker.streams[1].end == End(3, 1, "the call is read by a newer stream")
+        await worker.cancel(1)  # says nothing about the newer reader
+        fake_model.release()
+        await worker.ended(2)
+        assert worker.streams[2].body.endswith(b'"message_stop"}\n\n')
+    assert not fake_model.aborted
+
+
+async def test_a_call_nobody_comes_back_for_is_aborted_after_a_while(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 2})
+    body = message_body()
+    async with proxy_to(fake_model.url, hold=0.05) as proxy:
+        async with Worker(proxy) as worker:
+            await worker.open(1, len(body), call_id="a")
+            await worker.upload(1, body)
+            await worker.until(lambda: bool(worker.streams[1].body))
+        await fake_model.until(lambda model: model.aborted == [1])
+        assert not proxy.knows("a")
+
+
+async def test_an_unread_response_is_held_up_to_the_buffer_and_then_the_upstream_waits() -> None:
+    sent = 0
+    total = 64 * MIB
+    blocked = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        out = web.StreamResponse()
+        await out.prepare(request)
+        while sent < total:
+            writing = asyncio.create_task(out.write(b"z" * 65536))
+            if not (await asyncio.wait({writing}, timeout=1))[0]:
+                blocked.set()
+            await writing
+            sent += 65536
+        return out
+
+    async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy, auto_credit=False) as worker:
+        await worker.open(1, 0, call_id="a")
+        async with asyncio.timeout(20):
+            await blocked.wait()
+        assert BUFFER <= sent + 65536 < BUFFER + 24 * MIB  # the buffer, and what the kernel holds of the connection
+        await worker.grant(1, total)
+        await worker.ended(1)
+        assert len(worker.streams[1].body) == total
