@@ -1,0 +1,193 @@
+"""From a transport to a running bridge on one exec channel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccb.tunnel.errors import ConnectionLost, DeployError, NoPython, NoStorage
+from ccb.tunnel.pipe import Pipe, Transport
+from ccb.tunnel.plain_text import neutralise
+
+from .bundle import Bundle
+from .command import CANDIDATES, NO_PYTHON_STATUS, bootstrap_command
+
+MAX_NOISE = 2 * 1024 * 1024
+"""Bytes a login shell may print before the stub's marker."""
+
+DEADLINE_S = 30.0
+"""From the exec request to the stub's first word."""
+
+_MAX_FACTS = 64 * 1024
+_SHOWN_NOISE = 600
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A pipe on which the bridge speaks frames. `rest` are the bytes of it that were read already. `facts` is what the
+    stub said (`py`, `exe`, `notes`), `uploaded` whether the bundle had to be sent, `noise` how many bytes the login shell
+    printed before."""
+
+    pipe: Pipe
+    rest: bytes
+    uploaded: bool
+    noise: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def launch(
+    transport: Transport,
+    params: Mapping[str, object],
+    bundle: Bundle,
+    *,
+    candidates: Sequence[str] = CANDIDATES,
+    deadline_s: float = DEADLINE_S,
+) -> Launched:
+    """Start the worker behind `transport`; one exec round trip when the host has the bundle, one more and the upload when not.
+
+    Raises NoPython, NoStorage, DeployError (what the host said instead), ConnectionLost.
+    """
+    marker = secrets.token_hex(16)
+    pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates))
+    try:
+        reader = _MarkerReader(pipe, marker.encode())
+        try:
+            facts = await asyncio.wait_for(reader.next(), deadline_s)
+        except asyncio.TimeoutError:
+            raise _no_marker(transport, reader, f"the host said nothing of ours for {deadline_s:.0f} s", pipe) from None
+        uploaded = facts.get("need") is True
+        if uploaded:
+            await pipe.write(bundle.data)
+        return Launched(pipe, reader.rest(), uploaded, reader.noise, facts)
+    except _Ended as ended:
+        error = await _explain(transport, ended, pipe)
+        await pipe.close()
+        raise error from None
+    except BaseException:
+        await pipe.close()
+        raise
+
+
+class _Ended(Exception):
+    """The command ended before the stub spoke."""
+
+    def __init__(self, reader: _MarkerReader) -> None:
+        super().__init__("ended")
+        self.reader = reader
+
+
+class _MarkerReader:
+    """Skips everything before `\\n<marker> `, which only our own command line knows; then reads its JSON line."""
+
+    def __init__(self, pipe: Pipe, marker: bytes) -> None:
+        self._pipe = pipe
+        self._sign = b"\n" + marker + b" "
+        self._buffer = b""
+        self._head = b""
+        self.noise = 0
+        self.pythons: list[str] = []
+
+    async def next(self) -> dict[str, Any]:
+        """The stub's next word. Collects the other Pythons that the command line found."""
+        while True:
+            line = await self._line()
+            if line.startswith(b"python "):
+                self.pythons.append(neutralise(line[7:].decode("utf-8", "replace")))
+                continue
+            try:
+                facts = json.loads(line)
+            except ValueError:
+                facts = None
+            if not isinstance(facts, dict):
+                raise DeployError(
+                    "the start of the worker was garbled on the way",
+                    evidence=neutralise(line[:200].decode("utf-8", "replace")),
+                    do="Look for something that rewrites the output of commands on the host, then try again.",
+                )
+            return facts
+
+    def rest(self) -> bytes:
+        """What was read behind the last word."""
+        return self._buffer
+
+    def shown_noise(self) -> str:
+        """The start of what the host printed instead, safe to show."""
+        text = (self._head or self._buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
+        return neutralise(text)
+
+    async def _line(self) -> bytes:
+        while (found := self._buffer.find(self._sign)) < 0:
+            keep = len(self._sign) - 1
+            drop = max(0, len(self._buffer) - keep)
+            self._note_noise(self._buffer[:drop])
+            self._buffer = self._buffer[drop:]
+            await self._more()
+        self._note_noise(self._buffer[:found])
+        self._buffer = self._buffer[found + len(self._sign) :]
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > _MAX_FACTS:
+                raise DeployError("the start of the worker sent a line without an end", do="Run again with --debug.")
+            await self._more()
+        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
+        return line
+
+    def _note_noise(self, data: bytes) -> None:
+        self.noise += len(data)
+        if len(self._head) < _SHOWN_NOISE:
+            self._head += data[: _SHOWN_NOISE - len(self._head)]
+        if self.noise > MAX_NOISE:
+            raise DeployError(
+                f"the login shell printed more than {MAX_NOISE // 1024 // 1024} MB before the worker could start",
+                evidence=self.shown_noise(),
+                do="Silence the start-up files of the shell for non-interactive logins.",
+            )
+
+    async def _more(self) -> None:
+        data = await self._pipe.read()
+        if not data:
+            raise _Ended(self)
+        self._buffer += data
+
+
+async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | ConnectionLost:
+    try:
+        status = await asyncio.wait_for(pipe.exit_status(), 5)
+    except asyncio.TimeoutError:
+        status = None
+    reader = ended.reader
+    if status == NO_PYTHON_STATUS:
+        found = "Found: " + ", ".join(dict.fromkeys(reader.pythons)) if reader.pythons else "Found no Python at all."
+        return NoPython(
+            f"{transport.name} has no Python 3.9 or newer",
+            evidence=found,
+            do="Install Python 3.9 or newer on the host (no pip and no packages are needed), or put it on the PATH.",
+        )
+    if status is None:
+        return ConnectionLost(
+            f"{transport.name} closed the connection before the worker started",
+            evidence=_evidence(reader, pipe, status),
+            do="Try again; if it stays, look into the host's SSH log.",
+        )
+    return _no_marker(transport, reader, f"{transport.name} did not run our command (exit code {status})", pipe, status)
+
+
+def _no_marker(
+    transport: Transport, reader: _MarkerReader, what: str, pipe: Pipe, status: int | None = None
+) -> DeployError:
+    evidence = _evidence(reader, pipe, status)
+    if "No space left" in evidence or "Read-only file system" in evidence:
+        return NoStorage(what, evidence=evidence, do="Free some space on the host.")
+    return DeployError(
+        what,
+        evidence=evidence,
+        do=f"The login shell of {transport.name} must be able to run `sh`: check for ForceCommand, nologin or an sftp-only account.",
+    )
+
+
+def _evidence(reader: _MarkerReader, pipe: Pipe, status: int | None) -> str:
+    said = [text for text in (reader.shown_noise(), neutralise(pipe.stderr_tail().strip())) if text]
+    return "It said: " + "\n".join(said) if said else "It said nothing."

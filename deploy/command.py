@@ -1,0 +1,72 @@
+"""The one command line that means the same to every login shell.
+
+`exec sh -c '…'` on one line, with no newline and no single quote inside, is what bash, dash, zsh, fish, tcsh and busybox agree
+on. Inside, POSIX sh looks for a Python and runs the stub; everything it is given is base64 or hex, so nothing needs quoting.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+from .bundle import Bundle
+
+NO_PYTHON_STATUS = 97
+
+_NAMES = [f"python3.{minor}" for minor in range(14, 8, -1)]
+CANDIDATES: tuple[str, ...] = (
+    "python3",
+    *_NAMES,
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "/usr/libexec/platform-python",
+    "/opt/conda/bin/python3",
+    "/opt/homebrew/bin/python3",
+    "/opt/*/bin/python3",
+    "\"$HOME\"/.local/bin/python3",
+    "\"$HOME\"/miniconda3/bin/python3",
+    "\"$HOME\"/anaconda3/bin/python3",
+    "\"$HOME\"/miniforge3/bin/python3",
+    "\"$HOME\"/.pyenv/versions/*/bin/python3",
+    "/usr/local/bin/python3.*",
+    "/usr/bin/python3.*",
+    "python",
+)
+"""Names on PATH and absolute places, in the order they are tried. A pattern that matches nothing fails like a missing file."""
+
+_CHECK = "import sys,zlib,hashlib;sys.exit(sys.version_info<(3,9))"
+_RUN = "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1)));exec(compile(s,sys.argv[1],sys.argv.pop(5)))"
+_TELL = "import sys;sys.stdout.write(sys.executable+chr(32)+sys.version.split()[0])"
+
+
+@cache
+def _stub() -> str:
+    source = files("ccb.deploy").joinpath("stub.py").read_bytes()
+    lines = (line for line in source.splitlines() if not line.lstrip().startswith(b"#"))
+    return base64.b64encode(zlib.compress(b"\n".join(lines), 9)).decode()
+
+
+def bootstrap_command(
+    marker: str, bundle: Bundle, params: Mapping[str, object], candidates: Sequence[str] = CANDIDATES
+) -> str:
+    """The command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
+
+    When no candidate is a Python >= 3.9 it prints `\\n<marker> python <path> <version>` for each that is another Python
+    and exits with NO_PYTHON_STATUS.
+    """
+    encoded = base64.b64encode(json.dumps(params).encode()).decode()
+    words = " ".join(candidates)
+    script = (
+        f"for P in {words}; do "
+        f'"$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && '
+        f'exec "$P" -I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec; '
+        f"done; for P in {words} python2; do "
+        f'V=$("$P" -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '
+        f"done; exit {NO_PYTHON_STATUS}"
+    )
+    assert "'" not in script and "\n" not in script
+    return f"exec sh -c '{script}'"

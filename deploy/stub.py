@@ -1,0 +1,191 @@
+# Runs on the host, before anything of ccb is there: Python 3.9, standard library, sent compressed inside the command line.
+# argv: marker, sha256 of the bundle, its size, base64 JSON parameters. It announces itself behind the marker, takes the
+# bundle only when no cached copy has the right SHA-256, and becomes the bridge in this same process.
+import base64
+import hashlib
+import json
+import os
+import stat
+import sys
+import tempfile
+
+marker, digest, size, params = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+KEEP = 3
+
+
+def say(**facts):
+    os.write(1, ("\n" + marker + " " + json.dumps(facts) + "\n").encode())
+
+
+def places():
+    # Where the bundle may live, best first: (directory, what to call it).
+    home = os.environ.get("HOME") or os.path.expanduser("~")
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or ""
+    if not cache.startswith("/") and home.startswith("/"):
+        cache = os.path.join(home, ".cache")
+    for top in (cache, runtime):
+        if top.startswith("/"):
+            yield os.path.join(top, "ccb", "worker")
+    yield os.path.join(tempfile.gettempdir() if os.path.isdir("/tmp") is False else "/tmp", "ccb-%d" % os.getuid(), "worker")
+
+
+def ours(path):
+    # A directory that is ours alone: made 0700 when missing; not a link, not another user's, not open to others.
+    parent, name = os.path.split(path)
+    if name == "worker" and os.path.basename(parent).startswith("ccb"):
+        top = os.path.dirname(parent)
+        if not os.path.isdir(top):
+            os.makedirs(top, 0o700)
+        for step in (parent, path):
+            try:
+                os.mkdir(step, 0o700)
+            except FileExistsError:
+                pass
+            info = os.lstat(step)
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+                raise OSError(17, "is not a directory of ours", step)
+            if stat.S_IMODE(info.st_mode) & 0o077:
+                os.chmod(step, 0o700)
+    return path
+
+
+def good(path):
+    # The content of a cached bundle, or None when it is missing or not the bytes it should be.
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        try:
+            data = file.read(size + 1)
+        except OSError:
+            return None
+    return data if hashlib.sha256(data).hexdigest() == digest else None
+
+
+def put(directory, path, data):
+    temp = os.path.join(directory, ".%s.%d" % (digest[:16], os.getpid()))
+    try:
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        os.rename(temp, path)
+    except BaseException:
+        try:
+            os.unlink(temp)
+        except OSError:
+            pass
+        raise
+
+
+def prune(directory, keep):
+    # Keep the newest three bundles; remove temporary files of uploads that died a day ago.
+    found = []
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        try:
+            when = os.lstat(path).st_mtime
+            if name.endswith(".zip"):
+                found.append((path == keep, when, path))
+            elif name.startswith(".") and when < os.lstat(directory).st_mtime - 86400:
+                os.unlink(path)
+        except OSError:
+            pass
+    for _, _, path in sorted(found, reverse=True)[KEEP:]:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+
+
+def receive():
+    chunks, left = [], size
+    while left:
+        chunk = os.read(0, min(left, 262144))
+        if not chunk:
+            sys.exit(96)
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+class Memory:
+    # Imports the bundle from memory, for hosts where nothing is writable.
+    def __init__(self, data):
+        import io
+        import zipfile
+
+        self.zip = zipfile.ZipFile(io.BytesIO(data))
+        self.names = set(self.zip.namelist())
+
+    def find_spec(self, name, path=None, target=None):
+        from importlib.machinery import ModuleSpec
+
+        base = name.replace(".", "/")
+        for file, package in ((base + "/__init__.py", True), (base + ".py", False)):
+            if file in self.names:
+                return ModuleSpec(name, self, origin="<ccb>/" + file, is_package=package)
+        return None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        origin = module.__spec__.origin
+        exec(compile(self.zip.read(origin[6:]), origin, "exec"), module.__dict__)
+
+
+def main():
+    version = "%d.%d.%d" % sys.version_info[:3]
+    notes, where, data = [], [], None
+    for directory in places():
+        path = os.path.join(directory, digest + ".zip")
+        try:
+            data = good(path) if ours(directory) else None
+        except OSError as error:
+            notes.append("%s: %s" % (error.filename or directory, error.strerror or error))
+            continue
+        where.append((directory, path))
+        if data is not None:
+            break
+    storage, chosen = "memory", ""
+    if data is None:
+        say(need=True, py=version, exe=sys.executable, notes=notes)
+        data = receive()
+        if hashlib.sha256(data).hexdigest() != digest:
+            say(error="the bundle arrived damaged", py=version)
+            sys.exit(95)
+        for directory, path in where:
+            try:
+                put(directory, path, data)
+                storage, chosen = "disk", path
+                prune(directory, path)
+                break
+            except OSError as error:
+                notes.append("%s: %s" % (directory, error.strerror or error))
+    else:
+        say(have=True, py=version, exe=sys.executable, notes=notes)
+        storage, chosen = "disk", where[-1][1]
+        try:
+            os.utime(chosen)
+        except OSError:
+            pass
+    start_params = json.loads(base64.b64decode(params))
+    start_params["notes"] = notes
+    if storage == "disk":
+        sys.path.insert(0, chosen)
+    else:
+        sys.meta_path.insert(0, Memory(data))
+    sys.argv[1:] = []
+    del data
+    from ccb.remote.main import start
+
+    sys.exit(start(start_params, digest, storage))
+
+
+main()

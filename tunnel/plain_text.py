@@ -1,0 +1,32 @@
+"""Text from the remote made safe to show: no escape sequence, control character or direction override gets through."""
+
+from __future__ import annotations
+
+import re
+
+_SEQUENCES = re.compile(
+    r"""
+    \x1b \[ [0-?]* [ -/]* [@-~]             # CSI
+  | \x1b [\]PX^_] .*? (?: \x07 | \x1b \\ | \x9c | \Z ) # OSC, DCS, SOS, PM, APC with their payload
+  | \x1b [ -/]* [0-~]?                      # every other escape
+  | \x9b [0-?]* [ -/]* [@-~]                # C1 CSI
+  | [\x90\x98\x9d\x9e\x9f] .*? (?: \x07 | \x1b \\ | \x9c | \Z ) # the same as one C1 character
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff]")
+
+
+def _harmless(match: re.Match[str]) -> str:
+    char = match.group()
+    if char < " ":
+        return chr(0x2400 + ord(char))
+    return "␡" if char == "\x7f" else "�"
+
+
+def neutralise(text: str) -> str:
+    """`text` with terminal sequences removed, `\\r\\n` as `\\n`, and other control and bidi characters shown as symbols.
+
+    Newline and tab stay.
+    """
+    return _CONTROLS.sub(_harmless, _SEQUENCES.sub("", text).replace("\r\n", "\n"))
