@@ -192,11 +192,15 @@ class Conversation:
         gone: set[str] = set()
         for message in self.messages[-2:]:
             if message.role == "assistant" and message_id in message.origins:
-                gone |= {str(b.get("id")) for b, o in zip(message.blocks, message.origins) if o == message_id}
+                gone |= {
+                    str(block["id"])
+                    for block, origin in zip(message.blocks, message.origins)
+                    if origin == message_id and block.get("type") == "tool_use"
+                }
                 message.keep(lambda _, origin: origin != message_id)
         for message in self.messages[-2:]:
             if message.role == "user":
-                message.keep(lambda block, _: str(block.get("tool_use_id")) not in gone)
+                message.keep(lambda block, _: block.get("tool_use_id") not in gone)
         for tool_use_id in gone & set(self._open):
             del self._open[tool_use_id]
         self._drop_empty()

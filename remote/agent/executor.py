@@ -71,9 +71,13 @@ class ToolExecutor:
         if self._error is not None:
             raise self._error
 
+    def halt(self) -> None:
+        """Start nothing more; what runs goes on until `cancel`."""
+        self._stopped = True
+
     async def cancel(self) -> None:
         """Cancel what runs, forget what waits."""
-        self._stopped = True
+        self.halt()
         tasks = {entry.task for entry in self._entries if entry.task is not None}
         self._entries = [entry for entry in self._entries if entry.task is not None]
         for task in tasks:

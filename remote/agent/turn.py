@@ -63,9 +63,12 @@ class Turn:
         self._conversation = session.conversation
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._denials: list[Json] = []
-        self._runner = CallRunner(around, self._record, self.interrupt, self._denials, session.denial_counter)
+        self._runner = CallRunner(
+            around, self._record, self._interrupt_by_denial, self._denials, session.denial_counter
+        )
         self._executor = ToolExecutor(self._runner.run, self._runner.is_read_only)
         self._call: ModelCall | None = None
+        self._refused = False  # the person refused a tool call and ended the turn with it
         self._submitted = 0
         self._texts: list[str] = []  # of the answer, recoveries included
         self._user_lines = 0
@@ -75,8 +78,13 @@ class Turn:
 
     def interrupt(self) -> None:
         """End the turn as soon as possible. Idempotent."""
+        self._executor.halt()
         if not self._stop.done():
             self._stop.set_result(None)
+
+    def _interrupt_by_denial(self) -> None:
+        self._refused = True
+        self.interrupt()
 
     async def run(self, prompts: Sequence[Prompt]) -> Json:
         """The result message, already emitted. Raises only when the session itself fails (journal) or is cancelled."""
@@ -261,9 +269,9 @@ class Turn:
         if call is not None:
             self._salvage(call)
         self._close_open(lambda tool_use_id: _STOPPED if tool_use_id in self._runner.started else _NOT_RUN)
-        note = messages.INTERRUPTED if call is not None or not self._submitted else messages.INTERRUPTED_FOR_TOOL
-        self._record(messages.user_text(note))
-        terminal = Terminal.ABORTED_TOOLS if note == messages.INTERRUPTED_FOR_TOOL else Terminal.ABORTED_STREAMING
+        in_tools = self._refused or (call is None and self._submitted > 0)
+        self._record(messages.user_text(messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED))
+        terminal = Terminal.ABORTED_TOOLS if in_tools else Terminal.ABORTED_STREAMING
         return Ending(terminal, errors=("Request interrupted by user",))
 
     def _salvage(self, call: ModelCall) -> None:

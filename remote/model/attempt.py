@@ -235,12 +235,12 @@ class Attempt:
             up_since = self._settings.link_up_since()
             now = clock.now()
             if up_since is None:
-                wait = limit
+                wait = limits.idle_timeout
             else:
                 wait = max(self._last_sound, up_since) + limit - now
                 if wait <= 0:
                     return
-            await clock.sleep(wait)
+            await clock.sleep(min(wait, limits.idle_timeout))  # the limit shrinks when the head comes
 
 
 def _check_type(response: ModelResponse) -> None:

@@ -1,0 +1,498 @@
+"""A world for the agent loop in memory: the ports, a clock that only moves when told, and tools that say what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Callable, TypeVar, Union, cast
+
+from ccb.remote.agent.agent import Agent
+from ccb.remote.agent.ledger import Ledger
+from ccb.remote.agent.ports import Prompt, Surroundings
+from ccb.remote.conversation import Conversation
+from ccb.remote.model.retry import RetrySettings
+from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.ports import Answer
+from ccb.remote.tools.base import ToolContext, ToolResult
+
+Json = dict[str, Any]
+T = TypeVar("T")
+Chunk = Union[bytes, Exception, asyncio.Event]
+
+
+class ManualClock:
+    """Time stands still until `run_until_done` or `advance` moves it."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self.slept: list[float] = []
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def wall(self) -> float:
+        return 1_700_000_000.0 + self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.time + seconds, len(self.slept), future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass and everything that is due happen."""
+        end = self.time + seconds
+        await settle()
+        while self._sleepers and self._sleepers[0][0] <= end:
+            self._wake()
+            await settle()
+        self.time = end
+
+    async def run_until_done(self, work: Awaitable[T]) -> T:
+        """Jump from one sleeper to the next whenever nothing else can happen."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await settle()
+            if not task.done():
+                assert self._sleepers, "everything waits, and not for time"
+                self._wake()
+        return task.result()
+
+    def _wake(self) -> None:
+        due, _, future = heapq.heappop(self._sleepers)
+        if not future.done():
+            self.time = max(self.time, due)
+            future.set_result(None)
+
+
+async def settle() -> None:
+    """Return when no other task can go on."""
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(0)
+    while cast(Any, loop)._ready:
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Reply:
+    """One scripted answer of the model: bytes are given out, an exception is raised, an Event is waited for."""
+
+    chunks: Sequence[Chunk] = ()
+    status: int = 200
+    headers: Mapping[str, str] = field(
+        default_factory=lambda: {"content-type": "text/event-stream", "request-id": "req_1"}
+    )
+    head_error: Exception | None = None
+    head_wait: asyncio.Event | None = None
+
+    async def body(self) -> AsyncIterator[bytes]:
+        for chunk in self.chunks:
+            if isinstance(chunk, asyncio.Event):
+                await chunk.wait()
+            elif isinstance(chunk, Exception):
+                raise chunk
+            else:
+                yield chunk
+
+
+class ScriptedTransport:
+    """Answers model calls from a list, in order."""
+
+    def __init__(self, replies: Sequence[Reply]) -> None:
+        self.replies = list(replies)
+        self.call_ids: list[str] = []
+        self.bodies: list[bytes] = []
+        self.heads: list[tuple[str, str, Mapping[str, str]]] = []
+        self.closed = 0
+
+    @asynccontextmanager
+    async def request(
+        self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
+    ) -> AsyncIterator[Reply]:
+        self.call_ids.append(call_id)
+        self.bodies.append(b"".join(body))
+        self.heads.append((method, path, headers))
+        assert self.replies, "the model was called once too often"
+        reply = self.replies.pop(0)
+        if reply.head_wait is not None:
+            await reply.head_wait.wait()
+        if reply.head_error is not None:
+            raise reply.head_error
+        try:
+            yield reply
+        finally:
+            self.closed += 1
+
+    def request_json(self, index: int) -> Json:
+        return cast(Json, json.loads(self.bodies[index]))
+
+
+class MemoryEmitter:
+    """Keeps everything in order. `journal` is what a restart would read."""
+
+    def __init__(self) -> None:
+        self.journal: list[tuple[str, Json]] = []
+        self.all: list[tuple[str, Json]] = []  # progress included
+        self.committed = 0
+        self.changed = asyncio.Event()
+
+    def message(self, body: Json) -> None:
+        self._add("message", body)
+
+    def fact(self, kind: str, body: Json) -> None:
+        self._add(kind, body)
+
+    def progress(self, key: str, body: Json) -> None:
+        self.all.append(("progress", body))
+        self.changed.set()
+
+    async def commit(self) -> None:
+        self.committed = len(self.journal)
+
+    def _add(self, kind: str, body: Json) -> None:
+        record = json.loads(json.dumps(body))
+        self.journal.append((kind, record))
+        self.all.append((kind, record))
+        self.changed.set()
+
+    def messages(self, kind: str = "", subtype: str = "") -> list[Json]:
+        return [
+            body
+            for record, body in self.journal
+            if record == "message" and kind in ("", body["type"]) and subtype in ("", body.get("subtype"))
+        ]
+
+    def facts(self, kind: str) -> list[Json]:
+        return [body for record, body in self.journal if record == kind]
+
+    def stream_events(self) -> list[Json]:
+        return [b["event"] for k, b in self.all if k == "progress" and b["type"] == "stream_event"]
+
+    def outline(self) -> list[str]:
+        """The public messages as short words."""
+        return [_word(body) for body in self.messages()]
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait until something emitted makes `ready` true."""
+
+        async def wait() -> None:
+            while not ready():
+                self.changed.clear()
+                await self.changed.wait()
+
+        await asyncio.wait_for(wait(), 10)
+
+
+def _word(body: Json) -> str:
+    if body["type"] == "system":
+        return str(body["subtype"])
+    if body["type"] == "result":
+        return f"result {body['subtype']}"
+    block = body["message"]["content"][0]
+    detail = block.get("text") or block.get("thinking") or block.get("id") or block.get("tool_use_id")
+    return f"{body['type']} {block['type']} {detail}"
+
+
+class OpenPermissions:
+    """Allows what `decisions` does not name."""
+
+    def __init__(self, decisions: Mapping[str, Decision] | None = None) -> None:
+        self.decisions = dict(decisions or {})
+        self.mode = "default"
+        self.updates: list[Json] = []
+        self.hidden: set[str] = set()
+
+    def decide(self, tool: Any, tool_input: Json) -> Decision:
+        return self.decisions.get(tool.name, Decision(Behavior.ALLOW, "allowed"))
+
+    def apply(self, updates: Sequence[Json]) -> None:
+        self.updates += updates
+        for update in updates:
+            if update["type"] == "setMode":
+                self.mode = update["mode"]
+
+    def visible(self, name: str) -> bool:
+        return name not in self.hidden
+
+
+class ScriptedAsker:
+    """Answers in order; an Event as answer means: not yet."""
+
+    def __init__(self, answers: Sequence[Answer | asyncio.Event | Exception] = (), can_ask: bool = True) -> None:
+        self.can_ask = can_ask
+        self.answers = list(answers)
+        self.requests: list[Json] = []
+        self.withdrawn = 0
+
+    async def ask(self, request: Json) -> Answer:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, asyncio.Event):
+            try:
+                await answer.wait()
+            except asyncio.CancelledError:
+                self.withdrawn += 1
+                raise
+            return Answer(True)
+        return answer
+
+
+class FixedPrompts:
+    async def system(self) -> list[Json]:
+        return [{"type": "text", "text": "You are a test.", "cache_control": {"type": "ephemeral"}}]
+
+    async def first_user_blocks(self) -> list[Json]:
+        return [{"type": "text", "text": "CLAUDE.md says hi"}]
+
+
+SPY_SCHEMA: Json = {
+    "type": "object",
+    "properties": {"key": {"type": "string"}, "count": {"type": "integer", "minimum": 1}},
+    "required": ["key"],
+    "additionalProperties": False,
+}
+
+
+class SpyTool:
+    """Writes down when its calls start and end; a call waits for the event in `gates` of the same `key`."""
+
+    def __init__(self, name: str, *, read_only: bool, log: list[str]) -> None:
+        self.name = name
+        self.description = "A tool for tests."
+        self.input_schema = SPY_SCHEMA
+        self.read_only = read_only
+        self.log = log
+        self.gates: dict[str, asyncio.Event] = {}
+        self.results: dict[str, ToolResult | Exception] = {}
+        self.invalid: dict[str, str] = {}
+        self.changed = asyncio.Event()
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return self.read_only
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return self.invalid.get(tool_input["key"])
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        key = tool_input["key"]
+        self._note(f"start {key}")
+        context.progress({"output": f"working on {key}", "total_bytes": 7, "elapsed_seconds": 1.5})
+        try:
+            if key in self.gates:
+                await self.gates[key].wait()
+        except asyncio.CancelledError:
+            self._note(f"cancelled {key}")
+            raise
+        self._note(f"end {key}")
+        result = self.results.get(key, ToolResult(f"did {key}", structured={"key": key}))
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _note(self, text: str) -> None:
+        self.log.append(text)
+        self.changed.set()
+
+    async def until(self, *wanted: str) -> None:
+        """Wait until all of `wanted` are in the log."""
+
+        async def wait() -> None:
+            while not set(wanted) <= set(self.log):
+                self.changed.clear()
+                await self.changed.wait()
+
+        await asyncio.wait_for(wait(), 10)
+
+
+@dataclass
+class World:
+    """An agent with everything around it."""
+
+    agent: Agent
+    transport: ScriptedTransport
+    emitter: MemoryEmitter
+    clock: ManualClock
+    asker: ScriptedAsker
+    permissions: OpenPermissions
+    read: SpyTool
+    write: SpyTool
+    log: list[str]
+    conversation: Conversation
+    queue: list[Prompt]
+
+    async def turn(self, text: str = "go") -> Json:
+        """Run a turn to its end; time jumps over every pause."""
+        return await self.clock.run_until_done(self.agent.run_turn([Prompt([{"type": "text", "text": text}])]))
+
+    def start(self, text: str = "go") -> asyncio.Task[Json]:
+        """Run a turn in the background; time stands still."""
+        return asyncio.ensure_future(self.agent.run_turn([Prompt([{"type": "text", "text": text}])]))
+
+    def history(self) -> list[Json]:
+        return [message.api() for message in self.conversation.messages]
+
+
+def make_world(
+    *replies: Reply,
+    decisions: Mapping[str, Decision] | None = None,
+    answers: Sequence[Answer | asyncio.Event | Exception] = (),
+    can_ask: bool = True,
+    partial: bool = False,
+    max_turns: int | None = None,
+    max_retries: int = 10,
+    link_up_since: Callable[[], float | None] = lambda: 0.0,
+    conversation: Conversation | None = None,
+    ledger: Ledger | None = None,
+    model: str | None = None,
+) -> World:
+    log: list[str] = []
+    read, write = SpyTool("Look", read_only=True, log=log), SpyTool("Change", read_only=False, log=log)
+    write.changed = read.changed
+    clock, emitter, transport = ManualClock(), MemoryEmitter(), ScriptedTransport(replies)
+    asker, permissions = ScriptedAsker(answers, can_ask), OpenPermissions(decisions)
+    history = conversation or Conversation()
+    queue: list[Prompt] = []
+
+    def take_queued() -> list[Prompt]:
+        taken = list(queue)
+        queue.clear()
+        return taken
+
+    nothing = cast(Any, None)
+    around = Surroundings(
+        emitter=emitter,
+        transport=transport,
+        asker=asker,
+        prompts=FixedPrompts(),
+        permissions=permissions,
+        tools=[read, write],
+        context=ToolContext(nothing, "/srv/app", [], nothing, nothing, nothing),
+        denial_text=lambda decision, name: f"{name}: nobody to ask ({decision.reason})",
+        session_id="6f1c1f5e-0000-4000-8000-000000000000",
+        version="9.9.9",
+        model=model,
+        max_turns=max_turns,
+        partial_messages=partial,
+        take_queued=take_queued,
+        link_up_since=link_up_since,
+        limits=RetrySettings(max_retries=max_retries),
+        clock=clock,
+    )
+    agent = Agent(around, history, ledger or Ledger())
+    return World(agent, transport, emitter, clock, asker, permissions, read, write, log, history, queue)
+
+
+# The bytes of the API.
+
+
+def sse(event: Json) -> bytes:
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def opening(message_id: str = "msg_1") -> bytes:
+    usage = {"input_tokens": 100, "output_tokens": 1, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 5}
+    message = {"id": message_id, "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
+    return sse({"type": "message_start", "message": {**message, "content": [], "usage": usage}})
+
+
+def text_block(index: int, text: str) -> bytes:
+    return text_start(index) + text_delta(index, text) + block_stop(index)
+
+
+def text_start(index: int) -> bytes:
+    return sse({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}})
+
+
+def text_delta(index: int, text: str) -> bytes:
+    return sse({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": text}})
+
+
+def block_stop(index: int) -> bytes:
+    return sse({"type": "content_block_stop", "index": index})
+
+
+def thinking_block(index: int, text: str, signature: str = "sig") -> bytes:
+    start = {"type": "thinking", "thinking": "", "signature": ""}
+    deltas: list[Json] = [
+        {"type": "thinking_delta", "thinking": text},
+        {"type": "signature_delta", "signature": signature},
+    ]
+    return (
+        sse({"type": "content_block_start", "index": index, "content_block": start})
+        + b"".join(sse({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas)
+        + block_stop(index)
+    )
+
+
+def tool_start(index: int, tool_use_id: str, name: str) -> bytes:
+    block = {"type": "tool_use", "id": tool_use_id, "name": name, "input": {}}
+    return sse({"type": "content_block_start", "index": index, "content_block": block})
+
+
+def json_delta(index: int, piece: str) -> bytes:
+    delta = {"type": "input_json_delta", "partial_json": piece}
+    return sse({"type": "content_block_delta", "index": index, "delta": delta})
+
+
+def tool_block(index: int, tool_use_id: str, name: str, tool_input: Json | str) -> bytes:
+    text = tool_input if isinstance(tool_input, str) else json.dumps(tool_input)
+    half = len(text) // 2
+    return (
+        tool_start(index, tool_use_id, name)
+        + json_delta(index, text[:half])
+        + json_delta(index, text[half:])
+        + block_stop(index)
+    )
+
+
+def closing(stop_reason: str = "end_turn", output_tokens: int = 20) -> bytes:
+    delta = {"stop_reason": stop_reason, "stop_sequence": None}
+    return sse({"type": "message_delta", "delta": delta, "usage": {"output_tokens": output_tokens}}) + sse(
+        {"type": "message_stop"}
+    )
+
+
+def says(text: str, message_id: str = "msg_1", stop_reason: str = "end_turn") -> Reply:
+    return Reply([opening(message_id), text_block(0, text), closing(stop_reason)])
+
+
+def calls(*tools: tuple[str, str, Json | str], message_id: str = "msg_1") -> Reply:
+    """An answer of (id, name, input) tool calls."""
+    blocks = [tool_block(i, *tool) for i, tool in enumerate(tools)]
+    return Reply([opening(message_id), *blocks, closing("tool_use")])
+
+
+def error_reply(status: int, kind: str = "api_error", message: str = "no", **headers: str) -> Reply:
+    body = json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply([body], status, {"content-type": "application/json", **named})
+
+
+def error_event(kind: str, message: str = "busy") -> bytes:
+    return sse({"type": "error", "error": {"type": kind, "message": message}})
+
+
+def assert_valid(history: Sequence[Json]) -> None:
+    """The rules of the Messages API for a history: roles alternate, every tool_use has its one result right after it."""
+    assert all(message["content"] for message in history)
+    for i, message in enumerate(history):
+        assert message["role"] == ("user" if i % 2 == 0 else "assistant")
+        uses = [b["id"] for b in message["content"] if b["type"] == "tool_use"]
+        results = [b["tool_use_id"] for b in message["content"] if b["type"] == "tool_result"]
+        before = history[i - 1]["content"] if i else []
+        expected = [b["id"] for b in before if b["type"] == "tool_use"] if message["role"] == "user" else []
+        assert sorted(results) == sorted(expected)
+        assert len(set(uses)) == len(uses)
+        if uses:
+            assert i + 1 < len(history), "a tool_use without an answer"
+        kinds = [b["type"] == "tool_result" for b in message["content"]]
+        assert kinds == sorted(kinds, reverse=True), "tool results come first"
+        if message["role"] == "assistant":
+            assert message["content"][-1]["type"] != "thinking"

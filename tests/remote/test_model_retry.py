@@ -1,0 +1,71 @@
+"""Which failures are tried again, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccb.remote.model.errors import ModelError, Retry
+from ccb.remote.model.retry import RetryPolicy, RetrySettings, retry_after, should_retry
+
+
+def _delays(policy: RetryPolicy, failure: ModelError) -> list[float]:
+    delays: list[float] = []
+    while True:
+        delay = policy.delay(failure)
+        if delay is None:
+            return delays
+        delays.append(delay)
+
+
+def test_the_pauses_double_up_to_32_seconds() -> None:
+    assert _delays(RetryPolicy(10, lambda: 0.0), ModelError("x")) == [0.5, 1, 2, 4, 8, 16, 32, 32, 32, 32]
+
+
+def test_jitter_never_passes_36_seconds() -> None:
+    delays = _delays(RetryPolicy(10, lambda: 1.0), ModelError("x"))
+    assert max(delays) == 36
+    assert delays[0] == pytest.approx(0.5625)
+
+
+@pytest.mark.parametrize("status", [None, 408, 409, 429, 500, 502, 503, 529])
+def test_passing_failures_are_retried(status: int | None) -> None:
+    assert RetryPolicy(10).delay(ModelError("x", status=status)) is not None
+
+
+@pytest.mark.parametrize("status", [400, 402, 403, 404, 407, 413, 422, 424, 425, 451])
+def test_failures_of_the_request_are_not(status: int) -> None:
+    assert RetryPolicy(10).delay(ModelError("x", status=status)) is None
+
+
+def test_a_refused_credential_is_tried_once_more() -> None:
+    assert len(_delays(RetryPolicy(10), ModelError("x", status=401))) == 1
+
+
+def test_the_answer_decides_about_itself() -> None:
+    assert RetryPolicy(10).delay(ModelError("x", status=400, retry=Retry.YES)) is not None
+    assert RetryPolicy(10).delay(ModelError("x", status=529, retry=Retry.NO)) is None
+    assert should_retry("true") is Retry.YES
+    assert should_retry("false") is Retry.NO
+    assert should_retry(None) is Retry.BY_STATUS
+
+
+def test_retry_after_replaces_the_pause_unless_it_is_too_long() -> None:
+    assert RetryPolicy(10).delay(ModelError("x", status=429, retry_after=7)) == 7
+    assert RetryPolicy(10).delay(ModelError("x", status=429, retry_after=600)) == 600
+    assert RetryPolicy(10).delay(ModelError("x", status=429, retry_after=601)) is None
+
+
+def test_retry_after_is_a_number_or_a_date() -> None:
+    assert retry_after("12", 0) == 12
+    assert retry_after("1.5", 0) == 1.5
+    assert retry_after("Thu, 01 Jan 1970 00:01:40 GMT", 40) == 60
+    assert retry_after("Thu, 01 Jan 1970 00:01:40 GMT", 400) == 0
+    assert retry_after("soon", 0) is None
+    assert retry_after("nan", 0) is None
+    assert retry_after(None, 0) is None
+
+
+def test_settings_come_from_the_environment() -> None:
+    settings = RetrySettings.from_env({"CCB_MAX_RETRIES": "0", "CCB_STREAM_IDLE_TIMEOUT_MS": "2500"})
+    assert (settings.max_retries, settings.idle_timeout) == (0, 2.5)
+    assert RetrySettings.from_env({"CCB_MAX_RETRIES": "many", "CCB_STREAM_IDLE_TIMEOUT_MS": "-1"}) == RetrySettings()

@@ -1,0 +1,138 @@
+"""The event state machine: blocks from deltas, and what fits no answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import (
+    block_stop,
+    closing,
+    json_delta,
+    opening,
+    sse,
+    text_block,
+    thinking_block,
+    tool_block,
+    tool_start,
+)
+
+from ccb.remote.model.errors import ModelError
+from ccb.remote.model.sse import SseParser
+from ccb.remote.model.stream import BlockDone, MessageAssembler, StopKnown, decode_event
+
+Json = dict[str, Any]
+
+
+def _assemble(data: bytes) -> tuple[MessageAssembler, list[BlockDone]]:
+    assembler = MessageAssembler()
+    steps = [assembler.feed(decode_event(event.data)) for event in SseParser().feed(data)]
+    return assembler, [step for step in steps if isinstance(step, BlockDone)]
+
+
+def test_a_whole_answer() -> None:
+    tool_input = {"key": 'a "quoted" ☃ value', "count": 3}
+    assembler, blocks = _assemble(
+        opening()
+        + sse({"type": "ping"})
+        + thinking_block(0, "hm", "sig-1")
+        + text_block(1, "Hello")
+        + sse({"type": "something_new", "index": 9})
+        + tool_block(2, "toolu_1", "Look", tool_input)
+        + closing("tool_use", 42)
+    )
+    assert [done.block for done in blocks] == [
+        {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
+        {"type": "text", "text": "Hello"},
+        {"type": "tool_use", "id": "toolu_1", "name": "Look", "input": tool_input},
+    ]
+    assert assembler.stop_reason == "tool_use"
+    assert assembler.finished
+    assert assembler.usage["output_tokens"] == 42
+    assert assembler.usage["input_tokens"] == 100
+
+
+def test_text_repeated_in_the_start_event_counts_once() -> None:
+    start = sse({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hel"}})
+    delta = sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}})
+    _, blocks = _assemble(opening() + start + delta + block_stop(0))
+    assert blocks[0].block["text"] == "Hello"
+
+
+def test_a_signature_is_set_not_appended() -> None:
+    deltas = [
+        sse({"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": text}})
+        for text in ("one", "two")
+    ]
+    start = sse({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}})
+    _, blocks = _assemble(opening() + start + b"".join(deltas) + block_stop(0))
+    assert blocks[0].block["signature"] == "two"
+
+
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_tool_input_split_anywhere(cut: int) -> None:
+    text = '{"key": "x\\u00e9", "n": 1}'
+    _, blocks = _assemble(
+        opening()
+        + tool_start(0, "toolu_1", "Look")
+        + json_delta(0, text[:cut])
+        + json_delta(0, text[cut:])
+        + block_stop(0)
+    )
+    assert blocks[0].block["input"] == {"key": "xé", "n": 1}
+    assert not blocks[0].broken
+
+
+@pytest.mark.parametrize("text", ['{"key": ', "[1]", '{"n": NaN}', "null", "[" * 100_000])
+def test_a_broken_tool_input_is_told_not_raised(text: str) -> None:
+    _, blocks = _assemble(opening() + tool_block(0, "toolu_1", "Look", text))
+    assert blocks[0].block["input"] == {}
+    assert "JSON" in blocks[0].broken
+
+
+def test_a_tool_without_input_deltas_has_the_input_of_its_start() -> None:
+    block = {"type": "tool_use", "id": "t", "name": "Look", "input": {"key": "v"}}
+    start = sse({"type": "content_block_start", "index": 0, "content_block": block})
+    _, blocks = _assemble(opening() + start + block_stop(0))
+    assert blocks[0].block["input"] == {"key": "v"}
+
+
+def test_blocks_of_an_unknown_type_are_kept_as_they_are() -> None:
+    block = {"type": "redacted_thinking", "data": "opaque"}
+    start = sse({"type": "content_block_start", "index": 0, "content_block": block})
+    _, blocks = _assemble(opening() + start + block_stop(0))
+    assert blocks[0].block == block
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        text_block(0, "no start"),
+        opening() + opening(),
+        opening() + block_stop(0),
+        opening() + tool_start(0, "a", "b") + tool_start(0, "a", "b"),
+        opening() + tool_start(0, "a", "b") + closing(),
+        opening() + sse({"type": "content_block_start", "index": "0", "content_block": {}}),
+        opening() + sse({"type": "content_block_start", "index": 0}),
+        b"data: {broken\n\n",
+        b"data: []\n\n",
+        b'data: {"type": NaN}\n\n',
+    ],
+)
+def test_events_that_fit_no_answer_are_a_model_error(events: bytes) -> None:
+    with pytest.raises(ModelError) as caught:
+        _assemble(events)
+    assert caught.value.status is None
+
+
+@pytest.mark.parametrize(("kind", "status"), [("overloaded_error", 529), ("rate_limit_error", 429), ("new_error", 500)])
+def test_an_error_event_stands_for_a_status(kind: str, status: int) -> None:
+    with pytest.raises(ModelError, match="busy") as caught:
+        _assemble(opening() + sse({"type": "error", "error": {"type": kind, "message": "busy"}}))
+    assert caught.value.status == status
+
+
+def test_the_stop_reason_is_told_before_message_stop() -> None:
+    assembler = MessageAssembler()
+    steps = [assembler.feed(decode_event(event.data)) for event in SseParser().feed(opening() + closing("refusal"))]
+    assert StopKnown("refusal") in steps
