@@ -10,7 +10,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -46,11 +46,16 @@ class UpstreamResponse:
 
 @dataclass(frozen=True)
 class UpstreamConfig:
-    """Where model calls go. `proxy` may hold a password: never log it."""
+    """Where model calls go. `proxy` may hold a password: it is not shown."""
 
     base: URL
-    proxy: URL | None
-    ca_note: str = ""
+    proxy: URL | None = field(repr=False)
+
+    @property
+    def host(self) -> str:
+        """Host of the provider, with the port when it is not the usual one; what a stored key belongs to."""
+        host = self.base.host or ""
+        return host if self.base.is_default_port() else f"{host}:{self.base.port}"
 
 
 def upstream_config(environ: Mapping[str, str], *, allow_plain: bool = False) -> UpstreamConfig:
@@ -136,8 +141,8 @@ class Upstream:
 
     @property
     def host(self) -> str:
-        """Host of the provider, for messages."""
-        return self._config.base.host or ""
+        """Host of the provider, with the port when it is not the usual one."""
+        return self._config.host
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -157,7 +162,7 @@ class Upstream:
 
     @asynccontextmanager
     async def request(
-        self, method: str, path: str, headers: Mapping[str, str], body: AsyncIterator[bytes], size: int | None
+        self, method: str, path: str, headers: Mapping[str, str], body: AsyncIterator[bytes] | None, size: int | None
     ) -> AsyncIterator[UpstreamResponse]:
         """Send a call and give its response head; leaving the context early aborts it. `path` is used as it is, behind the
         path of the base URL. Raises `UpstreamError`."""

@@ -1,0 +1,82 @@
+"""The credential in the keyring of the operating system, one for each provider host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.secret import Secret
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+SERVICE = "ccb"
+
+NO_BACKEND = "this machine has no usable keyring"
+WITHOUT_KEYRING = (
+    "Without a keyring, export ANTHROPIC_API_KEY, or set apiKeyHelper in the settings to a command that prints the key. "
+    "On a Linux desktop, installing gnome-keyring or KWallet gives you one."
+)
+
+
+class NoKeyring(ConfigError):
+    """There is no backend to store a key in."""
+
+
+class KeyStore:
+    """Reads and writes one key per host. All methods block, and may show the system's own unlock dialog."""
+
+    def __init__(self, backend: Callable[[], KeyringBackend] | None = None) -> None:
+        self._backend = backend or _system_backend
+
+    def get(self, host: str) -> Secret | None:
+        """The key for `host`. Raises `ConfigError`, `NoKeyring` included."""
+        with _errors():
+            value = self._backend().get_password(SERVICE, host)
+        return Secret(value) if value else None
+
+    def put(self, host: str, key: Secret) -> None:
+        """Store the key for `host`, in place of an earlier one. Raises `ConfigError`."""
+        with _errors():
+            self._backend().set_password(SERVICE, host, key.reveal())
+
+    def delete(self, host: str) -> bool:
+        """Remove the key for `host`; False when there was none. Raises `ConfigError`."""
+        if self.get(host) is None:
+            return False
+        with _errors():
+            self._backend().delete_password(SERVICE, host)
+        return True
+
+    def require(self) -> str:
+        """The name of the backend. Raises `NoKeyring` when there is none."""
+        with _errors():
+            return str(self._backend().name)
+
+
+def _system_backend() -> KeyringBackend:
+    import keyring
+    from keyring.backends import fail, null
+
+    backend = keyring.get_keyring()
+    if isinstance(backend, (fail.Keyring, null.Keyring)):
+        raise NoKeyring(f"There is no place to keep a key: {NO_BACKEND}.", do=WITHOUT_KEYRING)
+    return backend
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    from keyring.errors import KeyringError, NoKeyringError
+
+    try:
+        yield
+    except NoKeyringError:
+        raise NoKeyring(f"There is no place to keep a key: {NO_BACKEND}.", do=WITHOUT_KEYRING) from None
+    except KeyringError as error:
+        raise ConfigError(
+            "The keyring cannot be used.",
+            evidence=f"{type(error).__name__}: {error}",
+            do=f"Unlock the keyring and try again. {WITHOUT_KEYRING}",
+        ) from None

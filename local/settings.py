@@ -1,0 +1,117 @@
+"""The person's settings file, `~/.config/ccb/settings.json` (or under XDG_CONFIG_HOME). It never holds a secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ccb.tunnel.errors import ConfigError
+
+MAX_BYTES = 1024 * 1024
+
+PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
+
+_SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
+
+
+class Permissions(BaseModel):
+    """Rules for every session, in the spelling of `--allowedTools` and `--disallowedTools`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    allow: list[str] = Field(default=[], description="Rules that allow a tool call without asking.")
+    deny: list[str] = Field(default=[], description="Rules that refuse a tool call.")
+
+
+class Settings(BaseModel):
+    """What the file may say. A flag of the command line outranks it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    apiKeyHelper: str | None = Field(
+        default=None, min_length=1, description="Shell command that prints the credential."
+    )
+    model: str | None = Field(default=None, min_length=1, description="Model of new sessions.")
+    permissionMode: PermissionMode | None = Field(default=None, description="Permission mode of new sessions.")
+    permissions: Permissions = Permissions()
+    connectTimeoutSeconds: float = Field(default=30, gt=0, le=600, description="For reaching the host and logging in.")
+
+    def warnings(self, path: Path) -> list[str]:
+        """One sentence for each key this version does not know; such keys have no effect."""
+        unknown = [*(self.model_extra or {}), *(f"permissions.{name}" for name in self.permissions.model_extra or {})]
+        return [f"{path}: unknown key {name!r} has no effect" for name in unknown]
+
+
+def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The directory of ccb's configuration; it need not exist."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not Path(base).is_absolute():  # the XDG rule: a relative value is ignored
+        base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".config")
+    return Path(base) / "ccb"
+
+
+def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the settings are read from."""
+    return config_dir(environ) / "settings.json"
+
+
+def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings; all defaults when there is no file. Raises `ConfigError` that names the file and the key."""
+    path = settings_path(environ)
+    data = _read(path)
+    if data is None:
+        return Settings()
+    _refuse_secrets(path, data)
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(
+            f"{path}: {key}: {first['msg']}", do=f"Correct {key!r} in {path}, or remove it for the default."
+        ) from None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            raw = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
+    if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
+        raise ConfigError(f"{path} can be changed by other users", do=f"chmod go-w {path}, and make it yours.")
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
+    try:
+        data = json.loads(raw)
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=f"Correct {path}."
+        ) from None
+    except (UnicodeDecodeError, RecursionError):
+        raise ConfigError(f"{path} is not JSON", do=f"Correct {path}.") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is not a JSON object", do='Write something like {"model": "…"}.')
+    return data
+
+
+def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:
+    """Keys belong in the keyring: a file is backed up, synchronised and shown around."""
+    for name, value in data.items():
+        named = name != "apiKeyHelper" and _SECRET_NAME.search(name)
+        if named or _SECRET_VALUE.search(json.dumps(value)):
+            raise ConfigError(
+                f"{path}: {name}: settings must not hold a secret",
+                do="Remove it, and give the key to `ccb auth login` or to an environment variable.",
+            )
