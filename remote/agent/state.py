@@ -54,7 +54,6 @@ class Ending:
     text: str = ""
     errors: tuple[str, ...] = ()
     api_error_status: int | None = None
-    calls: int = 1
 
     @property
     def is_error(self) -> bool:

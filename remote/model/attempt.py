@@ -167,7 +167,8 @@ class Attempt:
 
     def _take(self, event: Json) -> None:
         step = self._assembler.feed(event)
-        if isinstance(step, (BlockStarted, StopKnown)) and not self._truncated():
+        counts = isinstance(step, (BlockStarted, StopKnown)) or self._assembler.finished
+        if counts and not self._truncated():
             self._release()
         if isinstance(step, BlockDone):
             self._next_index = step.index + 1

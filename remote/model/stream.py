@@ -149,6 +149,8 @@ class MessageAssembler:
             return BlockDone(index, block, broken)
         if kind == "message_delta":
             return self._end(event)
+        if self._open:
+            raise ModelError("the answer ends inside a block")
         self.finished = True
         return None
 

@@ -109,6 +109,7 @@ class ScriptedTransport:
         self.bodies: list[bytes] = []
         self.heads: list[tuple[str, str, Mapping[str, str]]] = []
         self.closed = 0
+        self.open = 0
 
     @asynccontextmanager
     async def request(
@@ -123,9 +124,11 @@ class ScriptedTransport:
             await reply.head_wait.wait()
         if reply.head_error is not None:
             raise reply.head_error
+        self.open += 1
         try:
             yield reply
         finally:
+            self.open -= 1
             self.closed += 1
 
     def request_json(self, index: int) -> Json:

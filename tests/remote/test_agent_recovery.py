@@ -149,7 +149,7 @@ async def test_a_stream_that_dies_is_asked_again_and_shows_nothing_twice(reply: 
 
 async def test_every_cut_of_an_answer_ends_well() -> None:
     whole = opening() + text_block(0, "I look.") + tool_block(1, "t1", "Look", {"key": "a"}) + closing("tool_use")
-    for cut in range(0, len(whole), 7):
+    for cut in range(0, len(whole), 3):
         world = make_world(
             Reply([whole[:cut]]),
             calls(("t2", "Look", {"key": "a"}), message_id="m2"),
@@ -313,6 +313,29 @@ async def test_a_full_context_window_is_an_error_of_its_own() -> None:
     world = make_world(says("cut", stop_reason="model_context_window_exceeded"))
     result = await world.turn()
     assert (result["is_error"], result["terminal_reason"]) == (True, "prompt_too_long")
+
+
+async def test_an_answer_in_single_bytes() -> None:
+    whole = opening() + text_block(0, "Ümläut ☃") + tool_block(1, "t1", "Look", {"key": "☃"}) + closing("tool_use")
+    world = make_world(Reply([whole[i : i + 1] for i in range(len(whole))]), says("ok", "msg_2"))
+    await world.turn()
+    assert _texts(world) == ["Ümläut ☃", "ok"]
+    assert world.log == ["start ☃", "end ☃"]
+    assert not _retries(world)
+
+
+async def test_an_answer_without_a_stop_reason_still_counts() -> None:
+    world = make_world(Reply([opening(), text_block(0, "Hello"), sse({"type": "message_stop"})]))
+    result = await world.turn()
+    assert (result["result"], result["stop_reason"], result["is_error"]) == ("Hello", None, False)
+    assert _texts(world) == ["Hello"]
+
+
+async def test_an_empty_answer_ends_the_turn() -> None:
+    world = make_world(Reply([opening(), closing()]), says("now", "msg_2"))
+    assert (await world.turn())["result"] == ""
+    assert (await world.turn())["result"] == "now"
+    assert [m["role"] for m in world.history()] == ["user", "assistant"]
 
 
 async def test_block_stop_alone_never_counts() -> None:

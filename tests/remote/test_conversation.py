@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
 
@@ -133,7 +133,7 @@ _RECORDS = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_RECORDS, max_size=30))
 def test_any_journal_gives_a_valid_history(records: list[Record]) -> None:
     conversation = Conversation.from_events(records)
@@ -144,7 +144,7 @@ def test_any_journal_gives_a_valid_history(records: list[Record]) -> None:
     assert not conversation.open_tool_uses
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_RECORDS, max_size=30), st.data())
 def test_a_crash_anywhere_and_the_repair_give_what_a_reload_gives(records: list[Record], data: st.DataObject) -> None:
     """What a repair emits makes the journal whole: reading it again leaves nothing open and gives the same history."""
@@ -157,7 +157,7 @@ def test_a_crash_anywhere_and_the_repair_give_what_a_reload_gives(records: list[
     assert [m.api() for m in reloaded.messages] == [m.api() for m in live.messages]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_RECORDS, max_size=30))
 def test_the_kept_bytes_are_the_bytes(records: list[Record]) -> None:
     conversation = Conversation()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccb.remote.model.sse import SseError, SseEvent, SseParser
@@ -39,6 +39,7 @@ def test_any_cut_gives_the_same_events(cut: int) -> None:
     assert _feed([STREAM[:cut], STREAM[cut:]]) == EVENTS
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(STREAM))))
 def test_any_chunking_gives_the_same_events(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]

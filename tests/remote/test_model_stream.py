@@ -112,6 +112,7 @@ def test_blocks_of_an_unknown_type_are_kept_as_they_are() -> None:
         opening() + block_stop(0),
         opening() + tool_start(0, "a", "b") + tool_start(0, "a", "b"),
         opening() + tool_start(0, "a", "b") + closing(),
+        opening() + tool_start(0, "a", "b") + sse({"type": "message_stop"}),
         opening() + sse({"type": "content_block_start", "index": "0", "content_block": {}}),
         opening() + sse({"type": "content_block_start", "index": 0}),
         b"data: {broken\n\n",
