@@ -57,7 +57,7 @@ async def launch(
         reader = _MarkerReader(pipe, marker.encode())
         try:
             facts = await asyncio.wait_for(reader.next(), deadline_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise _no_marker(transport, reader, f"the host said nothing of ours for {deadline_s:.0f} s", pipe) from None
         uploaded = facts.get("need") is True
         if uploaded:
@@ -156,7 +156,7 @@ class _MarkerReader:
 async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | ConnectionLost:
     try:
         status = await asyncio.wait_for(pipe.exit_status(), 5)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         status = None
     reader = ended.reader
     if status == NO_PYTHON_STATUS:
@@ -184,7 +184,7 @@ def _no_marker(
     return DeployError(
         what,
         evidence=evidence,
-        do=f"The login shell of {transport.name} must be able to run `sh`: check for ForceCommand, nologin or an sftp-only account.",
+        do="The login shell must be able to run `sh`: check for ForceCommand, nologin or an sftp-only account.",
     )
 
 

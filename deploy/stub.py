@@ -8,16 +8,20 @@ import os
 import stat
 import sys
 import tempfile
+from importlib.abc import Loader
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 marker, digest, size, params = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 KEEP = 3
 
 
-def say(**facts):
+def say(**facts: object) -> None:
     os.write(1, ("\n" + marker + " " + json.dumps(facts) + "\n").encode())
 
 
-def places():
+def places() -> Iterator[str]:
     # Where the bundle may live, best first: (directory, what to call it).
     home = os.environ.get("HOME") or os.path.expanduser("~")
     cache = os.environ.get("XDG_CACHE_HOME") or ""
@@ -27,10 +31,12 @@ def places():
     for top in (cache, runtime):
         if top.startswith("/"):
             yield os.path.join(top, "ccb", "worker")
-    yield os.path.join(tempfile.gettempdir() if os.path.isdir("/tmp") is False else "/tmp", "ccb-%d" % os.getuid(), "worker")
+    yield os.path.join(
+        tempfile.gettempdir() if os.path.isdir("/tmp") is False else "/tmp", "ccb-%d" % os.getuid(), "worker"
+    )
 
 
-def ours(path):
+def ours(path: str) -> str:
     # A directory that is ours alone: made 0700 when missing; not a link, not another user's, not open to others.
     parent, name = os.path.split(path)
     if name == "worker" and os.path.basename(parent).startswith("ccb"):
@@ -50,7 +56,7 @@ def ours(path):
     return path
 
 
-def good(path):
+def good(path: str) -> bytes | None:
     # The content of a cached bundle, or None when it is missing or not the bytes it should be.
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -66,7 +72,7 @@ def good(path):
     return data if hashlib.sha256(data).hexdigest() == digest else None
 
 
-def put(directory, path, data):
+def put(directory: str, path: str, data: bytes) -> None:
     temp = os.path.join(directory, ".%s.%d" % (digest[:16], os.getpid()))
     try:
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -83,7 +89,7 @@ def put(directory, path, data):
         raise
 
 
-def prune(directory, keep):
+def prune(directory: str, keep: str) -> None:
     # Keep the newest three bundles; remove temporary files of uploads that died a day ago.
     found = []
     for name in os.listdir(directory):
@@ -103,7 +109,7 @@ def prune(directory, keep):
             pass
 
 
-def receive():
+def receive() -> bytes:
     chunks, left = [], size
     while left:
         chunk = os.read(0, min(left, 262144))
@@ -114,33 +120,31 @@ def receive():
     return b"".join(chunks)
 
 
-class Memory:
+class Memory(Loader):
     # Imports the bundle from memory, for hosts where nothing is writable.
-    def __init__(self, data):
+    def __init__(self, data: bytes) -> None:
         import io
         import zipfile
 
         self.zip = zipfile.ZipFile(io.BytesIO(data))
         self.names = set(self.zip.namelist())
 
-    def find_spec(self, name, path=None, target=None):
-        from importlib.machinery import ModuleSpec
-
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         base = name.replace(".", "/")
         for file, package in ((base + "/__init__.py", True), (base + ".py", False)):
             if file in self.names:
                 return ModuleSpec(name, self, origin="<ccb>/" + file, is_package=package)
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> None:
         return None
 
-    def exec_module(self, module):
-        origin = module.__spec__.origin
+    def exec_module(self, module: ModuleType) -> None:
+        origin = str(module.__spec__ and module.__spec__.origin)
         exec(compile(self.zip.read(origin[6:]), origin, "exec"), module.__dict__)
 
 
-def main():
+def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]
     notes, where, data = [], [], None
     for directory in places():

@@ -1,0 +1,167 @@
+"""known_hosts as ssh reads it, decided by us: asyncssh's own hook is also called for a changed key.
+
+asyncssh gets the keys that may be trusted for this host; what the server showed instead is recorded and judged here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import ConfigError, HostKeyError
+
+if TYPE_CHECKING:
+    import asyncssh
+
+
+@dataclass(frozen=True)
+class HostKeyInfo:
+    """A host key nobody has vouched for yet. `fingerprint` is `SHA256:…`; `store` is where it would be written."""
+
+    host: str
+    port: int
+    algorithm: str
+    fingerprint: str
+    store: Path
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """What the known_hosts files say about one host. `places` are file:line of the keys stored for exactly this host and
+    port; keys stored for the host without a port are trusted on another port too, but do not make it a changed host."""
+
+    trusted: tuple[asyncssh.SSHKey, ...]
+    authorities: tuple[asyncssh.SSHKey, ...]
+    revoked: tuple[asyncssh.SSHKey, ...]
+    places: tuple[str, ...]
+
+
+def pattern_for(host: str, port: int) -> str:
+    """How known_hosts writes a host: `host`, or `[host]:port`."""
+    return host if port == 22 else f"[{host}]:{port}"
+
+
+def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
+    """Read every file that exists; lines that cannot be read are passed over, as ssh does."""
+    names = [pattern_for(host, port)] if port == 22 else [pattern_for(host, port), host]
+    trusted: list[asyncssh.SSHKey] = []
+    authorities: list[asyncssh.SSHKey] = []
+    revoked: list[asyncssh.SSHKey] = []
+    places: list[str] = []
+    for place, marker, entry in _entries(files):
+        for name in names:
+            keys = _keys_for(entry, name)
+            if not keys:
+                continue
+            if marker == "@revoked":
+                revoked += keys
+            elif marker == "@cert-authority":
+                authorities += keys
+            else:
+                trusted += keys
+                if name == names[0]:
+                    places.append(place)
+            break
+    return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places))
+
+
+def _entries(files: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
+    """(file:line, marker or "", the rest of the line)."""
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}", evidence=str(error), do="Make the file readable.") from error
+        for number, line in enumerate(text.splitlines(), 1):
+            entry = line.strip()
+            if not entry or entry.startswith("#"):
+                continue
+            marker = ""
+            if entry.startswith("@"):
+                marker, _, entry = entry.partition(" ")
+            yield f"{path}:{number}", marker, entry.strip()
+
+
+def _keys_for(entry: str, name: str) -> list[asyncssh.SSHKey]:
+    """The key of a known_hosts line when its patterns match `name`; keys of other hosts are not even parsed."""
+    import asyncssh
+
+    patterns, _, _ = entry.partition(" ")
+    if patterns.startswith("|"):
+        if not _hash_matches(patterns, name):
+            return []
+    elif not any(char in patterns for char in "*?!/") and name not in patterns.lower().split(",") + patterns.split(","):
+        return []
+    try:
+        return list(asyncssh.import_known_hosts(entry + "\n").match(name, "", None)[0])
+    except (ValueError, asyncssh.KeyImportError):
+        return []
+
+
+def _hash_matches(hashed: str, name: str) -> bool:
+    try:
+        _, _, salt, digest = hashed.split("|")
+        return hmac.compare_digest(
+            base64.b64decode(digest), hmac.new(base64.b64decode(salt), name.encode(), "sha1").digest()
+        )
+    except ValueError:
+        return False
+
+
+def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
+    """What to make of a key that was not accepted: the question to ask. Raises HostKeyError when changed or revoked."""
+    fingerprint = shown.get_fingerprint()
+    algorithm = shown.get_algorithm()
+    if shown in known.revoked:
+        raise HostKeyError(
+            f"the host key of {host} is revoked",
+            evidence=f"{algorithm} {fingerprint} is marked @revoked in known_hosts.",
+            do="Do not connect. Ask the host's administrator for its new key.",
+        )
+    if known.places:
+        pattern = pattern_for(host, port)
+        raise HostKeyError(
+            f"the host key of {host} has changed: somebody may be listening in",
+            evidence=f"It shows {algorithm} {fingerprint}; another one is on file at {', '.join(known.places)}.",
+            do=f"If the host was really set up anew:  ssh-keygen -f {store} -R '{pattern}'",
+        )
+    return HostKeyInfo(host, port, algorithm, fingerprint, store)
+
+
+def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed: bool) -> None:
+    """Append `key` to `store`, made with the modes ssh expects."""
+    entry = pattern_for(host, port)
+    if hashed:
+        entry = _hashed(entry)
+    line = f"{entry} {key.export_public_key('openssh').decode().strip()}\n"
+    try:
+        store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(store, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(fd, "r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    line = "\n" + line
+            file.write(line.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the host key to {store}",
+            evidence=str(error),
+            do="Make the file writable, or add the key yourself.",
+        ) from error
+
+
+def _hashed(entry: str) -> str:
+    """The `|1|salt|hash` form of HashKnownHosts (HMAC-SHA1 by definition of the format)."""
+    salt = secrets.token_bytes(20)
+    digest = hmac.new(salt, entry.encode(), "sha1").digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"

@@ -1,0 +1,52 @@
+"""What a login may have to ask the person, and the answer of a run where nobody can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .errors import HostKeyError
+from .host_keys import HostKeyInfo, pattern_for
+
+
+class Prompts(Protocol):
+    """Answers of the person. None means: gave up."""
+
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
+        """Whether to trust and store an unknown host key."""
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        """The passphrase of the private key at `path`; `attempt` counts from 1."""
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        """The password for `prompt` (`user@host`)."""
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        """Answers to keyboard-interactive prompts; (text, echo) each. Texts are neutralised already."""
+
+    def banner(self, text: str) -> None:
+        """Show what the server says before the login; neutralised already."""
+
+
+class NobodyToAsk:
+    """Prompts of a headless run: everything that would be asked is refused."""
+
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
+        name = pattern_for(info.host, info.port)
+        raise HostKeyError(
+            f"the host key of {info.host} is not known",
+            evidence=f"It shows {info.algorithm} {info.fingerprint}; {info.store} has no key for {name}.",
+            do=f"Check the fingerprint, then connect once in a terminal to store it: ssh -p {info.port} {info.host}",
+        )
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        return None
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        return None
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        return None
+
+    def banner(self, text: str) -> None:
+        return None
