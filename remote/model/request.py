@@ -32,10 +32,11 @@ class RequestPrefix:
     """System and tools of a session, encoded once."""
 
     def __init__(self, system: Sequence[Json], tools: Sequence[Json]) -> None:
+        used = sum(1 for block in system if "cache_control" in block)
         marked = [dict(tool) for tool in tools]
-        if marked:
+        if marked and used < _MOST_CACHE_MARKS:
             marked[-1]["cache_control"] = {"type": "ephemeral"}
-        used = sum(1 for block in (*system, *marked) if "cache_control" in block)
+            used += 1
         self.message_marks = max(0, min(_MESSAGE_MARKS, _MOST_CACHE_MARKS - used))
         self.encoded = to_bytes(f'{{"system":{_array(system)},"tools":{_array(marked)},"messages":[')
 

@@ -275,6 +275,7 @@ class SpyTool:
         self.gates: dict[str, asyncio.Event] = {}
         self.results: dict[str, ToolResult | Exception] = {}
         self.invalid: dict[str, str] = {}
+        self.tidy: set[str] = set()  # keys of calls that answer a cancellation with what they have
         self.changed = asyncio.Event()
 
     def is_read_only(self, tool_input: Json) -> bool:
@@ -292,6 +293,8 @@ class SpyTool:
                 await self.gates[key].wait()
         except asyncio.CancelledError:
             self._note(f"cancelled {key}")
+            if key in self.tidy:
+                return ToolResult(f"part of {key}")
             raise
         self._note(f"end {key}")
         result = self.results.get(key, ToolResult(f"did {key}", structured={"key": key}))

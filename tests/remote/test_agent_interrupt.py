@@ -141,6 +141,59 @@ async def test_while_a_tool_runs() -> None:
     await _goes_on(world)
 
 
+async def test_a_tool_that_ends_with_what_it_has_keeps_its_result() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})))
+    world.read.gates = {"a": asyncio.Event()}
+    world.read.tidy = {"a"}
+    turn = world.start()
+    await world.read.until("start a")
+    await settle()
+    await _interrupt(world, turn)
+    assert world.emitter.outline()[-3:] == ["user tool_result t1", TOOL_NOTE, "result error_during_execution"]
+    assert world.emitter.messages("user")[0]["message"]["content"][0]["content"] == "part of a"
+    await _goes_on(world)
+
+
+async def test_a_failure_of_our_own_while_a_tool_runs_closes_it_once() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})))
+    world.read.gates = {"a": asyncio.Event()}
+    world.read.tidy = {"a"}
+    commit = world.emitter.commit
+
+    async def failing() -> None:
+        if world.emitter.facts("model_end"):
+            await world.read.until("start a")
+            world.emitter.commit = commit  # type: ignore[method-assign]
+            raise OSError("no space left on device")
+        await commit()
+
+    world.emitter.commit = failing  # type: ignore[method-assign]
+    result = await asyncio.wait_for(world.start(), 4)
+    assert result["terminal_reason"] == "model_error"
+    assert world.emitter.outline()[-2:] == ["user tool_result t1", "result error_during_execution"]
+    await _goes_on(world)
+
+
+async def test_at_the_very_moment_the_last_tool_ends() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})))
+    world.read.gates = {"a": asyncio.Event()}
+    turn = world.start()
+    await world.read.until("start a")
+    await settle()
+    commit = world.emitter.commit
+
+    async def interrupting() -> None:
+        world.agent.interrupt()
+        await commit()
+
+    world.emitter.commit = interrupting  # type: ignore[method-assign]
+    world.read.gates["a"].set()
+    result = await asyncio.wait_for(turn, 4)
+    assert result["terminal_reason"] == "aborted_tools"
+    assert world.emitter.messages("user")[0]["message"]["content"][0]["content"] == "did a"
+    assert len(world.transport.bodies) == 1
+
+
 async def test_while_the_model_streams_and_a_tool_runs() -> None:
     world = make_world(
         Reply(

@@ -182,6 +182,18 @@ async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
     assert result["total_cost_usd"] == lasting.emitter.messages("result")[1]["total_cost_usd"]
 
 
+async def test_a_turn_after_a_crash_closes_what_was_left_open() -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}}
+    line = {"type": "assistant", "message": {"id": "m0", "role": "assistant", "content": [use]}}
+    crashed = Conversation.from_events(
+        [("prompt", {"items": [{"content": [{"type": "text", "text": "go"}]}]}), ("message", line)]
+    )
+    world = make_world(says("x"), conversation=crashed)
+    await world.turn()
+    assert world.emitter.outline()[1] == "user tool_result t1"
+    assert_valid(world.history())
+
+
 async def test_prompts_of_journalled_inputs_are_in_the_journal_once() -> None:
     world = make_world(says("x"))
     body = {"type": "user", "message": {"role": "user", "content": "from the client"}}

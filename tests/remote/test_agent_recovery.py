@@ -190,6 +190,15 @@ async def test_watchers_see_an_abandoned_answer_closed() -> None:
     assert kinds.index("api_retry") > kinds.index("message_stop")
 
 
+async def test_watchers_see_a_withheld_block_closed_as_well() -> None:
+    world = make_world(Reply([opening("msg_lost"), text_block(0, "Hello")]), says("Hello!", "msg_2"), partial=True)
+    await world.turn()
+    events = world.emitter.stream_events()
+    first = [event["type"] for event in events[: [event["type"] for event in events].index("message_start", 1)]]
+    assert first[-2:] == ["content_block_stop", "message_stop"]
+    assert first.count("content_block_stop") == 1
+
+
 @pytest.mark.parametrize("death", [ModelLinkError("gone"), error_event("overloaded_error"), b""])
 async def test_after_a_finished_tool_use_nothing_is_asked_again(death: bytes | Exception) -> None:
     dying = Reply(

@@ -305,6 +305,7 @@ async def test_a_denial_can_end_the_turn() -> None:
         "result error_during_execution",
     ]
     assert _result_text(world.emitter) == "stop"
+    assert len(world.asker.requests) == 1, "the next call is not asked about"
     assert not world.log
     assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
