@@ -1,0 +1,277 @@
+"""The command line as typed arguments.
+
+Both `--name value` and `--name=value`; `-i`, `-P` and `-o` also with the value attached; `--` ends the options. The words
+that are left over are, after `ssh`: host, directory when it starts with `/`, `~` or `.` and the host has no `:path`, prompt.
+"""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import neutralise
+
+from .options import BY_NAME, Kind, Option
+from .target import Target, parse_port, parse_target, remote_path
+
+COMMANDS = ("ssh", "auth", "help")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """`command` is `ssh`, `auth`, `help` or `` (a local session). `target` is None for local sessions without a name.
+    `directory` is a path on the host, None for the default. `rest` are the words after `auth`."""
+
+    command: str = ""
+    target: Target | None = None
+    directory: str | None = None
+    prompt: str | None = None
+    rest: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    print: bool = False
+    output_format: str = "text"
+    input_format: str = "text"
+    verbose: bool = False
+    include_partial_messages: bool = False
+    replay_user_messages: bool = False
+    permission_prompt_tool: str | None = None
+    model: str | None = None
+    permission_mode: str | None = None
+    dangerously_skip_permissions: bool = False
+    allowed_tools: list[str] = field(default_factory=list)
+    disallowed_tools: list[str] = field(default_factory=list)
+    append_system_prompt: str | None = None
+    system_prompt: str | None = None
+    max_turns: int | None = None
+    session_id: str | None = None
+    add_dirs: list[str] = field(default_factory=list)
+    debug: bool = False
+    identities: list[str] = field(default_factory=list)
+    port: int | None = None
+    ssh_options: list[str] = field(default_factory=list)
+    local: bool = False
+    help: bool = False
+    version: bool = False
+
+    @property
+    def headless(self) -> bool:
+        """No REPL: asked for by -p or by a format that only makes sense without one."""
+        return self.print or self.output_format != "text" or self.input_format != "text"
+
+
+def parse_arguments(argv: Sequence[str]) -> Arguments:
+    """The arguments. Raises UsageError for anything that makes no sense."""
+    words, values, swallowed = _Scanner(argv).scan()
+    arguments = Arguments(**values)
+    if arguments.help or arguments.version:
+        return replace(arguments, command=words[0] if words and words[0] in COMMANDS else "")
+    command = words[0] if words and words[0] in COMMANDS and not swallowed.ended_at_start else ""
+    if command == "auth":
+        return replace(arguments, command="auth", rest=tuple(words[1:]))
+    if command == "help":
+        return replace(arguments, command="help", rest=tuple(words[1:]))
+    arguments = _place(arguments, words[1:], swallowed.variadic) if command == "ssh" else _place_local(arguments, words)
+    _check_combination(arguments)
+    if arguments.headless and arguments.prompt is None and swallowed.variadic:
+        hint = f"The words after {swallowed.variadic} were read as its values; write the prompt before it, or after --."
+        arguments = replace(arguments, hints=(hint,))
+    return arguments
+
+
+def split_rules(text: str) -> list[str]:
+    """A list of tool rules cut at commas and spaces outside parentheses."""
+    rules: list[str] = []
+    current = ""
+    depth = 0
+    for char in text:
+        depth += (char == "(") - (char == ")" and depth > 0)
+        if depth == 0 and char in ", \t\n":
+            rules.append(current)
+            current = ""
+        else:
+            current += char
+    return [rule for rule in [*rules, current] if rule]
+
+
+@dataclass(frozen=True)
+class _Swallowed:
+    """`variadic` is the last option that took several words or the last words there were; `ended_at_start`: the first
+    word came after `--`, so it is no command."""
+
+    variadic: str = ""
+    ended_at_start: bool = False
+
+
+class _Scanner:
+    """Cuts argv into words and option values."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = list(argv)
+        self._at = 0
+        self._words: list[str] = []
+        self._values: dict[str, Any] = {}
+        self._variadic = ""
+        self._ended_at_start = False
+
+    def scan(self) -> tuple[list[str], dict[str, Any], _Swallowed]:
+        while self._at < len(self._argv):
+            word = self._argv[self._at]
+            self._at += 1
+            if word == "--":
+                self._ended_at_start = not self._words
+                self._words += self._argv[self._at :]
+                break
+            if word.startswith("-") and word != "-":
+                self._option(word)
+                continue
+            self._words.append(word)
+            if self._words == ["auth"]:
+                self._words += self._argv[self._at :]
+                break
+        return self._words, self._values, _Swallowed(self._variadic, self._ended_at_start)
+
+    def _option(self, word: str) -> None:
+        name, equals, attached = word.partition("=")
+        if not word.startswith("--") and len(word) > 2 and word[:2] in BY_NAME:
+            name, equals, attached = word[:2], "=", word[2:]
+        option = BY_NAME.get(name)
+        if option is None:
+            raise _unknown(name)
+        given = attached if equals else None
+        if option.kind is Kind.FLAG:
+            if given is not None:
+                raise UsageError(f"error: option '{option.shown}' takes no value", do=_SEE_HELP)
+            self._values[option.field] = True
+        elif option.kind is Kind.VARIADIC:
+            items = self._values.setdefault(option.field, [])
+            items += _listed(option, [given] if given is not None else self._following(option))
+        else:
+            value = _converted(option, given if given is not None else self._one(option))
+            if option.kind is Kind.REPEAT:
+                self._values.setdefault(option.field, []).append(value)
+            else:
+                self._values[option.field] = value
+
+    def _one(self, option: Option) -> str:
+        if self._at >= len(self._argv) or self._argv[self._at] == "--":
+            raise UsageError(f"error: option '{option.shown}' argument missing", do=_SEE_HELP)
+        value = self._argv[self._at]
+        if value.startswith("-") and len(value) > 1 and value.partition("=")[0] in BY_NAME:
+            raise UsageError(
+                f"error: option '{option.shown}' argument missing",
+                do=f"A value that starts with - is written {option.names[0]}={value}.",
+            )
+        self._at += 1
+        return value
+
+    def _following(self, option: Option) -> list[str]:
+        found = [self._one(option)]
+        while self._at < len(self._argv) and not self._argv[self._at].startswith("-"):
+            found.append(self._argv[self._at])
+            self._at += 1
+        if len(found) > 1:
+            self._variadic = option.names[0]
+        return found
+
+
+_SEE_HELP = "See `ccb help`."
+
+
+def _listed(option: Option, words: list[str]) -> list[str]:
+    return words if option.field == "add_dirs" else [rule for word in words for rule in split_rules(word)]
+
+
+def _unknown(name: str) -> UsageError:
+    near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.6)
+    shown = neutralise(name)[:80]
+    return UsageError(
+        f"error: unknown option '{shown}'", do=f"Did you mean {' or '.join(near)}?" if near else _SEE_HELP
+    )
+
+
+def _converted(option: Option, value: str) -> str | int:
+    if option.choices and value not in option.choices:
+        raise UsageError(
+            f"error: option '{option.shown}' argument '{neutralise(value)[:80]}' is invalid. "
+            f"Allowed choices are {', '.join(option.choices)}."
+        )
+    match option.field:
+        case "max_turns":
+            if not value.isascii() or not value.isdigit() or not 0 < int(value) < 1_000_000:
+                raise UsageError(
+                    f"error: option '{option.shown}' argument '{neutralise(value)[:80]}' is no number above 0"
+                )
+            return int(value)
+        case "session_id":
+            try:
+                return str(uuid.UUID(value))
+            except ValueError:
+                raise UsageError("Error: Invalid session ID. Must be a valid UUID.") from None
+        case "port":
+            return parse_port(value)
+        case "ssh_options":
+            if not value.strip() or "\n" in value or "\0" in value or not value.strip()[0].isalpha():
+                raise UsageError(f"error: '{neutralise(value)[:80]}' is no ssh option", do="Write -o Name=value.")
+    return value
+
+
+def _place(arguments: Arguments, words: list[str], variadic: str) -> Arguments:
+    """`ssh HOST [DIR] [PROMPT…]`."""
+    if not words:
+        swallowed = (
+            f" (the words after {variadic} were read as its values: write the host before it)" if variadic else ""
+        )
+        raise UsageError(f"ccb ssh needs a host{swallowed}", do="Write `ccb ssh [user@]host[:/path]`.")
+    target = parse_target(words[0])
+    words = words[1:]
+    directory = target.path
+    if directory is None and words and words[0][:1] in ("/", "~", "."):
+        directory = remote_path(words.pop(0))
+    if target.port is not None and arguments.port is not None and target.port != arguments.port:
+        raise UsageError(f"the target says port {target.port}, -P says {arguments.port}", do="Give the port once.")
+    return replace(
+        arguments,
+        command="ssh",
+        target=target,
+        directory=directory,
+        prompt=" ".join(words) if words else None,
+        port=arguments.port or target.port,
+    )
+
+
+def _place_local(arguments: Arguments, words: list[str]) -> Arguments:
+    """`[PATH] [PROMPT…]`: the first word is the path when there is such a directory here."""
+    directory = str(Path.cwd())
+    if words and words[0] and Path(words[0]).expanduser().is_dir():
+        directory = str(Path(words.pop(0)).expanduser().absolute())
+    for name, given in (("-i", arguments.identities), ("-P", arguments.port), ("-o", arguments.ssh_options)):
+        if given:
+            raise UsageError(f"{name} belongs to `ccb ssh`", do="Write `ccb ssh HOST …`, or leave it away.")
+    return replace(arguments, directory=directory, prompt=" ".join(words) if words else None)
+
+
+def _check_combination(arguments: Arguments) -> None:
+    stream_out = arguments.output_format == "stream-json"
+    stream_in = arguments.input_format == "stream-json"
+    if stream_in and not stream_out:
+        raise UsageError("Error: --input-format=stream-json requires output-format=stream-json.")
+    if stream_out and not arguments.verbose:
+        raise UsageError(
+            "Error: When using --print, --output-format=stream-json requires --verbose", do="Add --verbose."
+        )
+    if arguments.include_partial_messages and not stream_out:
+        raise UsageError("Error: --include-partial-messages requires --print and --output-format=stream-json.")
+    if arguments.replay_user_messages and not stream_in:
+        raise UsageError(
+            "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json."
+        )
+    if arguments.permission_prompt_tool and not stream_in:
+        raise UsageError(
+            "Error: --permission-prompt-tool stdio requires --input-format=stream-json.",
+            do="Without it, allow what is needed with --allowedTools or --permission-mode.",
+        )

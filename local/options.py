@@ -1,0 +1,93 @@
+"""The options of the command line as a table: names, kinds, help; parsed by `arguments`, printed by `help_text`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What follows an option."""
+
+    FLAG = "flag"
+    VALUE = "value"
+    VARIADIC = "variadic"  # every word up to the next option
+    REPEAT = "repeat"  # one value, and the option may be given again
+
+
+@dataclass(frozen=True)
+class Option:
+    """`names` are all spellings, the preferred one first; `field` is the attribute of `Arguments`."""
+
+    names: tuple[str, ...]
+    field: str
+    kind: Kind
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The option as messages name it: `--output-format <format>`."""
+        return f"{self.names[0]} <{self.metavar}>" if self.metavar else self.names[0]
+
+
+OUTPUT_FORMATS = ("text", "json", "stream-json")
+INPUT_FORMATS = ("text", "stream-json")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
+
+OPTIONS = (
+    Option(("--print", "-p"), "print", Kind.FLAG, "Headless: print the answer and exit."),
+    Option(
+        ("--output-format",), "output_format", Kind.VALUE, "Headless output: text (default), json, stream-json.",
+        "format", OUTPUT_FORMATS,
+    ),
+    Option(
+        ("--input-format",), "input_format", Kind.VALUE, "Headless input: text (default), stream-json.",
+        "format", INPUT_FORMATS,
+    ),
+    Option(("--verbose",), "verbose", Kind.FLAG, "With json: all messages; needed for stream-json."),
+    Option(
+        ("--include-partial-messages",), "include_partial_messages", Kind.FLAG,
+        "With stream-json: the raw events of the model as well.",
+    ),
+    Option(
+        ("--replay-user-messages",), "replay_user_messages", Kind.FLAG,
+        "With stream-json in and out: repeat each user message when it is taken.",
+    ),
+    Option(
+        ("--permission-prompt-tool",), "permission_prompt_tool", Kind.VALUE,
+        "With stream-json in and out: ask for permissions on stdout (stdio).", "how", ("stdio",),
+    ),
+    Option(("--model",), "model", Kind.VALUE, "The model: an alias (opus, sonnet, haiku) or a full name.", "model"),
+    Option(
+        ("--permission-mode",), "permission_mode", Kind.VALUE,
+        "default, acceptEdits, plan or bypassPermissions.", "mode", PERMISSION_MODES,
+    ),
+    Option(
+        ("--dangerously-skip-permissions",), "dangerously_skip_permissions", Kind.FLAG,
+        "Never ask: only for hosts that may break.",
+    ),
+    Option(
+        ("--allowedTools", "--allowed-tools"), "allowed_tools", Kind.VARIADIC,
+        "Rules that allow without asking: \"Bash(git *),Edit(src/**)\".", "rules",
+    ),
+    Option(
+        ("--disallowedTools", "--disallowed-tools"), "disallowed_tools", Kind.VARIADIC,
+        "Rules that deny.", "rules",
+    ),
+    Option(("--append-system-prompt",), "append_system_prompt", Kind.VALUE, "Text added to the system prompt.", "text"),
+    Option(("--system-prompt",), "system_prompt", Kind.VALUE, "Text instead of the system prompt.", "text"),
+    Option(("--max-turns",), "max_turns", Kind.VALUE, "Most model calls for one prompt.", "n"),
+    Option(("--session-id",), "session_id", Kind.VALUE, "The id of the new session (a UUID).", "uuid"),
+    Option(("--add-dir",), "add_dirs", Kind.VARIADIC, "More directories on the host that tools may use.", "dirs"),
+    Option(("--debug",), "debug", Kind.FLAG, "Write a detailed log file."),
+    Option(("--identity", "-i"), "identities", Kind.REPEAT, "A private key file for SSH.", "file"),
+    Option(("--port", "-P"), "port", Kind.VALUE, "The SSH port.", "port"),
+    Option(("-o",), "ssh_options", Kind.REPEAT, "An option of ssh_config: -o Name=value.", "option"),
+    Option(("--local",), "local", Kind.FLAG, "With ssh: run the worker on this machine instead."),
+    Option(("--help", "-h"), "help", Kind.FLAG, "Show this help."),
+    Option(("--version", "-v"), "version", Kind.FLAG, "Show the version."),
+)  # fmt: skip
+
+BY_NAME = {name: option for option in OPTIONS for name in option.names}

@@ -1,0 +1,171 @@
+"""Where a session is to run, as the person writes it: `[user@]host[:path]` or `ssh://[user@]host[:port][/path]`.
+
+A path that is neither absolute nor starts with `~` is relative to the home directory on the host; `host:` is the home
+directory. IPv6 addresses stand in brackets.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import neutralise
+
+HOME = "~"
+_EXAMPLES = "Write [user@]host[:/path] or ssh://[user@]host[:port]/path."
+_NO_HOST = re.compile(r"[\s\x00-\x20\x7f-\x9f'\"`$\\;&<>|(){}/*?\[\]#!,=]")
+_NO_USER = re.compile(r"[\s\x00-\x20\x7f-\x9f'\"`;&<>|(){}/]")
+
+
+@dataclass(frozen=True)
+class Target:
+    """`host` is a name, an alias of ssh_config or an address without brackets; `path` is None when none was given."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    path: str | None = None
+
+    def __str__(self) -> str:
+        """The shortest spelling that `parse_target` reads as the same target."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        user = f"{self.user}@" if self.user else ""
+        if self.port is None:
+            return f"{user}{host}" if self.path is None else f"{user}{host}:{self.path}"
+        path = "" if self.path is None else _quote(self.path)
+        return f"ssh://{user}{host}:{self.port}{path}"
+
+    @property
+    def login(self) -> str:
+        """How messages call the host."""
+        return f"{self.user}@{self.host}" if self.user else self.host
+
+
+def parse_target(text: str) -> Target:
+    """The target that `text` names. Raises UsageError."""
+    if "\0" in text:
+        raise _bad(text, "it contains a NUL character")
+    if text[:6].lower() == "ssh://":
+        return _parse_url(text)
+    if _is_bare_ipv6(text):
+        raise _bad(text, f"an IPv6 address stands in brackets: [{text}]")
+    login, path = _split_path(text)
+    user, host = _split_user(login)
+    return Target(_host(host, text), _user(user, text), None, None if path is None else remote_path(path))
+
+
+def remote_path(path: str) -> str:
+    """`path` as the worker takes it: absolute, or starting with `~`."""
+    if not path:
+        return HOME
+    return path if path[0] in "/~" else f"~/{path}"
+
+
+def parse_port(text: str) -> int:
+    """A TCP port. Raises UsageError."""
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
+        raise UsageError(f"{_shown(text)} is no port", do="A port is a number from 1 to 65535.")
+    return int(text)
+
+
+def _parse_url(text: str) -> Target:
+    authority, slash, path = text[6:].partition("/")
+    user, host = _split_user(authority)
+    port: int | None = None
+    if host.startswith("["):
+        host, _, after = host.partition("]")
+        host += "]"
+        if after and not after.startswith(":"):
+            raise _bad(text, "only :port may follow the bracket")
+        number = after[1:] if after else None
+    else:
+        host, colon, number_text = host.partition(":")
+        number = number_text if colon else None
+    if number is not None:
+        port = parse_port(number)
+    where = unquote(path)
+    if "\0" in where:
+        raise _bad(text, "its path contains a NUL character")
+    if not slash:
+        found = None
+    elif where.startswith("~"):
+        found = where  # ssh://host/~/x names the home directory, as it does for git
+    else:
+        found = f"/{where}"
+    return Target(_host(host, text), _user(None if user is None else unquote(user), text), port, found)
+
+
+def _split_path(text: str) -> tuple[str, str | None]:
+    start = text.rfind("@", 0, text.find("[")) + 1 if "[" in text else 0
+    if text[start : start + 1] == "[" and "]" in text:
+        close = text.index("]", start)
+        login, after = text[: close + 1], text[close + 1 :]
+        if after and not after.startswith(":"):
+            raise _bad(text, "only :path may follow the bracket")
+        return login, after[1:] if after else None
+    login, colon, path = text.partition(":")
+    return login, path if colon else None
+
+
+def _split_user(login: str) -> tuple[str | None, str]:
+    user, at, host = login.rpartition("@")
+    return (user if at else None), host
+
+
+def _host(host: str, text: str) -> str:
+    if host.startswith("[") and host.endswith("]"):
+        inner = host[1:-1]
+        if not _is_ipv6(inner):
+            raise _bad(text, f"{_shown(host)} holds no IPv6 address")
+        return inner
+    if not host:
+        raise _bad(text, "the host is missing")
+    if host.startswith("-"):
+        raise _bad(text, "a host does not start with -")
+    if "/" in host:
+        raise _bad(text, "this looks like a path: the host comes first")
+    found = _NO_HOST.search(host)
+    if found:
+        raise _bad(text, f"a host cannot contain {found.group()!r}")
+    return host
+
+
+def _user(user: str | None, text: str) -> str | None:
+    if user is None:
+        return None
+    if not user:
+        raise _bad(text, "the user before @ is missing")
+    if user.startswith("-"):
+        raise _bad(text, "a user does not start with -")
+    found = _NO_USER.search(user)
+    if found or user.endswith("\\"):
+        raise _bad(text, f"a user cannot contain {found.group() if found else user[-1]!r}")
+    return user
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return isinstance(ipaddress.ip_address(text), ipaddress.IPv6Address) and not _NO_HOST.search(text)
+    except ValueError:
+        return False
+
+
+def _is_bare_ipv6(text: str) -> bool:
+    return text.count(":") > 1 and _is_ipv6(text)
+
+
+def _quote(path: str) -> str:
+    from urllib.parse import quote
+
+    return ("" if path.startswith("/") else "/") + quote(path, safe="/~", errors="surrogateescape")
+
+
+def _shown(text: str) -> str:
+    return repr(neutralise(text)[:80])
+
+
+def _bad(text: str, why: str) -> UsageError:
+    return UsageError(f"{_shown(text)} is no target: {why}", do=_EXAMPLES)

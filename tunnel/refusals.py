@@ -1,0 +1,42 @@
+"""What a worker refuses, as errors for the person."""
+
+from __future__ import annotations
+
+from .errors import CcbError, NoStorage, NoSuchPath, ProtocolError, UsageError
+from .plain_text import neutralise
+from .wire import Refused
+
+_MOST_NEAR = 8
+
+
+def refusal_error(refused: Refused, host: str) -> CcbError:
+    """The error for `refused`, with the worker's evidence neutralised."""
+    message = neutralise(refused.message)
+    match refused.code:
+        case "no_such_path":
+            near = refused.data.get("near")
+            names = [neutralise(str(name)) for name in near[:_MOST_NEAR]] if isinstance(near, list) else []
+            return NoSuchPath(
+                f"{host}: {message}",
+                evidence="There is: " + ", ".join(names) if names else "",
+                do="Check the path behind the host name.",
+            )
+        case "not_a_directory":
+            return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
+        case "no_storage":
+            shown = [f"{neutralise(str(k))}: {neutralise(str(v))}" for k, v in sorted(refused.data.items())]
+            return NoStorage(
+                f"{host}: {message}",
+                evidence="\n".join(shown),
+                do="Make room, or a writable home or runtime directory, on the host.",
+            )
+        case "no_session":
+            return UsageError(f"{host}: {message}", do="Leave --session-id away to start a new session.")
+        case "in_use":
+            return UsageError(f"{host}: {message}", do="Use another --session-id.")
+        case _:
+            return ProtocolError(
+                f"{host} refused the session: {message}",
+                evidence="\n".join(neutralise(f"{k}: {v}") for k, v in sorted(refused.data.items())),
+                do="Run again with --debug and report it if it stays.",
+            )
