@@ -71,6 +71,8 @@ class HttpFront:
     async def _stream(self, request: web.Request, response: ProxiedResponse) -> web.StreamResponse:
         out = web.StreamResponse(status=response.status, headers=dict(response.headers))
         await out.prepare(request)
+        if request.method == "HEAD":
+            return out
         try:
             async for chunk in response.body():
                 await out.write(chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ipaddress
 import logging
 import os
@@ -110,6 +111,13 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
     return proxy
 
 
+def _proxy_authorization(proxy: URL | None) -> dict[str, str] | None:
+    if proxy is None or not proxy.user:
+        return None
+    pair = f"{proxy.user}:{proxy.password or ''}".encode()
+    return {"proxy-authorization": "Basic " + base64.b64encode(pair).decode("ascii")}
+
+
 def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
     """A verifying context that trusts the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR. Raises `ConfigError`."""
     cafile, capath = environ.get("SSL_CERT_FILE") or None, environ.get("SSL_CERT_DIR") or None
@@ -169,7 +177,6 @@ class Upstream:
         assert self._session is not None
         framing = {"content-length": str(size)} if size is not None and method != "GET" else {}
         proxy = self._config.proxy
-        auth = aiohttp.BasicAuth(proxy.user, proxy.password or "") if proxy is not None and proxy.user else None
         try:
             response = await self._session.request(
                 method,
@@ -178,7 +185,7 @@ class Upstream:
                 data=None if method == "GET" else body,
                 allow_redirects=False,
                 proxy=proxy.with_user(None) if proxy is not None else None,
-                proxy_auth=auth,
+                proxy_headers=_proxy_authorization(proxy),
             )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise self._error(error) from None

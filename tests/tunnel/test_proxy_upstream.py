@@ -1,0 +1,227 @@
+"""The way to the provider: base URL, TLS, proxies of the environment."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.support.certificates import Authority
+from tests.support.connect_proxy import connect_proxy
+from tests.support.fake_model import FakeModel
+from tests.support.http_server import serving
+from tests.support.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
+
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.proxy.upstream import Upstream, tls_context, upstream_config
+from ccb.tunnel.secret import Secret
+
+nonce = Secret(NONCE)
+
+
+async def answer_through(url: str, environ: dict[str, str] | None = None) -> tuple[int, bytes, str | None]:
+    """Status, body and x-should-retry of one call."""
+    body = message_body()
+    async with (
+        proxy_to(url, environ=environ) as proxy,
+        proxy.call(request_head(body), pieces(body), nonce=nonce) as answer,
+    ):
+        return answer.status, await read_all(answer), answer.headers.get("x-should-retry")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def test_the_default_is_the_public_api() -> None:
+    assert str(upstream_config({}).base) == "https://api.anthropic.com"
+    assert upstream_config({"ANTHROPIC_BASE_URL": ""}).host == "api.anthropic.com"
+    assert upstream_config({"ANTHROPIC_BASE_URL": "https://gw.example:8443/a"}).host == "gw.example:8443"
+
+
+@pytest.mark.parametrize("base", ["/gateway/v2", "/gateway/v2/", ""])
+async def test_a_path_in_the_base_url_is_kept(base: str) -> None:
+    paths: list[str] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        paths.append(request.raw_path)
+        return web.Response(body=b"ok")
+
+    async with serving(handle) as url:
+        await answer_through(url + base)
+    assert paths == [base.rstrip("/") + "/v1/messages"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "api.anthropic.com",
+        "ftp://host",
+        "https://",
+        "https://user:pass@host",
+        "https://host?x=1",
+        "https://host#x",
+        "https://host:99999",
+        "http://[::1",
+    ],
+)
+def test_a_base_url_that_is_none_is_a_config_error_that_does_not_repeat_it(value: str) -> None:
+    with pytest.raises(ConfigError, match="ANTHROPIC_BASE_URL") as caught:
+        upstream_config({"ANTHROPIC_BASE_URL": value})
+    assert "pass" not in str(caught.value) and caught.value.do
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.5.5.5"])
+def test_plain_http_is_for_loopback(host: str) -> None:
+    assert upstream_config({"ANTHROPIC_BASE_URL": f"http://{host}:1"}).base.scheme == "http"
+
+
+@pytest.mark.parametrize("host", ["gw.example", "10.0.0.1", "localhost.example", "[fe80::1]"])
+def test_plain_http_to_another_host_must_be_asked_for(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    environ = {"ANTHROPIC_BASE_URL": f"http://{host}"}
+    with pytest.raises(ConfigError, match="without TLS"):
+        upstream_config(environ)
+    assert upstream_config(environ, allow_plain=True).base.scheme == "http"
+    assert "without TLS" in caplog.text
+    with pytest.raises(ConfigError):
+        Upstream.from_environ(environ)
+    Upstream.from_environ({**environ, "CCB_ALLOW_HTTP_UPSTREAM": "1"})
+
+
+async def test_a_certificate_of_the_ca_in_ssl_cert_file_is_trusted(authority: Authority) -> None:
+    async with FakeModel([{"text": "secure"}], tls=authority.server()) as model:
+        status, body, _ = await answer_through(model.url, {"SSL_CERT_FILE": str(authority.ca_file)})
+    assert status == 200 and b"message_stop" in body
+
+
+async def test_ssl_cert_dir_is_honoured_too(authority: Authority, tmp_path: Path) -> None:
+    directory = tmp_path / "cas"
+    directory.mkdir()
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    assert context.cert_store_stats()["x509_ca"] == 1
+    (directory / f"{subject_hash(authority.ca_file)}.0").write_bytes(authority.ca_file.read_bytes())
+    async with FakeModel([{"text": "secure"}], tls=authority.server()) as model:
+        status, _, _ = await answer_through(model.url, {"SSL_CERT_DIR": str(directory)})
+    assert status == 200
+
+
+def subject_hash(certificate: Path) -> str:
+    """The name under which OpenSSL looks a CA up in a directory."""
+    import subprocess
+
+    command = ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize("fault", ["unknown CA", "expired", "other name"])
+async def test_a_certificate_that_does_not_check_out_is_refused_for_good(authority: Authority, fault: str) -> None:
+    tls = authority.server("10.9.8.7" if fault == "other name" else "127.0.0.1", expired=fault == "expired")
+    environ = {} if fault == "unknown CA" else {"SSL_CERT_FILE": str(authority.ca_file)}
+    async with FakeModel([{"text": "never"}], tls=tls) as model:
+        status, body, retry = await answer_through(model.url, environ)
+        assert not model.requests
+    message = json.loads(body)["error"]["message"]
+    assert (status, retry) == (502, "false")
+    assert "certificate" in message and "SSL_CERT_FILE" in message
+
+
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_a_ca_that_does_not_exist_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=name):
+        tls_context({name: str(tmp_path / "nothing")})
+
+
+def test_a_ca_file_that_is_none_is_a_config_error(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("not a certificate")
+    with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
+        tls_context({"SSL_CERT_FILE": str(path)})
+
+
+async def test_https_goes_through_the_proxy_of_the_environment(authority: Authority) -> None:
+    async with (
+        FakeModel([{"text": "tunnelled"}], tls=authority.server("model.test")) as model,
+        connect_proxy() as proxy,
+    ):
+        port = model.url.rpartition(":")[2]
+        with_password = proxy.url.replace("http://", "http://me:p%40ss@")
+        environ = {"HTTPS_PROXY": with_password, "SSL_CERT_FILE": str(authority.ca_file)}
+        status, body, _ = await answer_through(f"https://model.test:{port}", environ)
+        assert status == 200 and b"message_stop" in body
+        (head,) = proxy.requests
+    assert head[0] == f"CONNECT model.test:{port} HTTP/1.1"
+    sent = {line.partition(": ")[0].lower(): line.partition(": ")[2] for line in head[1:]}
+    assert sent["proxy-authorization"] == "Basic " + base64.b64encode(b"me:p@ss").decode()
+    assert "x-api-key" not in sent and "authorization" not in sent
+    assert "proxy-authorization" not in model.requests[0].headers
+
+
+@pytest.mark.parametrize(("refuse", "status", "retry"), [(407, 502, "false"), (503, 503, None)])
+async def test_a_proxy_that_refuses_is_named(refuse: int, status: int, retry: str | None) -> None:
+    async with connect_proxy(refuse=refuse) as proxy:
+        got = await answer_through("https://model.test", {"https_proxy": proxy.url})
+    assert (got[0], got[2]) == (status, retry)
+    assert f"proxy on the way to model.test answered {refuse}" in json.loads(got[1])["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "used"),
+    [
+        ({"HTTPS_PROXY": "http://p:1"}, True),
+        ({"https_proxy": "p:1"}, True),
+        ({"ALL_PROXY": "http://p:1"}, True),
+        ({"HTTP_PROXY": "http://p:1"}, False),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "model.test"}, False),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "other,.test"}, False),
+        ({"HTTPS_PROXY": "http://p:1", "no_proxy": "*"}, False),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "other.test"}, True),
+        ({"HTTPS_PROXY": ""}, False),
+    ],
+)
+def test_which_proxy_is_used(environ: dict[str, str], used: bool) -> None:
+    assert (upstream_config({**environ, "ANTHROPIC_BASE_URL": "https://model.test"}).proxy is not None) is used
+
+
+def test_a_loopback_upstream_never_goes_through_a_proxy() -> None:
+    environ = {"http_proxy": "http://p:1", "HTTPS_PROXY": "http://p:1", "ALL_PROXY": "http://p:1"}
+    for base in ("http://127.0.0.1:1", "https://localhost:1"):
+        assert upstream_config({**environ, "ANTHROPIC_BASE_URL": base}).proxy is None
+
+
+@pytest.mark.parametrize("value", ["socks5://p:1", "http://", "http://p:99999"])
+def test_a_proxy_that_cannot_be_used_is_a_config_error(value: str) -> None:
+    with pytest.raises(ConfigError, match="HTTPS_PROXY"):
+        upstream_config({"HTTPS_PROXY": value})
+
+
+def test_the_password_of_a_proxy_is_not_shown() -> None:
+    assert "pa55" not in repr(upstream_config({"HTTPS_PROXY": "http://u:pa55@p:1"}))
+
+
+async def test_netrc_is_not_consulted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_model: FakeModel) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login other password other\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    fake_model.add({"text": "x"})
+    await answer_through(fake_model.url)
+    assert "authorization" not in fake_model.requests[0].headers
+
+
+async def test_cookies_of_one_answer_do_not_reach_the_next_request() -> None:
+    seen: list[Any] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("cookie"))
+        return web.Response(headers={"set-cookie": "a=b"})
+
+    async with serving(handle) as url, proxy_to(url) as proxy:
+        for _ in range(2):
+            async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer:
+                await read_all(answer)
+    assert seen == [None, None]
