@@ -170,7 +170,12 @@ async def test_a_failure_of_our_own_while_a_tool_runs_closes_it_once() -> None:
     world.emitter.commit = failing  # type: ignore[method-assign]
     result = await asyncio.wait_for(world.start(), 4)
     assert result["terminal_reason"] == "model_error"
-    assert world.emitter.outline()[-2:] == ["user tool_result t1", "result error_during_execution"]
+    assert world.emitter.outline() == [
+        "init",
+        "assistant tool_use t1",
+        "user tool_result t1",
+        "result error_during_execution",
+    ]
     await _goes_on(world)
 
 

@@ -145,6 +145,19 @@ async def test_the_prefix_of_requests_never_changes() -> None:
         assert world.transport.bodies[i].count(b"cache_control") <= 4
 
 
+async def test_the_system_prompt_is_gathered_once() -> None:
+    world = make_world(says("one"), says("two", "msg_2"))
+    texts = iter(["first", "second"])
+
+    async def changing() -> list[Json]:
+        return [{"type": "text", "text": next(texts)}]
+
+    world.agent._around.prompts.system = changing  # type: ignore[method-assign]
+    await world.turn()
+    await world.turn()
+    assert [world.transport.request_json(i)["system"][0]["text"] for i in range(2)] == ["first", "first"]
+
+
 async def test_unchanged_messages_are_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(*[calls((f"t{i}", "Look", {"key": "a"}), message_id=f"m{i}") for i in range(30)], says("x"))
     await world.turn()

@@ -236,6 +236,18 @@ async def test_a_stalled_stream_is_abandoned_after_the_idle_time() -> None:
     assert (await world.clock.run_until_done(turn))["result"] == "hi"
 
 
+async def test_the_idle_time_begins_with_the_head() -> None:
+    head, more = asyncio.Event(), asyncio.Event()
+    world = make_world(Reply([more, opening(), text_block(0, "late"), closing()], head_wait=head))
+    turn = world.start()
+    await world.clock.advance(200)
+    head.set()
+    await world.clock.advance(80)
+    more.set()
+    assert (await turn)["result"] == "late"
+    assert not _retries(world)
+
+
 async def test_pings_keep_a_slow_stream_alive() -> None:
     beats = [asyncio.Event() for _ in range(5)]
     chunks: list[bytes | Exception | asyncio.Event] = [opening()]

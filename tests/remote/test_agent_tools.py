@@ -362,6 +362,15 @@ async def test_repeated_denials_are_pointed_out_once() -> None:
     assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
+async def test_a_success_in_between_resets_the_count_of_denials() -> None:
+    denied = Decision(Behavior.DENY, "rule", "rule")
+    tools = ["Change", "Change", "Look", "Change"]
+    script = [calls((f"t{i}", name, {"key": "v"}), message_id=f"m{i}") for i, name in enumerate(tools)]
+    world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
+    await world.turn()
+    assert not [line for line in world.emitter.messages("user") if line.get("isSynthetic")]
+
+
 async def test_a_tool_use_id_that_was_used_before_is_replaced() -> None:
     world = make_world(
         calls(("call_0", "Look", {"key": "a"})),
@@ -370,6 +379,8 @@ async def test_a_tool_use_id_that_was_used_before_is_replaced() -> None:
     )
     await world.turn()
     assert {"end a", "end b", "end c"} <= set(world.log)
+    uses = [b["id"] for m in world.history() for b in m["content"] if b["type"] == "tool_use"]
+    assert len(set(uses)) == 3
     assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
