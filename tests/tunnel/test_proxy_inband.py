@@ -10,10 +10,12 @@ import pytest
 from aiohttp import web
 from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.http_server import serving
-from tests.support.proxy_client import Worker, message_body, proxy_to
+from tests.support.proxy_client import NONCE, Worker, message_body, proxy_to
 
 from ccb.tunnel.proxy.call import BUFFER
-from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Data, End
+from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Data, End, Frame, Open
 
 MIB = 1024 * 1024
 
@@ -263,6 +265,36 @@ async def test_a_link_that_drops_during_the_upload_leaves_nothing_and_the_call_m
             stream = await second.post(1, body, call_id="a")
             assert stream.head is not None and stream.head.status == 200
     assert len(fake_model.requests) == 1
+
+
+async def test_a_new_connection_may_send_a_call_whose_upload_hangs_on_the_old_one(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "ok"})
+    body = message_body("x" * 3000)
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as old:
+        await old.open(1, len(body), call_id="a")
+        await old.calls.handle(Data(3, 1, 0, base64.b64encode(body[:1000]).decode()))
+        async with Worker(proxy) as new:
+            stream = await new.post(1, body, call_id="a")
+            assert stream.head is not None and stream.head.status == 200
+        assert (await old.ended(1)).head is None
+    assert len(fake_model.requests) == 1
+
+
+async def test_frames_are_taken_while_the_connection_takes_none(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 2})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy:
+        stuck = asyncio.Event()
+
+        async def send(_: Frame) -> None:
+            stuck.set()
+            await asyncio.Event().wait()
+
+        async with InbandCalls(proxy, send, Secret(NONCE)) as calls, asyncio.timeout(10):
+            for number in range(200):  # the last ones are refused: too many streams
+                await calls.handle(Open(0, number, f"c{number}", NONCE, "POST", "/nowhere", {}, len(body)))
+            await calls.handle(Data(0, 1, 5, "broken"))
+            await stuck.wait()
 
 
 async def test_a_second_reader_of_the_same_call_ends_the_first(fake_model: FakeModel) -> None:

@@ -169,6 +169,13 @@ async def test_a_proxy_that_refuses_is_named(refuse: int, status: int, retry: st
     assert f"proxy on the way to model.test answered {refuse}" in json.loads(got[1])["error"]["message"]
 
 
+async def test_a_proxy_that_is_not_there_is_named(unused_tcp_port: int) -> None:
+    environ = {"https_proxy": f"http://127.0.0.1:{unused_tcp_port}"}
+    status, body, _ = await answer_through("https://model.test", environ)
+    assert status == 503
+    assert "the proxy on the way to model.test does not answer" in json.loads(body)["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("environ", "used"),
     [

@@ -121,7 +121,8 @@ class AuthProxy:
 
     def knows(self, call_id: str) -> bool:
         """Whether asking for `call_id` reads on in a call that was sent before."""
-        return self._ledger.find(call_id) is not None
+        call = self._ledger.find(call_id)
+        return call is not None and call.uploaded
 
     def discard(self, call_id: str) -> None:
         """The worker does not want the call any more: abort and forget it."""
@@ -131,7 +132,9 @@ class AuthProxy:
 
     def _find_or_start(self, head: RequestHead, body: AsyncIterator[bytes], offset: int) -> tuple[Call, Reader]:
         call = self._ledger.find(head.id) if head.id else None
-        if call is not None:
+        if call is not None and not call.uploaded:
+            self._ledger.drop(call)  # the provider has not got the whole request, and never will
+        elif call is not None:
             reader = call.attach(offset)
             self._ledger.taken(call)
             return call, reader
@@ -158,6 +161,9 @@ class AuthProxy:
             self._ledger.leave(call)
 
     def _abort(self, call: Call) -> None:
+        call.fail(
+            UpstreamError("the call was aborted")
+        )  # here, because a task that has not started yet runs no handler
         task = self._tasks.get(call)
         if task is not None:
             task.cancel()
@@ -168,9 +174,6 @@ class AuthProxy:
         try:
             await self._exchange(call, head, upload)
             call.finish()
-        except asyncio.CancelledError:
-            call.fail(UpstreamError("the call was aborted"))
-            raise
         except Refusal as refusal:
             call.fail(refusal)
         except UpstreamError as error:

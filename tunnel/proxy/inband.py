@@ -27,13 +27,15 @@ log = logging.getLogger(__name__)
 MAX_STREAMS = 128
 """Most streams of one connection, those included whose last bytes are not acknowledged yet."""
 
+_MAX_ANSWERS = 1024
+
 Send = Callable[[Frame], Awaitable[None]]
 
 
 class _Stream:
     """One stream: request bytes not yet sent upstream, and what the worker can take of the response."""
 
-    def __init__(self, opened: Open, grant: Callable[[int], Awaitable[None]], *, resumed: bool) -> None:
+    def __init__(self, opened: Open, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
         self.opened = opened
         self.task: asyncio.Task[None] | None = None
         self.response: ProxiedResponse | None = None
@@ -60,7 +62,7 @@ class _Stream:
             raise ValueError("more data than the credit allows")
         if self._drain or self.finished:
             self._allowed += len(chunk)
-            await self._grant(len(chunk))
+            await self._grant(self.opened.stream, len(chunk))
             return
         self._chunks.append(chunk)
         self._news.set()
@@ -85,7 +87,7 @@ class _Stream:
             yield chunk
             self._allowed += len(chunk)
             if not self._ended and self._allowed - INITIAL_CREDIT < self.opened.size:
-                await self._grant(len(chunk))
+                await self._grant(self.opened.stream, len(chunk))
 
     def take(self, count: int) -> None:
         """The worker has taken `count` more bytes of the response."""
@@ -121,14 +123,19 @@ class InbandCalls:
         self._nonce = nonce
         self._epoch = epoch
         self._streams: dict[int, _Stream] = {}
+        self._answers: asyncio.Queue[Frame] = asyncio.Queue(_MAX_ANSWERS)
+        self._answering: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        self._answering = asyncio.create_task(self._send_answers(), name="answers to model streams")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         streams = list(self._streams.values())
         self._streams.clear()
         tasks = [stream.task for stream in streams if stream.task is not None]
+        if self._answering is not None:
+            tasks.append(self._answering)
         for stream in streams:
             stream.end(lost=True)
         for task in tasks:
@@ -166,16 +173,24 @@ class InbandCalls:
     async def _open(self, opened: Open) -> None:
         if opened.stream in self._streams or len(self._streams) >= MAX_STREAMS:
             reason = "the stream number is in use" if opened.stream in self._streams else "too many streams"
-            await self._send(End(self._epoch, opened.stream, reason))
+            await self._answers.put(End(self._epoch, opened.stream, reason))
             return
         resumed = bool(opened.id) and self._proxy.knows(opened.id)
 
-        async def grant(count: int) -> None:
-            await self._send(Credit(self._epoch, opened.stream, count))
-
-        stream = _Stream(opened, grant, resumed=resumed)
+        stream = _Stream(opened, self._grant, resumed=resumed)
         self._streams[opened.stream] = stream
         stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
+
+    async def _grant(self, stream: int, count: int) -> None:
+        await self._answers.put(Credit(self._epoch, stream, count))
+
+    async def _send_answers(self) -> None:
+        """Send what frames are answered with at once, so that taking frames never waits for the connection to take some."""
+        try:
+            while True:
+                await self._send(await self._answers.get())
+        except CcbError as error:
+            log.debug("answers to model streams ended with their connection: %s", error.what)
 
     async def _cancel(self, stream: _Stream) -> None:
         """The worker is not interested any more: the call is aborted, not kept."""
@@ -189,7 +204,7 @@ class InbandCalls:
 
     async def _break(self, stream: _Stream, reason: str) -> None:
         await self._cancel(stream)
-        await self._send(End(self._epoch, stream.opened.stream, reason))
+        await self._answers.put(End(self._epoch, stream.opened.stream, reason))
 
     async def _serve(self, stream: _Stream) -> None:
         number = stream.opened.stream

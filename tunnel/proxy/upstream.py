@@ -216,6 +216,8 @@ class Upstream:
             return UpstreamError(
                 f"the proxy on the way to {self.host} answered {error.status}", permanent=error.status == 407
             )
+        if isinstance(error, aiohttp.ClientProxyConnectionError):
+            return UpstreamError(f"the proxy on the way to {self.host} does not answer")
         if isinstance(error, aiohttp.ClientConnectorDNSError):
             return UpstreamError(f"the name {self.host} does not resolve")
         if isinstance(error, aiohttp.ClientConnectorSSLError):
