@@ -276,7 +276,8 @@ async def test_a_new_connection_may_send_a_call_whose_upload_hangs_on_the_old_on
         async with Worker(proxy) as new:
             stream = await new.post(1, body, call_id="a")
             assert stream.head is not None and stream.head.status == 200
-        assert (await old.ended(1)).head is None
+        given_up = (await old.ended(1)).head
+        assert given_up is not None and given_up.status == 503
     assert len(fake_model.requests) == 1
 
 
