@@ -1,0 +1,267 @@
+"""Where the stub hands over: find or start the session's daemon, then be its bridge.
+
+Everything up to the daemon's hello runs on a bare interpreter, so this module imports only what that takes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+
+from . import bridge, places
+from .greeting import send_hello
+
+_CONNECT_DEADLINE_S = 10.0
+_FIRST_CLIENT_S = 60.0
+
+
+class Refusal(Exception):
+    """The session cannot be had; becomes a `refused` frame."""
+
+    def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+def start(params: dict[str, object], bundle: str, storage: str) -> int:
+    """Serve one connection on fd 0 and 1; the exit code of the channel.
+
+    `params`: `session` (UUID), `cwd` (absolute, `~…`, relative to home, or "" for home), `create`, and optionally
+    `grace_s`, `notes` (of the stub). `storage` is `disk` or `memory`, for hello.
+    """
+    os.umask(0o077)
+    try:
+        return _serve(params, bundle, storage)
+    except Refusal as refusal:
+        frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
+        os.write(1, json.dumps(frame).encode() + b"\n")
+        return 1
+
+
+def _serve(params: dict[str, object], bundle: str, storage: str) -> int:
+    session = str(params["session"])
+    create = bool(params.get("create", True))
+    try:
+        where = places.find_places(session)
+    except places.NoPlace as error:
+        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+    lock = _lock(where.lock)
+    if lock is None:
+        return _bridge(where.socket)
+    journal = os.path.join(where.state, "journal.jsonl")
+    if not create and not os.path.exists(journal):
+        os.close(lock)
+        _remove(where.lock)
+        raise Refusal("no_session", "there is no session %s on this host" % session, {})
+    try:
+        cwd = resolve_directory(str(params.get("cwd") or "~"))
+    except Refusal:
+        os.close(lock)
+        _remove(where.lock)
+        _remove_empty(where.state)
+        raise
+    stub_notes = params.get("notes")
+    notes = [str(note) for note in stub_notes] if isinstance(stub_notes, list) else []
+    facts: dict[str, object] = {
+        "bundle": bundle,
+        "session": session,
+        "cwd": cwd,
+        "storage": storage if where.durable else "volatile",
+        "notes": notes + where.notes,
+    }
+    listener = _listen(where.socket)
+    if _fork():
+        _daemon(listener, lock, where, facts, params)
+    os.close(lock)
+    listener.close()
+    return _bridge(where.socket)
+
+
+def resolve_directory(path: str) -> str:
+    """The absolute directory for `path`. Raises Refusal that lists near names when it does not exist."""
+    home = places.home_directory()
+    if path == "~" or path.startswith("~/"):
+        full = home + path[1:]
+    elif path.startswith("~"):
+        full = os.path.expanduser(path)
+    else:
+        full = os.path.join(home or "/", path)
+    full = os.path.normpath(full or "/")
+    try:
+        os.listdir(full)
+        os.chdir(full)
+    except NotADirectoryError:
+        if os.path.exists(full):
+            raise Refusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
+        raise _missing(full) from None
+    except FileNotFoundError:
+        raise _missing(full) from None
+    except OSError as error:
+        data: dict[str, object] = {"path": full, "reason": error.strerror or str(error)}
+        raise Refusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
+    return full
+
+
+def _missing(full: str) -> Refusal:
+    """No such directory: name the part that exists and the names near the missing one."""
+    import difflib
+
+    parent, wanted = os.path.split(full)
+    while parent != "/" and not os.path.isdir(parent):
+        parent, wanted = os.path.split(parent)
+    try:
+        names = sorted(name for name in os.listdir(parent) if os.path.isdir(os.path.join(parent, name)))[:5000]
+    except OSError:
+        names = []
+    by_case = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(wanted.lower(), list(by_case), n=5, cutoff=0.5)
+    near = [os.path.join(parent, by_case[name]) for name in close]
+    return Refusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})
+
+
+def _lock(path: str) -> int | None:
+    """The session's lock, held by this open file; None when a live daemon holds it."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return None
+            raise
+        try:
+            if os.fstat(fd).st_ino == os.stat(path).st_ino:
+                return fd
+        except FileNotFoundError:
+            pass
+        os.close(fd)  # a daemon that was ending removed the file between open and lock
+
+
+def _listen(path: str) -> socket.socket:
+    _remove(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(16)
+    return listener
+
+
+def _bridge(path: str) -> int:
+    deadline = time.monotonic() + _CONNECT_DEADLINE_S
+    while True:
+        daemon = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            daemon.connect(path)
+            break
+        except OSError as error:
+            daemon.close()
+            if time.monotonic() > deadline:
+                raise Refusal("internal", "the session's daemon does not answer: %s" % error.strerror, {}) from None
+            time.sleep(0.02)  # another connection holds the lock and is about to bind
+    bridge.run(0, 1, daemon)
+    return 0
+
+
+def _fork() -> bool:
+    """Fork twice, so that the daemon is nobody's child; True in the daemon. The middle process is reaped here."""
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        return False
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    return True
+
+
+def _daemon(
+    listener: socket.socket, lock: int, where: places.Places, facts: dict[str, object], params: dict[str, object]
+) -> None:
+    """The life of the daemon process. Never returns."""
+    status = 1
+    try:
+        log = os.open(os.path.join(where.state, "daemon.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+        os.dup2(log, 2)
+        keep = {0, 1, 2, lock, listener.fileno()}
+        for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(3, 256)):
+            if int(name) not in keep:
+                try:
+                    os.close(int(name))
+                except OSError:
+                    pass
+        _name_process()
+        os.ftruncate(lock, 0)
+        os.write(lock, json.dumps({"pid": os.getpid(), "boot": _boot_id(), "started": _start_time()}).encode())
+        listener.settimeout(_FIRST_CLIENT_S)
+        first: socket.socket | None = None
+        try:
+            first, _ = listener.accept()
+            send_hello(first, facts, where.state)
+        except OSError:
+            first = None
+        from .daemon import run_daemon
+
+        grace = params.get("grace_s")
+        status = run_daemon(
+            listener, first, lock, where, facts, float(grace) if isinstance(grace, (int, float)) else None
+        )
+    except BaseException:  # noqa: BLE001 - the top of a process: into its log, then its files go
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        _remove(where.socket)
+        _remove(where.lock)
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _name_process() -> None:
+    """Show as `ccb` in ps and top, where the system lets a process say so."""
+    try:
+        with open("/proc/self/comm", "w", encoding="ascii") as file:
+            file.write("ccb")
+    except OSError:
+        pass
+
+
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _start_time() -> str:
+    """Field 22 of /proc/PID/stat: with pid and boot id it names a process for ever."""
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _remove_empty(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError:
+        pass

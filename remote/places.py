@@ -1,0 +1,129 @@
+"""The directories of a session on the host: durable state, and sockets and locks that must not be on a shared file system.
+
+On the way to hello, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+MAX_SOCKET_PATH = 100
+"""Bytes; sun_path holds 108 on Linux, 104 elsewhere."""
+
+
+class NoPlace(Exception):
+    """Nothing is writable; `notes` say what was tried and why it failed."""
+
+    def __init__(self, notes: list[str]) -> None:
+        super().__init__("; ".join(notes))
+        self.notes = notes
+
+
+class Places:
+    """`state` is the session's own directory (journal, log, large outputs), `runtime` is shared by the sessions of this
+    user on this host. `notes` say which better place could not be used. `durable` is False when the state is in `runtime`."""
+
+    def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
+        self.state = state
+        self.runtime = runtime
+        self.durable = durable
+        self.notes = notes
+        self.socket = os.path.join(runtime, session + ".sock")
+        self.lock = os.path.join(runtime, session + ".lock")
+
+
+def home_directory() -> str:
+    """The home of this user, "" when there is none."""
+    home = os.environ.get("HOME") or os.path.expanduser("~")
+    return home if home.startswith("/") else ""
+
+
+def private_directory(path: str, top: str) -> str:
+    """Make `path` below `top` with mode 0700. Every step below `top` must be a directory of ours; raises OSError if not."""
+    if not os.path.isdir(top):
+        os.makedirs(top, 0o700)
+    step = top
+    for name in os.path.relpath(path, top).split(os.sep):
+        step = os.path.join(step, name)
+        try:
+            os.mkdir(step, 0o700)
+        except FileExistsError:
+            pass
+        info = os.lstat(step)
+        if not stat.S_ISDIR(info.st_mode):
+            raise NotADirectoryError(20, "is not a directory", step)
+        if info.st_uid != os.getuid():
+            raise PermissionError(1, "belongs to another user", step)
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            os.chmod(step, 0o700)
+    return path
+
+
+def _writable(path: str) -> None:
+    """Raise OSError unless a file can be made in `path` (a full disk and a read-only mount show only so)."""
+    probe = os.path.join(path, ".probe-%d" % os.getpid())
+    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(fd, b"x")
+    finally:
+        os.close(fd)
+        os.unlink(probe)
+
+
+def _said(error: OSError) -> str:
+    return "%s: %s" % (error.filename or "?", error.strerror or error)
+
+
+def runtime_directory(session: str) -> tuple[str, list[str]]:
+    """A directory for sockets, and notes on the better ones that failed. Raises NoPlace."""
+    notes: list[str] = []
+    tops = []
+    xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
+    if xdg.startswith("/"):
+        tops.append((xdg, "ccb"))
+    tops.append(("/tmp", "ccb-%d" % os.getuid()))  # noqa: S108 - every step is checked to be ours
+    home = home_directory()
+    if home:
+        tops.append((home, ".ccb-run"))
+    for top, name in tops:
+        path = os.path.join(top, name)
+        if len(os.fsencode(os.path.join(path, session + ".sock"))) > MAX_SOCKET_PATH:
+            notes.append("%s: too long for a socket" % path)
+            continue
+        try:
+            if top == xdg and os.stat(top).st_uid != os.getuid():
+                raise PermissionError(1, "belongs to another user", top)
+            private_directory(path, top)
+            _writable(path)
+        except OSError as error:
+            notes.append(_said(error))
+            continue
+        return path, notes
+    raise NoPlace(notes)
+
+
+def find_places(session: str) -> Places:
+    """Directories for `session`, made when missing. Raises NoPlace."""
+    runtime, notes = runtime_directory(session)
+    home = home_directory()
+    top = os.environ.get("XDG_STATE_HOME") or ""
+    if not top.startswith("/"):
+        top = os.path.join(home, ".local", "state") if home else ""
+    if top:
+        path = os.path.join(top, "ccb", "sessions", session)
+        try:
+            private_directory(path, top)
+            _writable(path)
+            return Places(path, runtime, session, True, notes)
+        except OSError as error:
+            notes.append(_said(error))
+    else:
+        notes.append("there is no home directory")
+    path = os.path.join(runtime, "sessions", session)
+    try:
+        private_directory(path, runtime)
+        _writable(path)
+    except OSError as error:
+        raise NoPlace([*notes, _said(error)]) from None
+    return Places(path, runtime, session, False, notes)
