@@ -1,0 +1,221 @@
+"""Paths as rules see them: real, absolute, and matched by gitignore-like patterns."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a session may work. `roots` are real paths: the session's directory first, then the added ones."""
+
+    cwd: str
+    home: str
+    roots: tuple[str, ...]
+
+    @staticmethod
+    def of(cwd: str, home: str, add_dirs: Sequence[str] = ()) -> Places:
+        real = os.path.realpath(cwd)
+        added = [real_path(directory, real, home) for directory in add_dirs]
+        return Places(real, home, (real, *dict.fromkeys(path for path in added if path != real)))
+
+    def real(self, path: str, base: str = "") -> str:
+        """The real path of what a tool or a command calls `path`, from `base` or the session's directory."""
+        return real_path(path, base or self.cwd, self.home)
+
+    def holds(self, real: str) -> bool:
+        return any(is_under(real, root) for root in self.roots)
+
+
+def expand(path: str, cwd: str, home: str) -> str:
+    """Absolute, `~` expanded, `.` and `..` taken away by name. Another user's `~name` is left to be nowhere."""
+    if "\0" in path:
+        raise ValueError("a path holds a NUL")
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    return os.path.normpath(os.path.join(cwd, path))
+
+
+def real_path(path: str, cwd: str, home: str) -> str:
+    """Symlinks resolved the way the kernel does it, so `link/..` is where it leads; the last parts need not exist."""
+    if "\0" in path:
+        raise ValueError("a path holds a NUL")
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    return os.path.realpath(os.path.join(cwd, path))
+
+
+def is_under(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+@dataclass(frozen=True)
+class PathPattern:
+    """The content of a path rule. `//x` is absolute, `~/x` in the home, the rest from the session's directory; a
+    pattern without a slash matches at any depth, as in .gitignore."""
+
+    text: str
+
+    def allows(self, real: str, places: Places) -> bool:
+        """Strict: the real path only, and a wildcard at the end does not reach into directories."""
+        return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
+
+    def forbids(self, path: str, places: Places, base: str = "") -> bool:
+        """Wide: the name as given and the real path, any case, and everything below what matches."""
+        names = {expand(path, base or places.cwd, places.home), places.real(path, base)}
+        anchored = _anchored(self.text, places, wide=True)
+        return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
+
+
+def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
+    """(real directory, pattern below it). The literal head of a pattern is resolved like any path, so that a rule about
+    a symlinked directory means the directory; but a link in the project cannot lead a relative allow rule out of it."""
+    starts: list[tuple[str, str]] = []
+    relative = False
+    if text.startswith("//"):
+        starts.append(("/", text[2:]))
+    elif text == "~" or text.startswith("~/"):
+        starts.append((places.home, text[2:] or "**"))
+    else:
+        relative = not text.startswith("..")
+        starts.append((places.cwd, text[2:] if text.startswith("./") else text))
+        if wide and text.startswith("/"):
+            starts.append(("/", text[1:]))
+    found: list[tuple[str, str]] = []
+    for start, glob in starts:
+        head, tail = _split_literal_head(glob)
+        real = os.path.realpath(os.path.join(start, head))
+        if wide:
+            found.append((os.path.normpath(os.path.join(start, head)), tail))
+        elif relative and not is_under(real, places.cwd):
+            continue
+        found.append((real, tail))
+    return found
+
+
+def _split_literal_head(glob: str) -> tuple[str, str]:
+    """`src/a/*.py` is (`src/a`, `/*.py`): a tail with a slash in front is anchored. A literal pattern is all head, but
+    one without a slash keeps its freedom of depth."""
+    rooted = glob.lstrip("/")
+    if "/" not in glob.rstrip("/"):
+        return "", rooted
+    parts = rooted.split("/")
+    head: list[str] = []
+    while parts and not _WILD.search(parts[0]):
+        head.append(parts.pop(0))
+    return "/".join(head).rstrip("/"), "/" + "/".join(parts) if parts and parts != [""] else ""
+
+
+def _matches(base: str, glob: str, path: str, strict: bool) -> bool:
+    if not strict:
+        base, glob, path = base.casefold(), glob.casefold(), path.casefold()
+    if not is_under(path, base):
+        return False
+    if not glob:
+        return True
+    below = path[len(base.rstrip("/")) :].lstrip("/")
+    return _regex(glob, strict).fullmatch(below) is not None
+
+
+@lru_cache(maxsize=512)
+def _regex(glob: str, strict: bool) -> re.Pattern[str]:
+    anchored = glob.startswith("/") or "/" in glob.rstrip("/")
+    body = glob.strip("/")
+    last = body.rsplit("/", 1)[-1]
+    out: list[str] = [] if anchored else ["(?:.*/)?"]
+    i = 0
+    while i < len(body):
+        if body.startswith("**/", i) and (i == 0 or body[i - 1] == "/"):
+            out.append("(?:[^/]+/)*")
+            i += 3
+        elif body[i:] == "**":
+            out.append(".*")
+            i += 2
+        elif body.startswith("**", i):
+            out.append("[^/]*")
+            i += 2
+        elif body[i] == "*":
+            out.append("[^/]*")
+            i += 1
+        elif body[i] == "?":
+            out.append("[^/]")
+            i += 1
+        elif body[i] == "[":
+            piece, i = _bracket(body, i)
+            out.append(piece)
+        else:
+            out.append(re.escape(body[i]))
+            i += 1
+    if body.endswith("/**"):  # a directory's contents, and the directory
+        out[-2:] = ["(?:/.*)?"]
+    elif not strict or not _WILD.search(last) or glob.endswith("/"):
+        out.append("(?:/.*)?")
+    return re.compile("".join(out), re.DOTALL)
+
+
+def _bracket(body: str, start: int) -> tuple[str, int]:
+    end = body.find("]", start + 2)
+    if end < 0:
+        return re.escape("["), start + 1
+    inner = body[start + 1 : end]
+    negated = inner[:1] in ("!", "^")
+    chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[1:] if negated else inner)
+    piece = f"(?!/)[{'^' if negated else ''}{chars}]"
+    try:
+        re.compile(piece)
+    except re.error:
+        return re.escape(body[start : end + 1]), end + 1
+    return piece, end + 1
+
+
+_SHELL_START = {
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".login"),
+    *(
+        ".zshrc",
+        ".zshenv",
+        ".zprofile",
+        ".zlogin",
+        ".zlogout",
+        ".kshrc",
+        ".cshrc",
+        ".tcshrc",
+        ".xprofile",
+        ".xsessionrc",
+    ),
+    *(".gitconfig", ".gitmodules", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".envrc", ".mcp.json", ".claude.json"),
+}
+_DIRECTORIES = {".git", ".ssh", ".gnupg", ".vscode", ".idea", ".husky"}
+_AGENT_PLACES = ("settings", "hooks", "commands", "agents", "skills", "plugins")
+_HOME_PLACES = (
+    *(".config/fish", ".config/git", ".config/systemd", ".config/autostart", ".config/ccb"),
+    *(".local/bin", "bin", ".aws", ".kube", ".docker"),
+)
+_KERNEL_PLACES = ("/dev", "/proc", "/sys")
+
+
+def protection(real: str, home: str) -> str | None:
+    """Why writing `real` always needs a person's word, or None. Such files start programs or hold keys: who may write
+    them may do anything."""
+    name = real.casefold()
+    parts = [part for part in name.split("/") if part]
+    for part in parts:
+        if part in _DIRECTORIES:
+            return f"it is inside {part}"
+    if parts and parts[-1] in _SHELL_START:
+        return f"{parts[-1]} starts programs or holds credentials"
+    for directory, entry in zip(parts, parts[1:]):
+        if directory == ".claude" and entry.startswith(_AGENT_PLACES):
+            return "it sets up the agent itself"
+    for place in _HOME_PLACES:
+        if is_under(name, os.path.realpath(os.path.join(home, place)).casefold()):
+            return f"~/{place} starts programs"
+    for place in _KERNEL_PLACES:
+        if is_under(name, place):
+            return f"{place} is not made of files"
+    return None

@@ -1,0 +1,121 @@
+"""Permission rules as people write them: `Bash`, `Bash(git *)`, `Edit(src/**)`, `mcp__server`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?")
+
+EDIT_TOOLS = ("Edit", "Write", "MultiEdit")
+READ_TOOLS = ("Read", "Grep", "Glob", "LS")
+
+
+class RuleError(ValueError):
+    """A rule that cannot be read; the text says which one and what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`content` is None when the rule is about the whole tool."""
+
+    tool: str
+    content: str | None = None
+
+    def __str__(self) -> str:
+        return self.tool if self.content is None else f"{self.tool}({self.content})"
+
+    def covers_tool(self, name: str) -> bool:
+        """Whether calls of `name` are this rule's business. Edit stands for all that write files, Read for all that read."""
+        if self.tool == name:
+            return True
+        if self.tool == "Edit":
+            return name in EDIT_TOOLS
+        if self.tool == "Read":
+            return name in READ_TOOLS
+        if self.tool.startswith("mcp__"):
+            server = self.tool[: -len("__*")] if self.tool.endswith("__*") else self.tool
+            return name.startswith(server + "__") and (self.tool.endswith("__*") or server.count("__") == 1)
+        return False
+
+
+def parse_rule(text: str) -> Rule:
+    """One rule. Raises RuleError."""
+    text = text.strip()
+    if not text:
+        raise RuleError("a permission rule is empty")
+    tool, paren, rest = text.partition("(")
+    if not _TOOL.fullmatch(tool) or (tool.endswith("__*") and not tool.startswith("mcp__")):
+        raise RuleError(f"permission rule {text!r}: {tool!r} is not a tool name; write Tool or Tool(pattern)")
+    if not paren:
+        return Rule(tool)
+    if not rest.endswith(")"):
+        raise RuleError(f"permission rule {text!r}: the closing parenthesis is missing or not at the end")
+    content = rest[:-1].strip()
+    if not content:
+        raise RuleError(f"permission rule {text!r}: nothing between the parentheses; write {tool} for every use of it")
+    if tool in EDIT_TOOLS + READ_TOOLS and content.startswith("!"):
+        raise RuleError(f"permission rule {text!r}: a pattern cannot be negated; use a rule of the other kind")
+    if content == "*" or (tool in EDIT_TOOLS + READ_TOOLS and content in ("//**", "//")):
+        return Rule(tool)
+    return Rule(tool, content)
+
+
+def split_rules(text: str) -> list[str]:
+    """The rules of one list, separated by commas or blanks that are not inside parentheses."""
+    found: list[str] = []
+    current: list[str] = []
+    depth = 0
+    for char in text:
+        if depth == 0 and (char == "," or char.isspace()):
+            found.append("".join(current))
+            current = []
+            continue
+        depth = max(0, depth + (char == "(") - (char == ")"))
+        current.append(char)
+    if depth:
+        raise RuleError(f"permission rule {''.join(current).strip()!r}: a parenthesis is not closed")
+    found.append("".join(current))
+    return [rule for rule in found if rule]
+
+
+def parse_rules(texts: Iterable[str]) -> list[Rule]:
+    """Every rule of several lists, each of which may hold more than one. Raises RuleError."""
+    return [parse_rule(rule) for text in texts for rule in split_rules(text)]
+
+
+@dataclass(frozen=True)
+class CommandPattern:
+    """The content of a Bash rule: `git *` (a word boundary before ` *`), `git:*` (the same), `npm test` (exactly)."""
+
+    text: str
+
+    @property
+    def is_exact(self) -> bool:
+        return "*" not in self.text
+
+    def matches(self, command: str) -> bool:
+        """`*` stands for anything; a last ` *` may also be absent. Takes linear time whatever the texts are."""
+        command = re.sub(r"\s", " ", command)
+        for ending in (":*", " *"):
+            if self.text.endswith(ending):
+                body = self.text[: -len(ending)].rstrip()
+                return _matches(body, command) or _matches(f"{body} *", command)
+        return _matches(self.text, command)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    head, *parts = pattern.split("*")
+    if not parts:
+        return text == pattern
+    tail = parts.pop()
+    if not text.startswith(head) or len(text) < len(head) + len(tail) or not text.endswith(tail):
+        return False
+    at, end = len(head), len(text) - len(tail)
+    for part in parts:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

@@ -1,0 +1,168 @@
+"""Commands that run other commands: what `timeout 5 make`, `env A=1 make` or `find … -exec make` really start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .shell import Command, NotUnderstood, Word, is_command_name, names, parse
+
+_ANY = Word("", "\1", dynamic=True)  # an argument that is known only when it runs
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
+_SHELLS = names("sh bash dash zsh ksh ash busybox fish")
+_BROAD = names(
+    "sudo doas env exec command builtin nohup timeout nice ionice chrt taskset stdbuf setsid xargs watch time parallel"
+    " find unbuffer script strace ltrace gdb ssh su runuser flock busybox eatmydata systemd-run chroot unshare"
+)
+
+# Variables that change how output looks, not what runs.
+_HARMLESS = re.compile(
+    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|NODE_ENV|PYTHONUNBUFFERED"
+    r"|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|RUST_BACKTRACE|RUST_LOG|GOOS|GOARCH|CGO_ENABLED|GIT_OPTIONAL_LOCKS"
+    r"|DEBIAN_FRONTEND|CARGO_TERM_COLOR|TERM"
+)
+_LOCAL = re.compile(r"[a-z][a-z0-9_]*")
+_LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_proxy")
+
+
+def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
+    """Whether a variable can be set without changing which program runs or what it obeys. A variable of the shell alone
+    (lower case, on its own) does neither."""
+    name = assignment.text.partition("=")[0].rstrip("+")
+    if _HARMLESS.fullmatch(name):
+        return True
+    return not has_command and bool(_LOCAL.fullmatch(name)) and not _LOCAL_BUT.fullmatch(name)
+
+
+def effective(command: Command) -> Command | None:
+    """The command without the wrappers that add nothing of their own, or None when a wrapper is used in a way that is
+    not followed."""
+    words, assignments = command.words, command.assignments
+    for _ in range(8):
+        if not words:
+            break
+        name = words[0].text
+        rest: Sequence[Word] | None
+        if name == "timeout":
+            rest = _after_timeout(words)
+        elif name == "nice":
+            rest = _after_options(words, {"-n": 1})
+        elif name == "stdbuf":
+            rest = _after_options(words, {"-oL": 0, "-o0": 0, "-eL": 0, "-e0": 0, "-i0": 0})
+        elif name in ("nohup", "time"):
+            rest = _after_options(words, {"-p": 0} if name == "time" else {})
+        elif (name == "command" and words[1:2] and words[1].text not in ("-v", "-V")) or (name == "env" and words[1:]):
+            rest = _after_options(words, {})
+        else:
+            break
+        if not rest:
+            return None
+        if name in ("env", "time"):
+            count = 0
+            while count < len(rest) and _ASSIGNMENT.match(rest[count].skeleton):
+                count += 1
+            assignments, rest = (*assignments, *rest[:count]), rest[count:]
+        if not rest or not rest[0].is_literal or not is_command_name(rest[0].text):
+            return None
+        words = tuple(rest)
+    return Command(tuple(words), tuple(assignments), command.redirects, command.raw, command.fed)
+
+
+def _after_options(words: Sequence[Word], options: dict[str, int]) -> Sequence[Word] | None:
+    at = 1
+    while at < len(words) and words[at].text.startswith("-"):
+        if not words[at].is_literal or words[at].text not in options:
+            return None
+        at += 1 + options[words[at].text]
+    return words[at:]
+
+
+def _after_timeout(words: Sequence[Word]) -> Sequence[Word] | None:
+    rest = _after_options(words, {"-k": 1, "-s": 1, "--foreground": 0, "--preserve-status": 0, "-v": 0})
+    if not rest or not rest[0].is_literal or not _DURATION.fullmatch(rest[0].text):
+        return None
+    return rest[1:]
+
+
+def started_by(command: Command) -> list[Command] | None:
+    """What `xargs` and `find -exec` start, with the arguments they add; None when that cannot be told. Empty for all
+    other commands."""
+    if command.name == "xargs":
+        return _started_by_xargs(command)
+    if command.name == "find":
+        return _started_by_find(command)
+    return []
+
+
+def _started_by_xargs(command: Command) -> list[Command] | None:
+    known = {
+        "-0": 0,
+        "-r": 0,
+        "-t": 0,
+        "-x": 0,
+        "--null": 0,
+        "--no-run-if-empty": 0,
+        "-n": 1,
+        "-L": 1,
+        "-P": 1,
+        "-I": 1,
+    }
+    words = command.words
+    at = 1
+    while at < len(words) and words[at].text.startswith("-"):
+        text = words[at].text
+        if not words[at].is_literal:
+            return None
+        if text in known:
+            at += 1 + known[text]
+        elif re.fullmatch(r"-[nLP][0-9]+|-I\S+|-d\S+|-[0rtx]+", text):
+            at += 1
+        else:
+            return None
+    rest = words[at:]
+    if not rest or not rest[0].is_literal or not is_command_name(rest[0].text):
+        return None
+    return [Command((*rest, _ANY))]
+
+
+def _started_by_find(command: Command) -> list[Command] | None:
+    found: list[Command] = []
+    words = list(command.words)
+    while words:
+        word = words.pop(0)
+        if word.text not in ("-exec", "-execdir", "-ok", "-okdir"):
+            continue
+        inner: list[Word] = []
+        while words and words[0].text not in (";", "+"):
+            inner.append(words.pop(0))
+        if not inner or not inner[0].is_literal or not is_command_name(inner[0].text):
+            return None
+        found.append(Command(tuple(_ANY if "{}" in item.text else item for item in inner)))
+    return found
+
+
+def everything_behind(command: Command, depth: int = 0) -> list[Command]:
+    """For rules that deny: every command that may be started by this one, far too many rather than one too few."""
+    found = [Command(command.words, raw=command.raw)]
+    words = command.words
+    if not words or depth > 4:
+        return found
+    name = words[0].text.rsplit("/", 1)[-1]
+    if name in _BROAD:
+        found += [Command(words[start:]) for start in range(1, min(len(words), 40))]
+    if name in _SHELLS or name in ("eval", "su", "ssh", "script", "watch", "xargs", "env", "sudo"):
+        texts = [word.text for word in words[1:] if " " in word.text or word.text.isalpha()]
+        if name == "eval":
+            texts.append(" ".join(word.text for word in words[1:]))
+        for text in texts[:20]:
+            for inner in _parsed_or_nothing(text):
+                found += everything_behind(inner, depth + 1)
+    return found
+
+
+def _parsed_or_nothing(text: str) -> list[Command]:
+    try:
+        return parse(text)
+    except NotUnderstood:
+        return []
