@@ -120,6 +120,7 @@ def permission_denied(name: str, tool_use_id: str, message: str, decision: Decis
         "tool_name": name,
         "tool_use_id": tool_use_id,
         "message": message,
+        "decision_behavior": decision.behavior.value,  # "ask": denied only because nobody could be asked
         "decision_reason_type": decision.reason_type,
         "decision_reason": decision.reason,
     }
