@@ -1,0 +1,76 @@
+"""The command `ccb`: from argv to an exit code. Nothing heavy is imported before the arguments are understood."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+import ccb
+from ccb.tunnel.errors import CcbError, UsageError
+
+from .arguments import Arguments, parse_arguments
+from .error_text import bug_text, code_of, error_text
+from .exit_codes import ExitCode
+from .log import logging_to_file
+
+log = logging.getLogger(__name__)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line `argv` (without the program's name); the exit code. Nothing is raised."""
+    try:
+        arguments = parse_arguments(argv)
+    except CcbError as error:
+        sys.stderr.write(error_text(error))
+        return code_of(error)
+    if arguments.version:
+        sys.stdout.write(f"{ccb.__version__} (ccb)\n")
+        return ExitCode.OK
+    if arguments.help or arguments.command == "help":
+        from .help_text import help_text
+
+        sys.stdout.write(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120)))
+        return ExitCode.OK
+    for hint in arguments.hints:
+        sys.stderr.write(f"ccb: {hint}\n")
+    with logging_to_file(debug=arguments.debug) as log_file:
+        if arguments.debug:
+            sys.stderr.write(f"ccb: log file {log_file}\n")
+        try:
+            return _run(arguments)
+        except CcbError as error:
+            log.info("ended by an error", exc_info=error)
+            sys.stderr.write(error_text(error))
+            return code_of(error)
+        except KeyboardInterrupt:
+            sys.stderr.write("\nccb: interrupted\n")
+            return ExitCode.INTERRUPTED
+        except Exception as error:
+            log.exception("a bug")
+            sys.stderr.write(bug_text(error, log_file))
+            return ExitCode.INTERNAL
+
+
+def _run(arguments: Arguments) -> int:
+    if arguments.command == "auth":
+        from .auth_command import run_auth
+
+        return run_auth(arguments.rest)
+    if arguments.headless:
+        from .headless import run_headless
+
+        return asyncio.run(run_headless(arguments))
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "the terminal interface needs a terminal on stdin and stdout",
+            do='For a run without one: -p "what to do" (see `ccb help`).',
+        )
+    if os.environ.get("TERM", "") == "dumb":
+        raise UsageError("TERM is dumb: this terminal cannot show the interface", do='Use -p "what to do".')
+    from .interactive import run_interactive
+
+    return asyncio.run(run_interactive(arguments))

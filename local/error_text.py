@@ -1,0 +1,36 @@
+"""Errors as the person reads them: what happened, the evidence, the one thing to do. Never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import neutralise
+
+from .exit_codes import ExitCode
+
+_OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
+
+
+def error_text(error: CcbError) -> str:
+    """The lines for stderr, newline at the end."""
+    what = neutralise(error.what)
+    lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
+    lines += [f"  {line}" for line in neutralise(error.evidence).splitlines() if line.strip()]
+    if error.do:
+        lines.append(f"  -> {neutralise(error.do)}")
+    return "\n".join(lines) + "\n"
+
+
+def bug_text(error: BaseException, log_file: Path) -> str:
+    """What is said about a bug of ours."""
+    return (
+        f"ccb: a bug in ccb: {type(error).__name__}\n"
+        f"  The details are in {log_file}\n"
+        "  -> Please report it with that file; look through it first for what you do not want to show.\n"
+    )
+
+
+def code_of(error: CcbError) -> ExitCode:
+    """The exit code of an error."""
+    return ExitCode[error.exit_name]

@@ -1,0 +1,248 @@
+"""A run without a person: prompt or NDJSON in, exactly one result for each turn out, one exit code.
+
+The session on the host ends with the run. Every wait at the end is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+
+from ccb.tunnel.errors import CcbError, ConnectionLost
+
+from .arguments import Arguments
+from .client import ControlError, Json, LinkChange
+from .connect import connect_session
+from .error_text import code_of, error_text
+from .exit_codes import ExitCode
+from .headless_input import read_messages, read_prompt
+from .interrupts import Interrupts
+from .output import make_output
+from .prompts import prompts_for
+from .results import exit_code, local_result
+from .session import Session
+from .stdio import Writer
+
+log = logging.getLogger(__name__)
+
+LAST_WORD = 5.0
+"""Seconds for the host at the end of a run: its goodbye, or the result after an interrupt."""
+
+STDIN, STDOUT = 0, 1
+
+
+async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Do the run; errors are told on stderr and in the result. An exception is a bug, and has had its result too."""
+    writer = Writer(STDOUT)
+    run = _Run(arguments, writer, environ)
+    bug: Exception | None = None
+    with Interrupts() as interrupts:
+        work = asyncio.create_task(run.work(), name="headless run")
+        await _first_of(work, interrupts.first, writer.broken)
+        if work.done():
+            try:
+                code = work.result()
+            except CcbError as error:
+                code = await _tell_failure(run, error)
+            except Exception as error:  # noqa: BLE001 - raised below, once the reader of stdout has its result
+                bug, code = error, ExitCode.INTERNAL
+                await run.fail([f"a bug in ccb: {type(error).__name__}"], reason="internal_error")
+        else:
+            code = interrupts.first.result() if interrupts.first.done() else ExitCode.HANGUP
+            interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
+            await _first_of(interrupting, interrupts.second)
+            await _cancelled(interrupting, work)
+            await run.fail([_REASONS[code]], reason="aborted")
+        await run.finish()
+        draining = asyncio.create_task(writer.drain(), name="drain")
+        await _first_of(draining, interrupts.second if interrupts.first.done() else interrupts.first)
+        await _cancelled(draining)
+        writer.close()
+    if bug is not None:
+        raise bug
+    return code
+
+
+_REASONS = {
+    ExitCode.INTERRUPTED: "Interrupted (SIGINT)",
+    ExitCode.TERMINATED: "Terminated (SIGTERM)",
+    ExitCode.HANGUP: "Hung up (SIGHUP, or nobody reads stdout)",
+}
+
+
+async def _tell_failure(run: _Run, error: CcbError) -> ExitCode:
+    log.info("the run failed", exc_info=error)
+    sys.stderr.write(error_text(error))
+    lines = [line for line in (error.what, error.evidence, error.do) if line]
+    await run.fail(lines, reason="link_lost" if isinstance(error, ConnectionLost) else "startup_failed")
+    return code_of(error)
+
+
+class _Run:
+    """The state of one run: which turns are open, what has been denied, how far stdin is."""
+
+    def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
+        self._arguments = arguments
+        self._environ = environ
+        self._output = make_output(arguments.output_format, writer, verbose=arguments.verbose)
+        self._session_id = arguments.session_id or str(uuid.uuid4())
+        self._started = time.monotonic()
+        self._session: Session | None = None
+        self._open_turns = 0 if arguments.input_format == "stream-json" else 1
+        self._sent: set[str] = set()
+        self._asked: set[str] = set()
+        self._last: Json | None = None
+        self._denied_unasked = False
+        self._input_ended = False
+        self._result_came = asyncio.Event()
+        self._finished = False
+
+    async def work(self) -> ExitCode:
+        """The whole run. Raises CcbError."""
+        streaming = self._arguments.input_format == "stream-json"
+        prompt = "" if streaming else await read_prompt(self._arguments.prompt, STDIN, still_waiting=_say_waiting)
+        async with connect_session(
+            self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True), environ=self._environ
+        ) as connected:
+            for warning in connected.warnings:
+                sys.stderr.write(f"ccb: {warning}\n")
+            self._session = connected.session
+            feeding = asyncio.create_task(
+                self._feed(connected.session) if streaming else self._ask(connected.session, prompt), name="input"
+            )
+            listening = asyncio.create_task(self._listen(connected.session), name="output")
+            try:
+                await asyncio.wait({feeding, listening}, return_when=asyncio.FIRST_COMPLETED)
+                if not listening.done():
+                    await feeding
+                await listening
+            finally:
+                await _cancelled(feeding, listening)
+                self._session = None
+        return self._code()
+
+    async def interrupt(self) -> None:
+        """Stop the running turn, wait for its result, stop the session; all bounded."""
+        session = self._session
+        if session is None:
+            return
+        self._input_ended = True
+        if self._open_turns:
+            self._result_came.clear()
+            with suppress(TimeoutError, CcbError, ControlError):
+                async with asyncio.timeout(LAST_WORD):
+                    await session.interrupt()
+                    await self._result_came.wait()
+        with suppress(TimeoutError, CcbError):
+            async with asyncio.timeout(LAST_WORD):
+                await session.stop()
+                await session.ended()
+
+    async def fail(self, errors: list[str], *, reason: str) -> None:
+        """Give the turn that is open, or never began, a result; a turn has only one."""
+        if self._finished or (self._last is not None and not self._open_turns):
+            return
+        if self._arguments.output_format == "text":
+            return  # a text reader wants answers; what failed is on stderr
+        duration = round((time.monotonic() - self._started) * 1000)
+        await self._result(local_result(self._session_id, errors, reason=reason, duration_ms=duration))
+
+    async def finish(self) -> None:
+        """Nothing comes any more on stdout."""
+        if not self._finished:
+            self._finished = True
+            await self._output.finish()
+
+    async def _ask(self, session: Session, prompt: str) -> None:
+        await session.prompt(prompt)
+        self._input_ended = True
+
+    async def _feed(self, session: Session) -> None:
+        async for body in read_messages(STDIN):
+            if body["type"] == "user":
+                identity = body.get("uuid")
+                if not (isinstance(identity, str) and identity in self._sent):
+                    self._open_turns += 1
+                if isinstance(identity, str):
+                    self._sent.add(identity)
+            elif body["type"] == "control_response" and isinstance(body.get("response"), dict):
+                self._asked.discard(str(body["response"].get("request_id")))
+            await session.send(body)
+        self._input_ended = True
+        for request_id in list(self._asked):
+            await self._refuse(session, request_id)
+        await session.stop(finish=True)
+
+    async def _refuse(self, session: Session, request_id: str) -> None:
+        self._asked.discard(request_id)
+        await session.refuse(request_id, "Tool permission stream closed before response received")
+
+    async def _listen(self, session: Session) -> None:
+        try:
+            async with asyncio.timeout(None) as watchdog:
+                async for item in session.events():
+                    watchdog.reschedule(None)
+                    if isinstance(item, LinkChange):
+                        log.info("link %s: %s", item.state.value, item.reason)
+                    elif item.kind == "progress":
+                        await self._output.progress(item.body)
+                    elif item.kind == "message":
+                        await self._message(session, item.body)
+                    done = self._input_ended and self._last is not None and not self._open_turns
+                    watchdog.reschedule(asyncio.get_running_loop().time() + LAST_WORD if done else None)
+        except TimeoutError:
+            log.warning("the host did not end the session within %g s after the last result", LAST_WORD)
+            await session.stop()
+        if self._open_turns > 0 and (self._last is None or not self._input_ended):
+            raise ConnectionLost(
+                "the host ended the session before the answer was complete", do="Look at the session's log on the host."
+            )
+
+    async def _message(self, session: Session, body: Json) -> None:
+        kind, subtype = body.get("type"), body.get("subtype")
+        if kind == "result":
+            await self._result(body)
+            if self._arguments.input_format != "stream-json":
+                await session.stop(finish=True)
+            return
+        if kind == "system" and subtype == "permission_denied" and body.get("decision_behavior") == "ask":
+            self._denied_unasked = True
+        await self._output.message(body)
+        request = body.get("request")
+        if kind == "control_request" and isinstance(request, dict) and request.get("subtype") == "can_use_tool":
+            self._asked.add(str(body.get("request_id")))
+            if self._input_ended:
+                await self._refuse(session, str(body.get("request_id")))
+        elif kind == "control_cancel_request":
+            self._asked.discard(str(body.get("request_id")))
+
+    async def _result(self, body: Json) -> None:
+        self._open_turns = max(0, self._open_turns - 1)
+        self._last = body
+        await self._output.result(body)
+        self._result_came.set()
+
+    def _code(self) -> ExitCode:
+        if self._last is None:
+            return ExitCode.OK
+        return exit_code(self._last, denied_unasked=self._denied_unasked)
+
+
+def _say_waiting() -> None:
+    sys.stderr.write("ccb: waiting for the end of standard input (a pipe is open; </dev/null if none is meant)\n")
+
+
+async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _cancelled(*tasks: asyncio.Task[ExitCode] | asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

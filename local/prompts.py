@@ -1,0 +1,101 @@
+"""What a login asks, on the terminal, before the REPL is there: unknown host keys, passphrases, passwords, challenges."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import sys
+import termios
+from collections.abc import Callable, Iterator, Sequence
+
+from ccb.tunnel.host_keys import HostKeyInfo
+from ccb.tunnel.login import NobodyToAsk, Prompts
+from ccb.tunnel.plain_text import neutralise
+
+from .stdio import in_thread
+
+
+class TerminalPrompts:
+    """Asks on the controlling terminal; diagnostics go to stderr so that stdout stays clean."""
+
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
+        self._say(
+            f"The host key of {neutralise(info.host)} is not known.\n"
+            f"  {info.algorithm} {info.fingerprint}\n"
+            f"It would be stored in {info.store}."
+        )
+        while True:
+            answer = await _ask(lambda: _line("Trust it and go on? (yes/no, or the fingerprint) "))
+            if answer is None or answer.lower() in ("no", "n"):
+                return False
+            if answer.lower() in ("yes", "y") or answer == info.fingerprint:
+                return True
+            self._say("Please answer yes or no.")
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        again = " (again)" if attempt > 1 else ""
+        return await _ask(lambda: getpass.getpass(f"Passphrase for {neutralise(path)}{again}: "))
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        again = " (again)" if attempt > 1 else ""
+        return await _ask(lambda: getpass.getpass(f"Password for {neutralise(prompt)}{again}: "))
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        for text in (title, instructions):
+            if text.strip():
+                self._say(neutralise(text))
+        answers = []
+        for text, echo in prompts:
+            answer = await _ask(functools.partial(_line if echo else getpass.getpass, neutralise(text)))
+            if answer is None:
+                return None
+            answers.append(answer)
+        return answers
+
+    def banner(self, text: str) -> None:
+        if text.strip():
+            self._say(text.rstrip())
+
+    def _say(self, text: str) -> None:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+def prompts_for(*, headless: bool) -> Prompts:
+    """Who answers: the person at the terminal, or nobody in a headless run."""
+    return NobodyToAsk() if headless or not sys.stdin.isatty() else TerminalPrompts()
+
+
+def _line(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    text = sys.stdin.readline()
+    if not text:
+        raise EOFError
+    return text.strip()
+
+
+async def _ask(question: Callable[[], str]) -> str | None:
+    """Ask in a thread, so that the connection stays alive; None at the end of input."""
+    with _terminal_restored():
+        try:
+            return await in_thread(question)
+        except EOFError:
+            return None
+
+
+@contextlib.contextmanager
+def _terminal_restored() -> Iterator[None]:
+    """Put the terminal's modes back: a password prompt that is cut short would leave it without echo."""
+    try:
+        with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123 - unbuffered
+            modes = termios.tcgetattr(terminal.fileno())
+    except (OSError, termios.error):
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, termios.error), open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123
+            termios.tcsetattr(terminal.fileno(), termios.TCSADRAIN, modes)

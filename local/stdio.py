@@ -1,0 +1,140 @@
+"""stdin and stdout of a headless run without blocking the event loop, whatever they are connected to.
+
+Threads do the blocking calls. They are daemon threads: a read that never returns must not keep the program alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+_PIECE = 64 * 1024
+_MAX_PENDING = 1024 * 1024
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run a blocking call in a thread of its own. When cancelled, the thread is left to itself."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(value)  # type: ignore[arg-type]
+
+    def run() -> None:
+        try:
+            value, error = work(), None
+        except BaseException as caught:  # noqa: BLE001 - it is raised where the result is awaited
+            value, error = None, caught
+        _tell(loop, lambda: settle(value, error))
+
+    threading.Thread(target=run, name="blocking call", daemon=True).start()
+    return await done
+
+
+async def read_pieces(fd: int) -> AsyncIterator[bytes]:
+    """The bytes of `fd` as they come, until its end; nothing is read ahead."""
+    while piece := await in_thread(lambda: _read(fd)):
+        yield piece
+
+
+class Writer:
+    """Writes to `fd` in order. `broken` resolves when nobody reads any more; later writes are dropped."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self.broken: asyncio.Future[None] = self._loop.create_future()
+        self._lock = threading.Condition()
+        self._pending: deque[bytes] = deque()
+        self._size = 0
+        self._closing = False
+        self._room = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self._thread = threading.Thread(target=self._run, name="stdout", daemon=True)
+        self._thread.start()
+
+    async def write(self, data: bytes) -> None:
+        """Queue `data`; waits while more than a megabyte is unwritten."""
+        while not self.broken.done():
+            with self._lock:
+                if self._size < _MAX_PENDING:
+                    self._pending.append(data)
+                    self._size += len(data)
+                    self._drained.clear()
+                    self._lock.notify()
+                    return
+                self._room.clear()
+            await self._room.wait()
+
+    async def drain(self) -> None:
+        """Wait until everything is written, or nobody reads."""
+        await self._drained.wait()
+
+    def close(self) -> None:
+        """Let the thread end after what is queued."""
+        with self._lock:
+            self._closing = True
+            self._lock.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._pending and not self._closing:
+                    self._lock.wait()
+                if not self._pending:
+                    return
+                data = self._pending.popleft()
+            try:
+                _write_all(self._fd, data)
+            except OSError:
+                _tell(self._loop, self._break)
+                return
+            with self._lock:
+                self._size -= len(data)
+                empty = not self._size
+            _tell(self._loop, functools.partial(self._note, empty))
+
+    def _note(self, empty: bool) -> None:
+        self._room.set()
+        with self._lock:
+            if empty and not self._size:
+                self._drained.set()
+
+    def _break(self) -> None:
+        if not self.broken.done():
+            self.broken.set_result(None)
+        self._room.set()
+        self._drained.set()
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, _PIECE)
+    except OSError:  # closed, or a terminal that is gone
+        return b""
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(what)
+    except RuntimeError:
+        return  # the loop has ended meanwhile
