@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from .reading import Unknown, is_pathless, operands_read, resolve
 from .readonly import is_null, reads_only, reads_only_together
 from .rules import CommandPattern, Rule
 from .ruleset import RuleSet
-from .shell import Command, NotUnderstood, Word, parse
+from .shell import Command, NotUnderstood, Word, canonical, parse
 from .wrappers import effective, everything_behind, is_harmless_assignment, started_by
 
 _MOST_BASES = 32
@@ -113,19 +112,6 @@ def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: S
     return None
 
 
-def canonical(words: Sequence[Word]) -> str:
-    """The words as one text, quoted where they must be, so that two commands with the same text are the same command."""
-    rendered: list[str] = []
-    for word in words:
-        if word.dynamic:
-            rendered.append(word.text + "\1")
-        elif "\0" in word.skeleton or not (word.is_glob or word.is_tilde):
-            rendered.append(shlex.quote(word.text))
-        else:
-            rendered.append(word.text)
-    return " ".join(rendered)
-
-
 def _directories(commands: Sequence[Command], places: Places) -> list[str] | None:
     """Every directory the shell may be in while the line runs, or None when that cannot be told."""
     bases = [places.cwd]
@@ -170,7 +156,7 @@ class BashPolicy:
             return _ask("The command is empty.", [])
         self._bases = _directories(commands, self._places)
         self._together = reads_only_together(commands)
-        problems = [problem for command in commands if (problem := self._problem(command))]
+        problems = [problem for command in commands for problem in self._problems(command)]
         if not problems:
             return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
         rules = [problem.rule for problem in problems]
@@ -197,14 +183,13 @@ class BashPolicy:
             return _ask(f"Deny rules could not be checked against the command: {reason}.", [whole])
         return None
 
-    def _problem(self, command: Command) -> _Problem | None:
-        for redirect in command.redirects:
-            problem = self._write_problem(redirect.target) if redirect.writes else self._input_problem(redirect.target)
-            if problem:
-                return problem
-        if not command.words and not command.assignments:
-            return None
-        return self._run_problem(command)
+    def _problems(self, command: Command) -> list[_Problem]:
+        opened = [
+            self._write_problem(redirect.target) if redirect.writes else self._input_problem(redirect.target)
+            for redirect in command.redirects
+        ]
+        run = self._run_problem(command) if command.words or command.assignments else None
+        return [problem for problem in (run, *opened) if problem]
 
     def _run_problem(self, command: Command) -> _Problem | None:
         inner = effective(command)

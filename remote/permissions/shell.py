@@ -6,7 +6,9 @@ is not sure about raises NotUnderstood, which asks a person. It is no sandbox: a
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _MOST_CHARS = 20_000
@@ -78,6 +80,19 @@ class Command:
     @property
     def name(self) -> str:
         return self.words[0].text if self.words else ""
+
+
+def canonical(words: Sequence[Word]) -> str:
+    """The words as one text, quoted where they must be, so that two commands with the same text are the same command."""
+    rendered: list[str] = []
+    for word in words:
+        if word.dynamic:
+            rendered.append(word.text + "\1")
+        elif "\0" in word.skeleton or not (word.is_glob or word.is_tilde):
+            rendered.append(shlex.quote(word.text))
+        else:
+            rendered.append(word.text)
+    return " ".join(rendered)
 
 
 def parse(text: str) -> list[Command]:
@@ -215,12 +230,13 @@ class _Reader:
         words: list[Word] = []
         assignments: list[Word] = []
         redirects: list[Redirect] = []
-        end, fed = start, False
+        end, fed, both = start, False, False
         while True:
             self._skip_blanks_and_comments()
             char = self._peek()
             if self._at_redirect():
                 fed = fed or self._peek() == "<"
+                both = both or self._peek() == "&"
                 redirects += self._read_redirect(depth)
                 end = self.at
                 continue
@@ -228,6 +244,8 @@ class _Reader:
                 break
             if char == "(":
                 raise NotUnderstood("it defines a function or holds a '(' that is not expected")
+            if both:  # to a plain sh, `a &>f b` is `a &` and then `>f b`
+                raise NotUnderstood("'&>' is not at the end")
             word = self._read_word(depth)
             if not words and _ASSIGNMENT.match(word.skeleton):
                 assignments.append(word)

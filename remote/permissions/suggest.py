@@ -9,7 +9,7 @@ from typing import Any
 
 from .paths import Places
 from .rules import EDIT_TOOLS, CommandPattern, Rule, RuleError, parse_rule
-from .shell import Command, names
+from .shell import Command, canonical, names
 
 Json = dict[str, Any]
 
@@ -76,7 +76,9 @@ def command_rule(command: Command) -> Rule | None:
                 return Rule("Bash", f"{name} {second} *")
             if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
                 return Rule("Bash", f"{name} {second} {command.words[2].text} *")
-    return exact_rule(command.raw) if literal and not command.redirects and not command.fed else None
+    if not literal or command.fed:
+        return None
+    return exact_rule(canonical(command.words) if command.redirects else command.raw)
 
 
 def exact_rule(text: str) -> Rule | None:
