@@ -1,0 +1,93 @@
+"""Put an agent together for a session: tools, permissions, prompts, model transport."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ccb.tunnel.wire import SessionOptions
+
+from .agent.agent import Agent
+from .agent.ledger import Ledger
+from .agent.ports import Surroundings
+from .calls import Calls
+from .conversation import Conversation, close_open_tool_uses
+from .model.retry import RetrySettings
+from .permissions.decision import Decision
+from .permissions.engine import PermissionEngine
+from .permissions.headless import headless_denial
+from .prompt import session_prompt
+from .session import Session
+from .tools import default_tools
+from .tools.base import Tool, ToolContext
+
+Json = dict[str, Any]
+
+INTERRUPTED = "The worker was stopped while this tool was open. It was interrupted and may have run; check before running it again."
+NEVER_STARTED = "The worker was stopped before this tool was started. It did not run."
+
+
+class _Asking:
+    """The permission engine, told whether somebody can be asked."""
+
+    def __init__(self, engine: PermissionEngine, session: Session) -> None:
+        self._engine = engine
+        self._session = session
+
+    @property
+    def mode(self) -> str:
+        return self._engine.mode
+
+    def decide(self, tool: Tool, tool_input: Json) -> Decision:
+        return self._engine.decide(tool, tool_input, can_ask=self._session.can_ask)
+
+    def apply(self, updates: Sequence[Json]) -> None:
+        self._engine.apply(updates)
+
+    def visible(self, name: str) -> bool:
+        return self._engine.visible(name)
+
+
+def assemble(
+    session: Session,
+    options: SessionOptions,
+    *,
+    calls: Calls,
+    context: ToolContext,
+    engine: PermissionEngine,
+    version: str,
+) -> Agent:
+    """The agent of `session`, with the conversation that its journal holds."""
+    events = [(record.kind, record.body) for record in session.journal.read(0, session.journal.seq)]
+    conversation = Conversation.from_events(events)
+    started = {str(body.get("tool_use_id")) for kind, body in events if kind == "tool_start"}
+    ledger = Ledger.from_events(events)
+    del events
+    for body in close_open_tool_uses(
+        conversation, lambda tool_id: INTERRUPTED if tool_id in started else NEVER_STARTED
+    ):
+        session.message(body)
+    return Agent(
+        Surroundings(
+            emitter=session,
+            transport=calls,
+            asker=session,
+            prompts=session_prompt(options, context.cwd),
+            permissions=_Asking(engine, session),
+            tools=default_tools(),
+            context=context,
+            denial_text=headless_denial,
+            session_id=session.id,
+            version=version,
+            model=options.model,
+            max_turns=options.max_turns,
+            partial_messages=options.partial_messages,
+            api_key_source=options.api_key_source,
+            take_queued=session.take_queued,
+            link_up_since=calls.link_up_since,
+            limits=RetrySettings.from_env(os.environ),
+        ),
+        conversation,
+        ledger,
+    )

@@ -1,0 +1,274 @@
+"""Attached clients: drivers and viewers, each with its own cursor into the journal, so that a slow one slows nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Coroutine
+from typing import Protocol
+
+from ccb.tunnel.wire import (
+    Ack,
+    Applied,
+    Attach,
+    Bye,
+    Credit,
+    Data,
+    Detach,
+    End,
+    Event,
+    Fenced,
+    Frame,
+    FrameDecoder,
+    FrameError,
+    Head,
+    Input,
+    Json,
+    Ping,
+    Pong,
+    Progress,
+    Refused,
+    Stop,
+    encode_frame,
+)
+
+from .journal import Journal
+
+log = logging.getLogger(__name__)
+
+PING_EVERY_S = 15.0
+SILENT_S = 45.0  # a client that says nothing for so long is detached
+_MAX_CONTROL = 10_000
+_MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest go
+_BATCH = 128 * 1024
+_MAX_BULK = 4
+
+
+class Owner(Protocol):
+    """The daemon, as its clients see it."""
+
+    journal: Journal
+
+    def attached(self, client: Client, frame: Attach) -> None:
+        """Grant or refuse an attach."""
+
+    def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
+        """A frame of the driver."""
+
+    def left(self, client: Client) -> None:
+        """The connection is over."""
+
+
+class Client:
+    """One connection. `run` serves it to its end."""
+
+    def __init__(
+        self, owner: Owner, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None
+    ) -> None:
+        self.epoch = 0
+        self.role = ""  # "" until attached
+        self.sent = 0  # seq of the last event sent
+        self.acked = 0
+        self.nonce = ""
+        self.name = ""
+        self._owner = owner
+        self._reader = reader
+        self._writer = writer
+        self._greeting = greeting
+        self._decoder = FrameDecoder()
+        self._control: deque[Frame] = deque()
+        self._waiting_applied: deque[tuple[int, str]] = deque()  # (seq, input id)
+        self._progress: OrderedDict[object, tuple[int, str, Json]] = OrderedDict()
+        self._bulk: deque[Frame] = deque()
+        self._bulk_room = asyncio.Event()
+        self._bulk_room.set()
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._drop_reason = ""
+        self._heard = time.monotonic()
+        self._part = 0
+        self._pings = 0
+
+    async def run(self) -> None:
+        """Serve until the client leaves, falls silent or is closed."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(self._read()), loop.create_task(self._write()), loop.create_task(self._watch())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(result, Exception) and not isinstance(result, (ConnectionError, BrokenPipeError)):
+                    log.error("client %s: %r", self.name, result)
+            self._bulk_room.set()
+            self._writer.close()
+            self._owner.left(self)
+
+    def control(self, frame: Frame) -> None:
+        """Send `frame` before all events and data."""
+        if len(self._control) >= _MAX_CONTROL:
+            self.close("too many unsent control frames")
+            return
+        self._control.append(frame)
+        self._wake.set()
+
+    def applied_after(self, seq: int, input_id: str) -> None:
+        """Confirm an input once event `seq` is durable."""
+        self._waiting_applied.append((seq, input_id))
+        self._wake.set()
+
+    def progress(self, seq: int, key: str, body: Json) -> None:
+        """Send a public object that may be lost, after event `seq`; an unsent one with the same key is replaced."""
+        if self.role == "":
+            return
+        slot: object = key or object()
+        self._progress.pop(slot, None)
+        self._progress[slot] = (seq, key, body)
+        if len(self._progress) > _MAX_PROGRESS:
+            self._progress.popitem(last=False)
+        self._wake.set()
+
+    async def bulk(self, frame: Frame) -> None:
+        """Send a data frame when there is room for it."""
+        while len(self._bulk) >= _MAX_BULK and not self._closing:
+            self._bulk_room.clear()
+            await self._bulk_room.wait()
+        self._bulk.append(frame)
+        self._wake.set()
+
+    def close(self, reason: str = "", last: Frame | None = None) -> None:
+        """Send what is queued as control, then `last`, then end the connection."""
+        if last is not None:
+            self._control.append(last)
+        self._closing = True
+        self._drop_reason = reason
+        self._bulk_room.set()
+        self._wake.set()
+
+    async def _read(self) -> None:
+        while True:
+            data = await self._reader.read(65536)
+            if not data:
+                return
+            self._heard = time.monotonic()
+            try:
+                for frame in self._decoder.feed(data):
+                    if self._take(frame):
+                        return
+            except FrameError as error:
+                log.error("client sent what is no frame: %s", error.reason)
+                self.close("", Refused("bad_attach", "the laptop sent what is no frame: %s" % error.reason))
+                await asyncio.sleep(1)  # let the writer say so; the connection ends with either
+                return
+
+    def _take(self, frame: Frame) -> bool:
+        """Act on a frame; True when the client has left."""
+        if isinstance(frame, Ping):
+            self.control(Pong(self.epoch, frame.n))
+        elif isinstance(frame, Detach):
+            return True
+        elif isinstance(frame, Attach) and self.role == "":
+            self._owner.attached(self, frame)
+        elif isinstance(frame, Ack):
+            self.acked = max(self.acked, frame.seq)
+        elif (
+            isinstance(frame, (Input, Head, Data, End, Credit, Stop))
+            and self.role == "driver"
+            and frame.epoch == self.epoch
+        ):
+            self._owner.received(self, frame)
+        return False
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(PING_EVERY_S)
+            if time.monotonic() - self._heard > SILENT_S:
+                log.info("client %s is silent and was detached", self.name)
+                return
+            self._pings += 1
+            self.control(Ping(self.epoch, self._pings))
+
+    async def _write(self) -> None:
+        if self._greeting is not None:
+            self._writer.write(encode_frame_dict(self._greeting))
+        while True:
+            journal = self._owner.journal
+            changed = journal.changed
+            self._wake.clear()
+            size = 0
+            while size < _BATCH:
+                frame = self._next()
+                if frame is None:
+                    break
+                self._part += 1
+                for line in encode_frame(frame, self._part):
+                    self._writer.write(line)
+                    size += len(line)
+            if size:
+                await self._writer.drain()
+                continue
+            if self._closing:
+                await self._writer.drain()
+                return
+            await _first(self._wake.wait(), changed.wait())
+
+    def _next(self) -> Frame | None:
+        """The most urgent frame: control, then events and progress in their order, then data."""
+        journal = self._owner.journal
+        if self._waiting_applied and self._waiting_applied[0][0] <= journal.durable:
+            return Applied(self.epoch, self._waiting_applied.popleft()[1])
+        if self._control:
+            return self._control.popleft()
+        if self._closing:
+            return None
+        if self.role:
+            if self._progress:
+                slot = next(iter(self._progress))
+                seq, key, body = self._progress[slot]
+                if seq <= self.sent:
+                    del self._progress[slot]
+                    return Progress(self.sent, self.epoch, key, body)
+            if self.sent < journal.durable:
+                record = next(iter(journal.read(self.sent)), None)
+                if record is not None:
+                    self.sent = record.seq
+                    return Event(record.seq, self.epoch, record.kind, record.body)
+        if self._bulk:
+            frame = self._bulk.popleft()
+            if len(self._bulk) < _MAX_BULK:
+                self._bulk_room.set()
+            return frame
+        return None
+
+
+def encode_frame_dict(frame: Json) -> bytes:
+    """The line of a frame that exists as an object only (hello)."""
+    from ccb.tunnel.wire.ndjson import dump, to_bytes
+
+    return to_bytes(dump(frame)) + b"\n"
+
+
+async def _first(*waits: Coroutine[object, object, object]) -> None:
+    """Return when the first of several waits is over; the others are cancelled."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def fence(client: Client, epoch: int, by: str) -> None:
+    """Tell a driver that a newer one has taken over."""
+    client.role = "viewer"
+    client.control(Fenced(epoch, by))
+
+
+def farewell(client: Client, reason: str) -> None:
+    """Say that the daemon is going."""
+    client.close(reason, Bye(reason))

@@ -1,0 +1,265 @@
+"""The daemon of one session: accepts clients, grants epochs, ends when nobody needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import logging.handlers
+import os
+import signal
+import socket
+import time
+from typing import Any
+
+import ccb
+from ccb.tunnel.wire import (
+    Attach,
+    Credit,
+    Data,
+    End,
+    Fenced,
+    FrameError,
+    Head,
+    Input,
+    Json,
+    Refused,
+    SessionOptions,
+    Stop,
+)
+
+from .agent.agent import Agent
+from .assembly import assemble
+from .calls import Calls, Line
+from .clients import Client, farewell, fence
+from .greeting import hello_frame, read_epoch
+from .journal import Journal, JournalError
+from .permissions.engine import PermissionEngine
+from .places import Places, home_directory
+from .session import Session
+from .tools import close_context, make_context
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 24 * 3600.0
+"""How long a session without a client is kept."""
+
+_UNUSED_S = 60.0  # a session that nobody ever asked anything
+_GOODBYE_S = 2.0
+
+
+def run_daemon(
+    listener: socket.socket,
+    first: socket.socket | None,
+    lock: int,
+    where: Places,
+    facts: dict[str, object],
+    grace_s: float | None = None,
+) -> int:
+    """Serve until the session ends; the exit status. `first` has been greeted already."""
+    _log_to(os.path.join(where.state, "daemon.log"))
+    if first is None:
+        return 0
+    return asyncio.run(_serve(listener, first, where, facts, GRACE_S if grace_s is None else grace_s))
+
+
+def _log_to(path: str) -> None:
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=1024 * 1024, backupCount=1, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+async def _serve(
+    listener: socket.socket, first: socket.socket, where: Places, facts: dict[str, object], grace_s: float
+) -> int:
+    daemon = Daemon(where, facts, grace_s)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    await daemon.run(listener, first)
+    return 0
+
+
+class Daemon:
+    """Owner of the session and of the connections to it."""
+
+    def __init__(self, where: Places, facts: dict[str, object], grace_s: float) -> None:
+        self.journal = Journal(os.path.join(where.state, "journal.jsonl"))
+        self._where = where
+        self._facts = facts
+        self._grace_s = grace_s
+        self._epoch = read_epoch(where.state)
+        self._clients: set[Client] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._driver: Client | None = None
+        self._calls = Calls()
+        self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._alone_since = time.monotonic()
+        cwd = str(facts["cwd"])
+        self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
+        self._context = make_context(cwd, os.path.join(where.state, "outputs"))
+        if self.journal.seq:
+            self._session.resume()
+
+    def _assemble(self, session: Session, options: SessionOptions) -> Agent:
+        cwd = str(self._facts["cwd"])
+        add_dirs = [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]
+        self._context.add_dirs[:] = add_dirs
+        engine = PermissionEngine(
+            options.permission_mode,
+            options.allowed_tools,
+            options.disallowed_tools,
+            cwd=cwd,
+            add_dirs=add_dirs,
+            home=home_directory(),
+            allow_bypass=options.allow_bypass,
+        )
+        session.use_modes(engine.set_mode, lambda: engine.mode)
+        return assemble(
+            session, options, calls=self._calls, context=self._context, engine=engine, version=ccb.__version__
+        )
+
+    def stop(self) -> None:
+        """End the session now."""
+        self._stopping.set()
+
+    async def run(self, listener: socket.socket, first: socket.socket) -> None:
+        """Serve until the session ends, then leave nothing behind."""
+        loop = asyncio.get_running_loop()
+        first.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=first)
+        self._add(reader, writer, None)
+        listener.setblocking(False)
+        server = await asyncio.start_unix_server(self._accept, sock=listener)
+        turns = loop.create_task(self._session.run())
+        watch = loop.create_task(self._watch())
+        stop = loop.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([turns, watch, stop], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            server.close()
+            for task in (turns, watch, stop):
+                task.cancel()
+            for ended in await asyncio.gather(turns, watch, stop, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    log.error("the session ended in a bug", exc_info=ended)
+            self._calls.detach()
+            await close_context(self._context)
+            await self.journal.close()
+            await self._dismiss()
+
+    async def _dismiss(self) -> None:
+        for client in self._clients:
+            farewell(client, "the session has ended")
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_GOODBYE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        greeting: dict[str, Any] = hello_frame(
+            self._facts, epoch=self._epoch, seq=self.journal.durable, state=self._session.state
+        )
+        self._add(reader, writer, greeting)
+
+    def _add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
+        client = Client(self, reader, writer, greeting)
+        self._clients.add(client)
+        task = asyncio.get_running_loop().create_task(client.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._changed.set()
+
+    async def _watch(self) -> None:
+        """Returns when the session has been alone for too long."""
+        while True:
+            self._changed.clear()
+            if self._clients:
+                await self._changed.wait()
+                continue
+            patience = self._grace_s if self._session.has_input else min(_UNUSED_S, self._grace_s)
+            left = self._alone_since + patience - time.monotonic()
+            if left <= 0:
+                log.info("no client for %.0f s: the session ends", patience)
+                return
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left)
+
+    def attached(self, client: Client, frame: Attach) -> None:
+        """Grant or refuse; see Attach."""
+        if frame.have > self.journal.seq:
+            text = "the laptop has seen event %d, the journal ends at %d" % (frame.have, self.journal.seq)
+            client.close(text, Refused("bad_attach", text))
+            return
+        if frame.role == "driver" and not self._grant(client, frame):
+            return
+        client.epoch = self._epoch
+        client.sent = frame.have
+        client.role = "driver" if frame.role == "driver" else "viewer"
+        if client.role == "driver":
+            self._driver = client
+            self._calls.attach(Line(client.epoch, frame.nonce, client.control, client.bulk))
+
+    def _grant(self, client: Client, frame: Attach) -> bool:
+        if frame.epoch <= self._epoch:
+            client.close("fenced", Fenced(self._epoch, self._driver.name if self._driver else ""))
+            return False
+        try:
+            options = SessionOptions.from_json(frame.options)
+            if self._session.agent is None:
+                self._session.begin(options, {"cwd": self._facts["cwd"], "bundle": self._facts["bundle"]})
+            write_epoch(self._where.state, frame.epoch)
+        except (FrameError, ValueError) as error:
+            client.close(str(error), Refused("bad_attach", str(error)))
+            return False
+        except (JournalError, OSError) as error:
+            client.close(str(error), Refused("no_storage", str(error), {"tried": [self._where.state]}))
+            return False
+        client.name = options.client
+        self._epoch = frame.epoch
+        if self._driver is not None:
+            fence(self._driver, self._epoch, client.name)
+        return True
+
+    def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
+        """A frame of the driver."""
+        if isinstance(frame, Input):
+            try:
+                client.applied_after(self._session.take_input(frame.id, frame.body), frame.id)
+            except JournalError as error:
+                self._session.fail(str(error))
+        elif isinstance(frame, Stop):
+            if frame.finish:
+                self._session.finish()
+            else:
+                self.stop()
+        else:
+            self._calls.handle(frame)
+
+    def left(self, client: Client) -> None:
+        """A connection is over."""
+        self._clients.discard(client)
+        if self._driver is client:
+            self._driver = None
+            self._calls.detach()
+        if not self._clients:
+            self._alone_since = time.monotonic()
+        self._changed.set()
+
+    def progress(self, key: str, body: Json) -> None:
+        """Watchers of the session."""
+        for client in self._clients:
+            client.progress(self.journal.seq, key, body)
+
+
+def write_epoch(state_directory: str, epoch: int) -> None:
+    """Remember the highest epoch ever granted."""
+    path = os.path.join(state_directory, "epoch")
+    with open(path + ".new", "w", encoding="ascii") as file:
+        file.write(str(epoch))
+    os.replace(path + ".new", path)

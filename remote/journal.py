@@ -1,0 +1,200 @@
+"""The journal: the one truth of a session, one JSON object a line, append-only.
+
+Policy: `append` writes to the file at once (it survives the process); `commit` returns when everything before is on the disk
+(it survives the machine), one fsync for all who wait together. Clients are sent only what is on the disk, so nobody has
+ever seen an event that a crash can take back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ccb.tunnel.wire.ndjson import dump, to_bytes
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+MAX_RECORD = 48 * 1024 * 1024
+"""Bytes of one record."""
+
+_RING_BYTES = 2 * 1024 * 1024
+_INDEX_EVERY = 128
+
+
+class JournalError(Exception):
+    """A record could not be written or made durable: the disk is full, the file is gone. Nothing half-written stays."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """`time` is seconds of the host's clock, for people only."""
+
+    seq: int
+    time: float
+    kind: str
+    body: Json
+
+
+class Journal:
+    """Opened by the session's daemon, which alone writes to it (it holds the session's lock)."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.seq = 0
+        self.durable = 0
+        self.damaged: list[str] = []
+        self.changed = asyncio.Event()
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        self._size = 0
+        self._ring: deque[tuple[Record, int]] = deque()
+        self._ring_bytes = 0
+        self._index: list[tuple[int, int]] = []  # (seq, offset) of every _INDEX_EVERY-th record
+        self._flush: asyncio.Task[None] | None = None
+        self._failure: JournalError | None = None
+        self._repair()
+
+    def _repair(self) -> None:
+        """Cut off a torn last line; note damaged lines in the middle, which reading passes over."""
+        offset = 0
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    os.ftruncate(self._fd, offset)
+                    self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
+                    break
+                record = _parse(line)
+                if record is None or record.seq <= self.seq:
+                    self.damaged.append("line %d is damaged and was passed over" % number)
+                else:
+                    self._note(record, offset, len(line))
+                offset += len(line)
+        self._size = offset
+        self.durable = self.seq
+
+    def _note(self, record: Record, offset: int, size: int) -> None:
+        if not self._index or record.seq - self._index[-1][0] >= _INDEX_EVERY:
+            self._index.append((record.seq, offset))
+        self.seq = record.seq
+        self._ring.append((record, size))
+        self._ring_bytes += size
+        while self._ring_bytes > _RING_BYTES and len(self._ring) > 1:
+            self._ring_bytes -= self._ring.popleft()[1]
+
+    def append(self, kind: str, body: Json) -> Record:
+        """Write one record. Raises JournalError, and then the file is as it was."""
+        if self._failure is not None:
+            raise self._failure
+        record = Record(self.seq + 1, time.time(), kind, body)
+        line = to_bytes(dump({"seq": record.seq, "time": round(record.time, 3), "kind": kind, "body": body})) + b"\n"
+        if len(line) > MAX_RECORD:
+            raise JournalError("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
+        written = 0
+        try:
+            while written < len(line):
+                written += os.write(self._fd, line[written:])
+        except OSError as error:
+            if written:
+                os.ftruncate(self._fd, self._size)
+            raise JournalError("the journal cannot be written: %s" % (error.strerror or error)) from error
+        self._note(record, self._size, len(line))
+        self._size += len(line)
+        return record
+
+    def flush_soon(self) -> None:
+        """Make what is written durable without waiting for it; a failure is told by the next append or commit."""
+        if self._flush is None and self._failure is None and self.durable < self.seq:
+            self._flush = asyncio.get_running_loop().create_task(self._sync())
+
+    async def commit(self) -> None:
+        """Returns when every record appended before is on the disk. Raises JournalError."""
+        wanted = self.seq
+        while self.durable < wanted:
+            if self._failure is not None:
+                raise self._failure
+            self.flush_soon()
+            if self._flush is not None:
+                await asyncio.shield(self._flush)
+
+    async def _sync(self) -> None:
+        reached = self.seq
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                None, os.fdatasync if hasattr(os, "fdatasync") else os.fsync, self._fd
+            )
+            self.durable = reached
+        except OSError as error:
+            self._failure = JournalError("the journal cannot be made durable: %s" % (error.strerror or error))
+            log.error("%s", self._failure)
+        finally:
+            self._flush = None
+            self._wake()
+        if self.durable < self.seq:
+            self.flush_soon()
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
+        """Records after `after`, up to `limit` (default: all that are durable), in order and without gaps: a damaged one comes
+        as a record of kind `damaged`. From memory where it reaches back far enough, else streamed from the file."""
+        last = self.durable if limit is None else limit
+        expected = after + 1
+        for record in self._stored(after):
+            if record.seq > last:
+                return
+            while expected < record.seq:
+                yield Record(expected, record.time, "damaged", {})
+                expected += 1
+            yield record
+            expected = record.seq + 1
+
+    def _stored(self, after: int) -> Iterator[Record]:
+        if self._ring and self._ring[0][0].seq <= after + 1:
+            first = self._ring[0][0].seq
+            if self._ring[-1][0].seq - first + 1 == len(self._ring):
+                for position in range(max(0, after + 1 - first), len(self._ring)):
+                    yield self._ring[position][0]
+            else:
+                yield from [record for record, _ in self._ring if record.seq > after]
+            return
+        place = bisect_right(self._index, (after + 1, 1 << 62)) - 1
+        with open(self.path, "rb") as file:
+            file.seek(self._index[place][1] if place >= 0 else 0)
+            for line in file:
+                record = _parse(line)
+                if record is not None and record.seq > after:
+                    yield record
+
+    async def close(self) -> None:
+        """Make everything durable if that is possible, and close the file."""
+        try:
+            await self.commit()
+        except JournalError as error:
+            log.error("closing: %s", error)
+        if self._flush is not None:
+            await asyncio.gather(self._flush, return_exceptions=True)
+        os.close(self._fd)
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        data = json.loads(line)
+        seq, when, kind, body = data["seq"], data["time"], data["kind"], data["body"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not (
+        isinstance(seq, int) and isinstance(when, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
+    ):
+        return None
+    return Record(seq, float(when), kind, body)
