@@ -116,7 +116,7 @@ class _MarkerReader:
 
     def shown_noise(self) -> str:
         """The start of what the host printed instead, safe to show."""
-        text = (self._head or self._buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
+        text = (self._head + self._buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
         return neutralise(text)
 
     async def _line(self) -> bytes:

@@ -10,11 +10,10 @@ import asyncio
 import json
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-import pytest
 from aiohttp import web
 from tests.support.model_script import Json, Recorded, Reply, Script, ScriptEntry, events, message
 
@@ -254,13 +253,6 @@ def _turns(messages: list[Json]) -> list[list[Json]]:
             turns.append(list(blocks))
         role = entry.get("role")
     return turns
-
-
-@pytest.fixture
-async def fake_model() -> AsyncIterator[FakeModel]:
-    """A running FakeModel with an empty script; fill it with `add`."""
-    async with FakeModel() as model:
-        yield model
 
 
 async def _serve(script: list[ScriptEntry], port: int, key: str) -> None:

@@ -1,0 +1,138 @@
+"""A TCP relay that makes a link slow, frozen, narrow or dead. See README.md beside this file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+_CHUNK = 65536
+
+
+@dataclass
+class Relay:
+    """What it does to every connection, changeable while it runs.
+
+    `delay_s` each way; `rate` bytes a second each way (0: no limit); `cut_up` / `cut_down`: reset a connection once so many
+    bytes went from client to server / from server to client (counted over all connections). `frozen`: bytes are taken from
+    nobody, and no connection is closed or accepted. `up`, `down` and `connections` count.
+    """
+
+    port: int = 0
+    delay_s: float = 0.0
+    rate: float = 0.0
+    cut_up: int | None = None
+    cut_down: int | None = None
+    up: int = 0
+    down: int = 0
+    connections: int = 0
+    _thawed: asyncio.Event = field(default_factory=asyncio.Event)
+    _live: set[asyncio.WriteTransport] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._thawed.set()
+
+    @property
+    def frozen(self) -> bool:
+        return not self._thawed.is_set()
+
+    def freeze(self) -> None:
+        """From now on nothing moves, and nobody is told."""
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        """Let everything move again."""
+        self._thawed.set()
+
+    def cut(self) -> None:
+        """Reset every connection now."""
+        for transport in list(self._live):
+            transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, upward: bool) -> None:
+        """One direction of one connection: each chunk leaves `delay_s` after it came, in order."""
+        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=256)
+
+        async def deliver() -> None:
+            while True:
+                due, data = await queue.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                await self._thawed.wait()
+                if not data:
+                    with contextlib.suppress(OSError, RuntimeError):
+                        writer.write_eof()
+                    return
+                writer.write(data)
+                await writer.drain()
+                if self.rate:
+                    await asyncio.sleep(len(data) / self.rate)
+
+        delivery = asyncio.create_task(deliver())
+        try:
+            while True:
+                await self._thawed.wait()
+                data = await reader.read(_CHUNK)
+                if upward:
+                    self.up += len(data)
+                else:
+                    self.down += len(data)
+                limit = self.cut_up if upward else self.cut_down
+                if limit is not None and (self.up if upward else self.down) >= limit:
+                    self.cut_up = self.cut_down = None
+                    self.cut()
+                    return
+                await queue.put((time.monotonic() + self.delay_s, data))
+                if not data:
+                    await delivery
+                    return
+        finally:
+            delivery.cancel()
+            await asyncio.gather(delivery, return_exceptions=True)
+
+
+@asynccontextmanager
+async def relay(target_port: int, *, delay_s: float = 0.0, rate: float = 0.0) -> AsyncIterator[Relay]:
+    """A relay on a free port of 127.0.0.1 in front of `target_port` there. `delay_s` is one way: half the round trip."""
+    link = Relay(delay_s=delay_s, rate=rate)
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link.connections += 1
+        await asyncio.sleep(link.delay_s * 2)  # the TCP handshake of a real link
+        await link._thawed.wait()
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", target_port, limit=_CHUNK)
+        transports: list[asyncio.WriteTransport] = [writer.transport, there_writer.transport]
+        link._live.update(transports)
+        try:
+            await asyncio.gather(
+                link._pass(reader, there_writer, upward=True), link._pass(there_reader, writer, upward=False)
+            )
+        finally:
+            for transport in transports:
+                link._live.discard(transport)
+                transport.abort()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(_quietly(serve(reader, writer)))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=_CHUNK)
+    link.port = server.sockets[0].getsockname()[1]
+    try:
+        yield link
+    finally:
+        link.thaw()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.wait_closed()
+
+
+async def _quietly(work: object) -> None:
+    with contextlib.suppress(OSError):
+        await work  # type: ignore[misc]

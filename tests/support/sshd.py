@@ -1,0 +1,168 @@
+"""Real OpenSSH servers on 127.0.0.1, with chosen options and users with chosen login shells. See README.md beside this file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_READY_S = 10.0
+_SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+
+
+@dataclass(frozen=True)
+class HostUser:
+    """A throwaway Unix user of the host."""
+
+    name: str
+    home: Path
+    shell: str
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A running server. `identity` logs in every user of it; `known_hosts` vouches for its host key."""
+
+    port: int
+    identity: Path
+    known_hosts: Path
+    host_key: Path
+    log: Path
+
+    def client_options(self, port: int | None = None) -> list[str]:
+        """Flags of `ccb ssh` that reach this server (through the relay on `port`) and use nothing of the real user's."""
+        return [
+            "-P", str(port or self.port), "-i", str(self.identity),
+            "-o", f"UserKnownHostsFile={self.trust(port or self.port)}", "-o", "IdentitiesOnly=yes",
+        ]  # fmt: skip
+
+    def trust(self, port: int) -> Path:
+        """A known_hosts file that vouches for the host key on `port` too."""
+        line = f"[127.0.0.1]:{port} {self.host_key.with_suffix('.pub').read_text(encoding='ascii')}"
+        path = self.known_hosts
+        text = path.read_text(encoding="ascii") if path.exists() else ""
+        if line not in text:
+            path.write_text(text + line, encoding="ascii")
+        return path
+
+
+def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
+    """A new private key at `path`, its public half beside it."""
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path)], check=True)
+    return path
+
+
+@contextmanager
+def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -> Iterator[HostUser]:
+    """A new Unix user with login shell `shell` (needs root), gone afterwards with all its processes."""
+    name = f"ccbt{secrets.token_hex(4)}"
+    where = directory / name
+    if home:
+        where.mkdir(mode=0o700)
+    for parent in (directory, *directory.parents):  # a login must be able to enter its home
+        if parent.owner() == getpass.getuser():
+            parent.chmod(parent.stat().st_mode | 0o011)
+    subprocess.run(
+        [
+            "useradd",
+            "--no-user-group",
+            "--no-create-home",
+            "--home-dir",
+            str(where),
+            "--shell",
+            shell,
+            "--password",
+            "*",
+            name,
+        ],
+        check=True,
+    )
+    try:
+        if home:
+            shutil.chown(where, name)
+        yield HostUser(name, where, shell)
+    finally:
+        uid = pwd.getpwnam(name).pw_uid
+        subprocess.run(["pkill", "-KILL", "-u", str(uid)], check=False)
+        subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
+        shutil.rmtree(f"/tmp/ccb-{uid}", ignore_errors=True)
+
+
+@asynccontextmanager
+async def sshd(
+    directory: Path, options: Sequence[str] = (), *, environment: dict[str, str] | None = None
+) -> AsyncIterator[Sshd]:
+    """A server whose files are in `directory`. `options` are lines of sshd_config and win over the defaults here;
+    `environment` is set for every login (SetEnv)."""
+    directory.mkdir(parents=True, exist_ok=True)
+    host_key = make_key(directory / "host_ed25519")
+    identity = make_key(directory / "id_ed25519")
+    authorized = directory / "authorized_keys"
+    authorized.write_text((directory / "id_ed25519.pub").read_text(encoding="ascii"), encoding="ascii")
+    authorized.chmod(0o644)
+    log = directory / "sshd.log"
+    Path("/run/sshd").mkdir(exist_ok=True)
+    for _ in range(5):  # the port may be taken between choosing and binding it
+        port = _free_port()
+        config = directory / "sshd_config"
+        lines = [
+            *options,
+            f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {host_key}", f"AuthorizedKeysFile {authorized}",
+            "PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
+            "PermitRootLogin yes", "MaxStartups 100", "LogLevel VERBOSE", "Subsystem sftp internal-sftp", "PrintMotd no",
+        ]  # fmt: skip
+        if environment:
+            pairs = " ".join(f'"{name}={value}"' for name, value in environment.items())
+            lines.append(f"SetEnv {pairs}")
+        config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        process = await asyncio.create_subprocess_exec(
+            _SSHD, "-D", "-E", str(log), "-f", str(config),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        if await _answers(port, process):
+            break
+    else:
+        raise RuntimeError(f"sshd does not start:\n{log.read_text(encoding='utf-8') if log.exists() else 'no log'}")
+    server = Sshd(port, identity, directory / "known_hosts", host_key, log)
+    server.trust(port)
+    try:
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def _answers(port: int, process: asyncio.subprocess.Process) -> bool:
+    """Whether the server greets on `port` before the deadline; False when it has ended."""
+    deadline = asyncio.get_running_loop().time() + _READY_S
+    while asyncio.get_running_loop().time() < deadline and process.returncode is None:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.01)
+            continue
+        greeting = await reader.readline()
+        writer.close()
+        if greeting.startswith(b"SSH-"):
+            return True
+    return False
