@@ -1,0 +1,48 @@
+"""A small tree and a permission engine over it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ccb.remote.permissions.decision import Decision
+from ccb.remote.permissions.engine import PermissionEngine
+
+
+@dataclass(frozen=True)
+class Named:
+    """A tool as far as the engine looks at one."""
+
+    name: str
+    reads: bool = False
+
+    def is_read_only(self, tool_input: dict[str, Any]) -> bool:
+        return self.reads
+
+
+class Desk:
+    """`project/` is the session's directory; `home/` and `other/` are outside."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.realpath(root))
+        self.cwd = self.root / "project"
+        self.home = self.root / "home"
+        for directory in (self.cwd / "src", self.cwd / "sub", self.home / ".ssh", self.root / "other"):
+            directory.mkdir(parents=True)
+        for file in (self.cwd / "a.txt", self.cwd / "src/b.py", self.home / ".ssh/id", self.root / "other/c"):
+            file.write_text("x")
+
+    def engine(self, mode: str = "default", allowed: str = "", disallowed: str = "", **more: Any) -> PermissionEngine:
+        return PermissionEngine(
+            mode, [allowed], [disallowed], cwd=str(self.cwd), home=str(self.home), is_root=False, **more
+        )
+
+
+def bash(engine: PermissionEngine, command: str, **more: Any) -> Decision:
+    return engine.decide(Named("Bash"), {"command": command}, **more)
+
+
+def on_file(engine: PermissionEngine, tool: str, path: object, **more: Any) -> Decision:
+    return engine.decide(Named(tool), {"file_path": str(path)}, **more)
