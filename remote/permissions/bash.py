@@ -31,7 +31,7 @@ class _Problem:
     is_write_inside: bool = False
 
 
-def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Places) -> Rule | None:
+def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Places, start: str) -> Rule | None:
     """The deny (or ask) rule that some command of the line falls under. Looks wide: through wrappers, into `sh -c`, and
     into the raw text of what it does not understand."""
     about_bash = rules.contents(behavior, "Bash")
@@ -43,7 +43,7 @@ def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Place
         commands = parse(text)
     except NotUnderstood:
         return _forbidding_text(text, about_bash)
-    bases = _directories(commands, places) or [places.cwd]
+    bases = _directories(commands, places, start) or [start]
     for command in commands:
         for behind in everything_behind(command):
             for candidate in _wide_texts(behind):
@@ -112,9 +112,9 @@ def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: S
     return None
 
 
-def _directories(commands: Sequence[Command], places: Places) -> list[str] | None:
+def _directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
     """Every directory the shell may be in while the line runs, or None when that cannot be told."""
-    bases = [places.cwd]
+    bases = [start]
     for command in commands:
         inner = effective(command)
         if inner is None or inner.name in ("pushd", "popd") or (inner.name == "cd" and len(inner.words) != 2):
@@ -130,9 +130,10 @@ def _directories(commands: Sequence[Command], places: Places) -> list[str] | Non
 
 
 class BashPolicy:
-    """Rules, places and mode as they are at the moment of one decision."""
+    """Rules, places and mode as they are at the moment of one decision. `start` is the real directory the shell is in."""
 
-    def __init__(self, rules: RuleSet, places: Places, accepts_edits: bool) -> None:
+    def __init__(self, rules: RuleSet, places: Places, accepts_edits: bool, start: str) -> None:
+        self._start = start
         self._places = places
         self._accepts_edits = accepts_edits
         self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, "Bash")]
@@ -154,7 +155,7 @@ class BashPolicy:
             return _ask(f"The command could not be checked: {reason}.", [whole])
         if not commands:
             return _ask("The command is empty.", [])
-        self._bases = _directories(commands, self._places)
+        self._bases = _directories(commands, self._places, self._start)
         self._together = reads_only_together(commands)
         problems = [problem for command in commands for problem in self._problems(command)]
         if not problems:
@@ -176,7 +177,10 @@ class BashPolicy:
         """None when every command of the line can be told, so that deny rules have seen all of it."""
         try:
             commands = parse(text)
-            if not all(effective(command) for command in commands) or _directories(commands, self._places) is None:
+            if (
+                not all(effective(command) for command in commands)
+                or _directories(commands, self._places, self._start) is None
+            ):
                 raise NotUnderstood("what it runs, or where, cannot be told")
         except NotUnderstood as reason:
             whole = suggest.exact_rule(text)
@@ -224,10 +228,14 @@ class BashPolicy:
     def _read_problem(self, command: Command, inner: Command | None) -> _Problem | None:
         try:
             words = operands_read(command)
-            if inner and inner.name == "git" and _is_bare_repository(self._bases or [self._places.cwd]):
+            if inner and inner.name == "git" and _is_bare_repository(self._bases or [self._start]):
                 raise Unknown("the directory is a bare repository, whose configuration can start programs")
             if self._bases is None and not is_pathless(command):
                 raise Unknown("the directory it runs in cannot be told")
+            for real in [] if is_pathless(command) else self._bases or []:
+                problem = self._place_problem(real)
+                if problem:
+                    return problem
             for word in words:
                 problem = self._input_problem(word)
                 if problem:
@@ -240,12 +248,17 @@ class BashPolicy:
     def _input_problem(self, word: Word) -> _Problem | None:
         try:
             for real in self._resolved(word):
-                if not (self._places.holds(real) or self._reads_all or self._covers(self._read, real)):
-                    reason = f"{real} is outside the working directories."
-                    return _Problem(reason, suggest.directory_rule("Read", real), real)
+                problem = self._place_problem(real)
+                if problem:
+                    return problem
         except Unknown as reason:
             return _Problem(f"It cannot be told which file is read: {reason}.")
         return None
+
+    def _place_problem(self, real: str) -> _Problem | None:
+        if self._places.holds(real) or self._reads_all or self._covers(self._read, real):
+            return None
+        return _Problem(f"{real} is outside the working directories.", suggest.directory_rule("Read", real), real)
 
     def _write_problem(self, word: Word) -> _Problem | None:
         if is_null(word):

@@ -120,29 +120,32 @@ class PermissionEngine:
                 raise UpdateError(f"unknown type {change.kind!r}")
             self._places = Places.of(self._cwd, self._home, self._add_dirs)
 
-    def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False) -> Decision:
-        """The decision for one call. `can_ask`: a person can be asked, so plan mode asks instead of denying. Never raises."""
+    def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "") -> Decision:
+        """The decision for one call. `can_ask`: a person can be asked, so plan mode asks instead of denying. `shell_cwd`:
+        where Bash would run now, when an earlier `cd` took it away from the session's directory. Never raises."""
         try:
-            return self._decide(tool, tool_input, can_ask)
+            start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
+            return self._decide(tool, tool_input, can_ask, start)
         except Exception as error:  # a failed check asks, whatever failed
             log.exception("permission check of %s failed", tool.name)
             return Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
 
-    def _decide(self, tool: Askable, tool_input: Json, can_ask: bool) -> Decision:
+    def _decide(self, tool: Askable, tool_input: Json, can_ask: bool, start: str) -> Decision:
         name = tool.name
         for behavior in (Behavior.DENY, Behavior.ASK):
-            rule = self._rule_for(behavior, name, tool_input)
+            rule = self._rule_for(behavior, name, tool_input, start)
             if rule:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
         if self._mode == PLAN and not self._only_looks(tool, tool_input):
             return _plan_decision(can_ask)
         if self._mode == BYPASS:
-            return self._bypass_decision(name, tool_input)
+            return self._bypass_decision(name, tool_input, start)
         if name == "Bash":
             if self._rules.whole_tool(Behavior.ALLOW, name):
                 return Decision(Behavior.ALLOW, "The rule Bash allows this.", "rule")
-            return BashPolicy(self._rules, self._places, self._mode == ACCEPT_EDITS).decide(_command(tool_input))
+            policy = BashPolicy(self._rules, self._places, self._mode == ACCEPT_EDITS, start)
+            return policy.decide(_command(tool_input))
         if name in _PATH_KEY:
             return self._decide_path(name, tool_input)
         allowing = self._rules.whole_tool(Behavior.ALLOW, name)
@@ -152,12 +155,12 @@ class PermissionEngine:
             return Decision(Behavior.ALLOW, f"{name} changes nothing outside the session.")
         return Decision(Behavior.ASK, f"No rule allows {name}.", "other", "", suggest.add_rules([Rule(name)]))
 
-    def _rule_for(self, behavior: Behavior, name: str, tool_input: Json) -> Rule | None:
+    def _rule_for(self, behavior: Behavior, name: str, tool_input: Json, start: str) -> Rule | None:
         whole = self._rules.whole_tool(behavior, name)
         if whole:
             return whole
         if name == "Bash":
-            return forbidding_rule(_command(tool_input), self._rules, behavior, self._places)
+            return forbidding_rule(_command(tool_input), self._rules, behavior, self._places, start)
         if name in _PATH_KEY:
             path = _path(name, tool_input)
             for rule in self._rules.contents(behavior, name):
@@ -172,18 +175,18 @@ class PermissionEngine:
             return False
         return tool.name in READ_TOOLS or tool.name in _HARMLESS or tool.is_read_only(tool_input)
 
-    def _bypass_decision(self, name: str, tool_input: Json) -> Decision:
+    def _bypass_decision(self, name: str, tool_input: Json, start: str) -> Decision:
         if name == "Bash":
-            doubt = self._cannot_exclude(_command(tool_input))
+            doubt = self._cannot_exclude(_command(tool_input), start)
             if doubt:
                 return doubt
         return Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
 
-    def _cannot_exclude(self, command: str) -> Decision | None:
+    def _cannot_exclude(self, command: str, start: str) -> Decision | None:
         """A command that is not understood may be what a deny rule is there to stop."""
         if not any(self._rules.contents(Behavior.DENY, tool) for tool in ("Bash", "Read", "Edit")):
             return None
-        return BashPolicy(self._rules, self._places, True).understand(command)
+        return BashPolicy(self._rules, self._places, True, start).understand(command)
 
     def _decide_path(self, name: str, tool_input: Json) -> Decision:
         real = self._places.real(_path(name, tool_input))

@@ -33,6 +33,15 @@ def is_read_only_command(command: str) -> bool:
     )
 
 
+def changes_directory(command: str) -> bool:
+    """Whether a line may leave the shell in another directory. Such a line must not run beside others: where they run, and
+    with it what they were allowed, would change under them."""
+    try:
+        return any(inner is None or inner.name in ("cd", "pushd", "popd") for inner in map(effective, parse(command)))
+    except NotUnderstood:
+        return True
+
+
 def is_null(target: Word) -> bool:
     return target.is_literal and target.text == NULL_DEVICE
 

@@ -297,6 +297,17 @@ def test_file_rules_hold_for_bash_too(desk: Desk) -> None:
     assert bash(desk.engine("bypassPermissions", disallowed="Edit"), "echo x > y").behavior is DENY
 
 
+def test_paths_count_from_where_the_shell_is(desk: Desk) -> None:
+    engine = desk.engine("acceptEdits", disallowed="Read(src/key)")
+    inside, outside = str(desk.cwd / "src"), str(desk.root / "other")
+    assert bash(engine, "cat ../a.txt", shell_cwd=inside).behavior is ALLOW
+    assert bash(engine, "cat ../a.txt").behavior is ASK
+    assert bash(engine, "cat key", shell_cwd=inside).behavior is DENY
+    for command in ("ls", "cat c", "echo x > c", "rg x", "git log", "touch c"):
+        assert bash(engine, command, shell_cwd=outside).behavior is ASK, command
+    assert bash(engine, "pwd; echo x", shell_cwd=outside).behavior is ALLOW
+
+
 def test_git_in_a_bare_repository_asks(desk: Desk) -> None:
     """Its configuration, which the agent could have written as plain files, starts programs."""
     (desk.cwd / "HEAD").write_text("ref: refs/heads/main\n")

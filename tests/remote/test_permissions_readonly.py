@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.remote.permissions.readonly import is_read_only_command
+from ccb.remote.permissions.readonly import changes_directory, is_read_only_command
 
 READ_ONLY = [
     *(
@@ -347,6 +347,13 @@ def test_commands_that_may_do_more(command: str) -> None:
 def test_a_line_only_looks_when_every_part_does(parts: list[str], separator: str) -> None:
     if is_read_only_command(separator.join(parts)):
         assert all(is_read_only_command(part) for part in parts)
+
+
+def test_a_line_that_moves_the_shell_is_known() -> None:
+    assert [
+        line for line in ("cd a", "ls; pushd b", "(cd a)", "command cd a", "if x") if not changes_directory(line)
+    ] == []
+    assert [line for line in ("ls", "git -C a log", "echo cd") if changes_directory(line)] == []
 
 
 def test_sed_scripts_are_judged_as_sed_reads_them(tmp_path: Path) -> None:
