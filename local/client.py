@@ -58,8 +58,8 @@ class SessionClient(Protocol):
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
         """Send a user message; its uuid. Queued by the worker while a turn runs."""
 
-    async def send(self, body: Json) -> None:
-        """Send a raw public object (headless stream-json input)."""
+    async def send(self, body: Json) -> str:
+        """Send a raw public object (headless stream-json input); the id under which the journal has it (`input`, `prompt`)."""
 
     async def control(self, subtype: str, **fields: Any) -> Json:
         """Send a control request (`set_model`, `set_permission_mode`, …) and await its payload. Raises `ControlError`."""

@@ -84,6 +84,39 @@ async def _tell_failure(run: _Run, error: CcbError) -> ExitCode:
     return code_of(error)
 
 
+class _Turns:
+    """Which prompts still wait for their result. Several prompts may share a turn."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, None] = {}
+        self._seen: set[str] = set()
+        self._running: set[str] = set()
+
+    @property
+    def open(self) -> bool:
+        return bool(self._waiting)
+
+    def asked(self, input_id: str) -> None:
+        """A prompt was sent; one that was sent before starts no turn."""
+        if input_id not in self._seen:
+            self._seen.add(input_id)
+            self._waiting[input_id] = None
+
+    def started(self, fact: Json) -> None:
+        """The journal says which inputs a turn took."""
+        items = fact.get("items")
+        for item in items if isinstance(items, list) else []:
+            if isinstance(item, dict):
+                self._running.add(str(item.get("input")))
+
+    def answered(self) -> None:
+        """A result came."""
+        taken = [input_id for input_id in self._waiting if input_id in self._running] or list(self._waiting)[:1]
+        for input_id in taken:
+            del self._waiting[input_id]
+        self._running.clear()
+
+
 class _Run:
     """The state of one run: which turns are open, what has been denied, how far stdin is."""
 
@@ -94,8 +127,8 @@ class _Run:
         self._session_id = arguments.session_id or str(uuid.uuid4())
         self._started = time.monotonic()
         self._session: Session | None = None
-        self._open_turns = 0 if arguments.input_format == "stream-json" else 1
-        self._sent: set[str] = set()
+        self._streaming = arguments.input_format == "stream-json"
+        self._turns = _Turns()
         self._asked: set[str] = set()
         self._last: Json | None = None
         self._denied_unasked = False
@@ -105,8 +138,7 @@ class _Run:
 
     async def work(self) -> ExitCode:
         """The whole run. Raises CcbError."""
-        streaming = self._arguments.input_format == "stream-json"
-        prompt = "" if streaming else await read_prompt(self._arguments.prompt, STDIN, still_waiting=_say_waiting)
+        prompt = "" if self._streaming else await read_prompt(self._arguments.prompt, STDIN, still_waiting=_say_waiting)
         async with connect_session(
             self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True), environ=self._environ
         ) as connected:
@@ -114,7 +146,7 @@ class _Run:
                 sys.stderr.write(f"ccb: {warning}\n")
             self._session = connected.session
             feeding = asyncio.create_task(
-                self._feed(connected.session) if streaming else self._ask(connected.session, prompt), name="input"
+                self._feed(connected.session) if self._streaming else self._ask(connected.session, prompt), name="input"
             )
             listening = asyncio.create_task(self._listen(connected.session), name="output")
             try:
@@ -133,7 +165,7 @@ class _Run:
         if session is None:
             return
         self._input_ended = True
-        if self._open_turns:
+        if self._turns.open:
             self._result_came.clear()
             with suppress(TimeoutError, CcbError, ControlError):
                 async with asyncio.timeout(LAST_WORD):
@@ -146,7 +178,7 @@ class _Run:
 
     async def fail(self, errors: list[str], *, reason: str) -> None:
         """Give the turn that is open, or never began, a result; a turn has only one."""
-        if self._finished or (self._last is not None and not self._open_turns):
+        if self._finished or (self._last is not None and not self._turns.open):
             return
         if self._arguments.output_format == "text":
             return  # a text reader wants answers; what failed is on stderr
@@ -160,18 +192,15 @@ class _Run:
             await self._output.finish()
 
     async def _ask(self, session: Session, prompt: str) -> None:
-        await session.prompt(prompt)
+        self._turns.asked(await session.prompt(prompt))
         self._input_ended = True
 
     async def _feed(self, session: Session) -> None:
         async for body in read_messages(STDIN):
             if body["type"] == "user":
-                identity = body.get("uuid")
-                if not (isinstance(identity, str) and identity in self._sent):
-                    self._open_turns += 1
-                if isinstance(identity, str):
-                    self._sent.add(identity)
-            elif body["type"] == "control_response" and isinstance(body.get("response"), dict):
+                self._turns.asked(await session.send(body))
+                continue
+            if body["type"] == "control_response" and isinstance(body.get("response"), dict):
                 self._asked.discard(str(body["response"].get("request_id")))
             await session.send(body)
         self._input_ended = True
@@ -190,16 +219,18 @@ class _Run:
                     watchdog.reschedule(None)
                     if isinstance(item, LinkChange):
                         log.info("link %s: %s", item.state.value, item.reason)
-                    elif item.kind == "progress":
+                    elif item.kind == "progress" and item.body.get("type") != "result":
                         await self._output.progress(item.body)
-                    elif item.kind == "message":
+                    elif item.kind in ("message", "progress"):
                         await self._message(session, item.body)
-                    done = self._input_ended and self._last is not None and not self._open_turns
+                    elif item.kind == "prompt":
+                        self._turns.started(item.body)
+                    done = self._input_ended and self._last is not None and not self._turns.open
                     watchdog.reschedule(asyncio.get_running_loop().time() + LAST_WORD if done else None)
         except TimeoutError:
             log.warning("the host did not end the session within %g s after the last result", LAST_WORD)
             await session.stop()
-        if self._open_turns > 0 and (self._last is None or not self._input_ended):
+        if self._turns.open:
             raise ConnectionLost(
                 "the host ended the session before the answer was complete", do="Look at the session's log on the host."
             )
@@ -208,7 +239,7 @@ class _Run:
         kind, subtype = body.get("type"), body.get("subtype")
         if kind == "result":
             await self._result(body)
-            if self._arguments.input_format != "stream-json":
+            if not self._streaming:
                 await session.stop(finish=True)
             return
         if kind == "system" and subtype == "permission_denied" and body.get("decision_behavior") == "ask":
@@ -223,7 +254,7 @@ class _Run:
             self._asked.discard(str(body.get("request_id")))
 
     async def _result(self, body: Json) -> None:
-        self._open_turns = max(0, self._open_turns - 1)
+        self._turns.answered()
         self._last = body
         await self._output.result(body)
         self._result_came.set()

@@ -86,13 +86,16 @@ class Session:
         )
         return identity
 
-    async def send(self, body: Json) -> None:
+    async def send(self, body: Json) -> str:
+        """Send a raw public object; the id under which the journal has it."""
         if self._failure is not None:
             raise self._failure
+        input_id = _input_id(body)
         try:
-            await self._link.send(Input(self._link.epoch, _input_id(body), body))
+            await self._link.send(Input(self._link.epoch, input_id, body))
         except FrameError as error:
             raise UsageError("the message is too large to be sent", evidence=error.reason, do="Send less.") from None
+        return input_id
 
     async def control(self, subtype: str, **fields: Any) -> Json:
         request_id = _new_id()

@@ -1,0 +1,96 @@
+"""The command as a process: what it imports, what it says, its exit codes, before anything is connected."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ccb
+from ccb.local.options import OPTIONS
+
+HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
+
+
+def ccb_run(home: Path, *argv: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ccb", *argv],
+        check=False,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path), **env},
+    )
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["help"], ["ssh", "h", "--nonsense"], ["--version"], ["ssh", "h", "-v"]])
+def test_understanding_the_command_line_imports_nothing_heavy(argv: list[str], tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom ccb.__main__ import main\n"
+        f"sys.argv = ['ccb', *{argv!r}]\nmain()\n"
+        f"sys.stderr.write(repr([name for name in {HEAVY!r} if name in sys.modules]))"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30, env=env
+    )
+    assert done.stderr.endswith("[]")
+
+
+def test_version(tmp_path: Path) -> None:
+    for argv in (["--version"], ["-v"], ["ssh", "host", "--version"]):
+        done = ccb_run(tmp_path, *argv)
+        assert (done.returncode, done.stdout) == (0, f"{ccb.__version__} (ccb)\n")
+
+
+def test_help_names_every_option(tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, "help")
+    assert done.returncode == 0
+    for option in OPTIONS:
+        assert all(name in done.stdout for name in option.names)
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        (["ssh", "h:/x"], "needs a terminal"),
+        (["ssh", "h:/x", "-p"], "Input must be provided"),
+        (["ssh", "h", "--locl"], "Did you mean --local"),
+        (["ssh", "-oProxyCommand=x"], "needs a host"),
+        (["ssh", "h;reboot", "-p", "x"], "cannot contain"),
+    ],
+)
+def test_usage_errors_are_a_line_and_a_hint_with_code_2(argv: list[str], part: str, tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, *argv)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) <= 3 and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("output", ["json", "stream-json"])
+def test_without_a_credential_nothing_is_connected_and_it_says_how_to_set_one(output: str, tmp_path: Path) -> None:
+    backend = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    argv = ["ssh", "192.0.2.1:/x", "-p", "hi", "--output-format", output, "--verbose"]
+    done = ccb_run(tmp_path, *argv, **backend)
+    assert done.returncode == 77
+    assert "ANTHROPIC_API_KEY" in done.stderr
+    assert done.stdout.count('"type":"result"') == 1
+
+
+def test_a_broken_settings_file_is_named(tmp_path: Path) -> None:
+    settings = tmp_path / ".config" / "ccb" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{nonsense")
+    done = ccb_run(tmp_path, "-p", "hi", ANTHROPIC_API_KEY="sk-ant-x")
+    assert done.returncode == 78
+    assert str(settings) in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_unwritable_home_does_not_matter_for_what_needs_none(tmp_path: Path) -> None:
+    done = ccb_run(tmp_path / "missing", "ssh", "h", "--locl", XDG_STATE_HOME="/dev/null/x")
+    assert done.returncode == 2
