@@ -1,0 +1,276 @@
+"""Headless sessions on this machine, whole: real processes, real daemon, scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Json, Laptop, make_laptop
+
+STREAM = ["--output-format", "stream-json", "--verbose"]
+STREAMS = [*STREAM, "--input-format", "stream-json"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "greet.txt").write_text("hello wrold\n")
+    return path
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    yield laptop
+    assert not alive(laptop), "a process of the session is left behind"
+
+
+def alive(laptop: Laptop, timeout: float = 10) -> list[str]:
+    """Processes that run with this laptop's home, after giving them time to end."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("HOME") == str(laptop.home):
+                    found.append(f"{process.pid} {' '.join(process.cmdline())[:80]}")
+            except (psutil.Error, OSError):
+                continue
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+def tool(name: str, **given: object) -> Json:
+    return {"blocks": [{"type": "tool_use", "name": name, "input": given}]}
+
+
+def user(text: str, **more: object) -> Json:
+    return {"type": "user", "message": {"role": "user", "content": text}, **more}
+
+
+def edits(fake_model: FakeModel, project: Path) -> None:
+    path = str(project / "greet.txt")
+    fake_model.add(
+        tool("Read", file_path=path),
+        tool("Edit", file_path=path, old_string="wrold", new_string="world"),
+        {"text": "Corrected."},
+    )
+
+
+async def test_text_is_the_answer_and_the_edit_is_on_disk(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    edits(fake_model, project)
+    done = await laptop.run([str(project), "-p", "correct the typo", "--permission-mode", "acceptEdits"])
+    assert (done.code, done.stdout, done.stderr) == (0, "Corrected.\n", "")
+    assert (project / "greet.txt").read_text() == "hello world\n"
+
+
+async def test_json_is_one_object(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add({"text": "Four."})
+    done = await laptop.run([str(project), "-p", "2+2?", "--output-format", "json"])
+    result = json.loads(done.stdout)
+    assert (done.code, result["type"], result["result"]) == (0, "result", "Four.")
+
+
+async def test_json_verbose_is_an_array_of_all_messages(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add({"text": "Four."})
+    done = await laptop.run([str(project), "-p", "2+2?", "--output-format", "json", "--verbose"])
+    kinds = [message["type"] for message in json.loads(done.stdout)]
+    assert kinds[0] == "system" and kinds[-1] == "result" and "assistant" in kinds
+
+
+async def test_the_stream_is_init_first_result_last_and_one_session(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    edits(fake_model, project)
+    session = "0a1b2c3d-1111-4222-8333-444455556666"
+    argv = [str(project), "-p", "go", *STREAM, "--permission-mode", "acceptEdits", "--session-id", session]
+    done = await laptop.run(argv)
+    messages = done.messages
+    assert done.code == 0
+    assert (messages[0]["type"], messages[0]["subtype"], messages[0]["cwd"]) == ("system", "init", str(project))
+    assert messages[-1]["type"] == "result" and len(done.results) == 1
+    assert {message["session_id"] for message in messages} == {session}
+    assert not [message for message in messages if message["type"] == "stream_event"]
+    results = [m["message"]["content"][0] for m in messages if m["type"] == "user"]
+    assert len(results) == 2 and not any(block.get("is_error") for block in results)
+
+
+async def test_partial_messages_stream_the_events_of_the_model(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add({"text": "One two three four five."})
+    done = await laptop.run([str(project), "-p", "go", *STREAM, "--include-partial-messages"])
+    events = [m["event"] for m in done.messages if m["type"] == "stream_event"]
+    text = "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta")
+    assert (done.code, text) == (0, "One two three four five.")
+
+
+async def test_what_is_piped_in_follows_the_prompt(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add({"text": "ok"})
+    done = await laptop.run([str(project), "-p", "review this"], stdin=b"+ a changed line\n")
+    assert done.code == 0
+    assert "review this\\n\\n+ a changed line" in json.dumps(fake_model.requests[0].messages)
+
+
+async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(tool("Bash", command=f"touch {project}/made"), {"text": "I was not allowed to."})
+    done = await laptop.run([str(project), "-p", "go", *STREAM])
+    assert done.code == 3
+    assert not (project / "made").exists()
+    assert [denial["tool_name"] for denial in done.results[0]["permission_denials"]] == ["Bash"]
+    assert "Nobody can be asked" in fake_model.requests[1].tool_result_text
+
+
+async def test_a_rule_that_denies_is_no_surprise(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add(tool("Bash", command="touch made"), {"text": "Then not."})
+    done = await laptop.run([str(project), "-p", "go", "--disallowedTools", "Bash(touch *)"])
+    assert (done.code, done.stdout) == (0, "Then not.\n")
+    assert not (project / "made").exists()
+
+
+async def test_max_turns_is_code_4(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add({**tool("Bash", command="true"), "times": 0})
+    done = await laptop.run([str(project), "-p", "go", *STREAM, "--max-turns", "2", "--allowedTools", "Bash"])
+    assert done.code == 4
+    assert [result["subtype"] for result in done.results] == ["error_max_turns"]
+    assert len(fake_model.requests) == 2
+
+
+async def test_a_key_that_the_provider_refuses_is_code_77(laptop: Laptop, project: Path) -> None:
+    done = await laptop.run([str(project), "-p", "go", *STREAM], ANTHROPIC_API_KEY="sk-ant-wrong")
+    assert done.code == 77
+    assert len(done.results) == 1 and done.results[0]["is_error"]
+    assert "sk-ant-wrong" not in done.stdout + done.stderr
+
+
+async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Laptop, project: Path) -> None:
+    argv = ["ssh", f"here:{project.parent}/projct", "--local", "-p", "go", *STREAM]
+    done = await laptop.run(argv)
+    assert done.code == 66
+    assert str(project) in done.stderr and "Traceback" not in done.stderr
+    assert [result["subtype"] for result in done.results] == ["error_during_execution"]
+    assert str(project) in " ".join(done.results[0]["errors"])
+
+
+async def test_tools_do_not_see_the_key(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add(tool("Bash", command="env; cat /proc/$PPID/environ | tr '\\0' '\\n'"), {"text": "ok"})
+    done = await laptop.run([str(project), "-p", "go", "--allowedTools", "Bash"])
+    seen = fake_model.requests[1].tool_result_text
+    assert done.code == 0 and "HOME=" in seen
+    assert laptop.env["ANTHROPIC_API_KEY"] not in seen
+
+
+async def test_prompts_on_stdin_are_turns_with_one_result_each(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add({"text": "one"}, {"text": "two"})
+    async with laptop.start([str(project), *STREAMS]) as running:
+        await running.send(user("first"))
+        assert (await running.until("result"))["result"] == "one"
+        await running.send(user("second"))
+        assert (await running.until("result"))["result"] == "two"
+        running.end_input()
+        done = await running.done()
+    assert done.code == 0 and len(done.results) == 2
+    assert sum(m["type"] == "system" and m["subtype"] == "init" for m in done.messages) == 2
+
+
+async def test_queued_work_is_finished_after_the_end_of_stdin(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add({"text": "slow", "first_delay": 0.3}, {"text": "queued"}, {"text": "queued"})
+    lines = b"".join(json.dumps(user(text)).encode() + b"\n" for text in ("first", "second"))
+    done = await laptop.run([str(project), *STREAMS], stdin=lines)
+    assert done.code == 0
+    assert 1 <= len(done.results) <= 2 and "second" in json.dumps(fake_model.requests[-1].messages)
+
+
+async def test_permissions_are_asked_on_stdout_when_wanted(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(tool("Bash", command=f"touch {project}/made"), {"text": "Made."})
+    async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
+        await running.send(user("go"))
+        ask = await running.until("control_request")
+        assert ask["request"]["subtype"] == "can_use_tool" and not (project / "made").exists()
+        answer = {"behavior": "allow", "updatedInput": ask["request"]["input"]}
+        response = {"subtype": "success", "request_id": ask["request_id"], "response": answer}
+        await running.send({"type": "control_response", "response": response})
+        await running.until("result")
+        assert (project / "made").exists()
+        running.end_input()
+        assert (await running.done()).code == 0
+
+
+async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_on(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(tool("Bash", command=f"touch {project}/made"), {"text": "Then not."})
+    async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
+        await running.send(user("go"))
+        await running.until("control_request")
+        running.end_input()
+        done = await running.done()
+    assert done.code == 0 and done.results[0]["result"] == "Then not."
+    assert not (project / "made").exists()
+
+
+async def test_control_requests_of_the_client_are_answered(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    async with laptop.start([str(project), *STREAMS]) as running:
+        await running.send({"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}})
+        reply = (await running.until("control_response"))["response"]
+        assert (reply["subtype"], reply["request_id"]) == ("success", "r1")
+        await running.send({"type": "control_request", "request_id": "r2", "request": {"subtype": "no_such_thing"}})
+        reply = (await running.until("control_response"))["response"]
+        assert (reply["subtype"], reply["request_id"]) == ("error", "r2")
+        running.end_input()
+        assert (await running.done()).code == 0
+
+
+async def test_a_bad_line_on_stdin_ends_the_run_with_code_1(laptop: Laptop, project: Path) -> None:
+    done = await laptop.run([str(project), *STREAMS], stdin=b"this is no json\n")
+    assert done.code == 1
+    assert "Error parsing streaming input line" in done.stderr and len(done.results) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["INT", "TERM", "HUP"]
+)
+async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
+    number: signal.Signals, code: int, laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(tool("Bash", command="echo started > began; sleep 60"), {"text": "never"})
+    async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
+        await running.until("assistant")
+        async with asyncio.timeout(20):
+            while not (project / "began").exists():
+                await asyncio.sleep(0.02)
+        running.process.send_signal(number)
+        done = await running.done()
+    assert done.code == code
+    assert [result["subtype"] for result in done.results] == ["error_during_execution"]
+    assert done.messages[-1]["type"] == "result"
+
+
+async def test_a_reader_that_goes_away_ends_the_run(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add({**tool("Bash", command="sleep 0.1"), "times": 0})
+    argv = [str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"]
+    async with laptop.start(argv, piped=False) as running:
+        await running.until("assistant")
+        running.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        async with asyncio.timeout(30):
+            await running.process.wait()
+    assert running.process.returncode == 129

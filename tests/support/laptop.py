@@ -1,0 +1,122 @@
+"""A laptop for end-to-end tests: runs the real `ccb` as a process with a home of its own and nothing of the developer's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.fake_model import API_KEY
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def messages(self) -> list[Json]:
+        """stdout as NDJSON."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
+    def results(self) -> list[Json]:
+        return [message for message in self.messages if message["type"] == "result"]
+
+
+@dataclass
+class Running:
+    """A run under way. `lines` are the messages read so far by `until`."""
+
+    process: asyncio.subprocess.Process
+    lines: list[Json] = field(default_factory=list)
+
+    async def until(self, kind: str, subtype: str | None = None, timeout: float = 30) -> Json:
+        """Read messages up to the next one of a kind."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(timeout):
+            while True:
+                line = await self.process.stdout.readline()
+                assert line, f"stdout ended before {kind}: {self.lines}"
+                self.lines.append(json.loads(line))
+                if self.lines[-1]["type"] == kind and subtype in (None, self.lines[-1].get("subtype")):
+                    return self.lines[-1]
+
+    async def send(self, *bodies: Json) -> None:
+        """Write messages to stdin."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
+        await self.process.stdin.drain()
+
+    def end_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    async def done(self, timeout: float = 40) -> Done:
+        """Wait for the end; stdout is what was read before and the rest."""
+        async with asyncio.timeout(timeout):
+            out, err = await self.process.communicate()
+        before = "".join(json.dumps(line) + "\n" for line in self.lines)
+        assert self.process.returncode is not None
+        return Done(self.process.returncode, before + out.decode(), err.decode())
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """`env` is all that its commands see."""
+
+    home: Path
+    env: dict[str, str]
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes | None = None, **env: str) -> Done:
+        """Run `ccb ARGV` to its end; without `stdin`, its standard input is /dev/null."""
+        async with self.start(argv, piped=stdin is not None, **env) as running:
+            if stdin is not None:
+                assert running.process.stdin is not None
+                running.process.stdin.write(stdin)
+                running.end_input()
+            return await running.done()
+
+    @asynccontextmanager
+    async def start(self, argv: Sequence[str], *, piped: bool = True, **env: str) -> AsyncIterator[Running]:
+        """Run `ccb ARGV`; killed on leaving when it has not ended."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "ccb", *argv,
+            stdin=asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**self.env, **env}, cwd=self.home, limit=64 * 1024 * 1024,
+        )  # fmt: skip
+        try:
+            yield Running(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+def make_laptop(directory: Path, model_url: str) -> Laptop:
+    """A laptop whose home is in `directory` and whose model is at `model_url`."""
+    home = directory / "laptop"
+    runtime = directory / "run"
+    home.mkdir()
+    runtime.mkdir(mode=0o700)
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(runtime),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "ANTHROPIC_API_KEY": API_KEY,
+        "ANTHROPIC_BASE_URL": model_url,
+    }
+    return Laptop(home, env)
