@@ -22,9 +22,14 @@ async def run_interactive(arguments: Arguments) -> ExitCode:
     sys.stderr.write(f"Connecting to {host_name(arguments)} …\n")
     session_id = arguments.session_id or str(uuid.uuid4())
     async with connect_session(arguments, session_id=session_id, prompts=prompts_for(headless=False)) as connected:
-        from .tui.app import run_repl
+        from ccb import __version__
 
-        await run_repl(connected)
+        from .tui.app import run_repl
+        from .tui.info import ReplInfo
+
+        options, hello = connected.options, connected.session.hello
+        info = ReplInfo(connected.host, hello.cwd, options.model or "", options.permission_mode, __version__)
+        await run_repl(connected.session, info, arguments.prompt or None)
         with suppress(TimeoutError, CcbError):
             async with asyncio.timeout(_LAST_WORD):
                 await connected.session.stop()

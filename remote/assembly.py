@@ -29,18 +29,20 @@ NEVER_STARTED = "The worker was stopped before this tool was started. It did not
 
 
 class _Asking:
-    """The permission engine, told whether somebody can be asked."""
+    """The permission engine, told whether somebody can be asked and where the shell stands."""
 
-    def __init__(self, engine: PermissionEngine, session: Session) -> None:
+    def __init__(self, engine: PermissionEngine, session: Session, context: ToolContext) -> None:
         self._engine = engine
         self._session = session
+        self._context = context
 
     @property
     def mode(self) -> str:
         return self._engine.mode
 
     def decide(self, tool: Tool, tool_input: Json) -> Decision:
-        return self._engine.decide(tool, tool_input, can_ask=self._session.can_ask)
+        shell_cwd = self._context.shells.cwd
+        return self._engine.decide(tool, tool_input, can_ask=self._session.can_ask, shell_cwd=shell_cwd)
 
     def apply(self, updates: Sequence[Json]) -> None:
         self._engine.apply(updates)
@@ -74,7 +76,7 @@ def assemble(
             transport=calls,
             asker=session,
             prompts=session_prompt(options, context.cwd),
-            permissions=_Asking(engine, session),
+            permissions=_Asking(engine, session, context),
             tools=default_tools(),
             context=context,
             denial_text=headless_denial,

@@ -1,0 +1,83 @@
+"""Where the person types: Enter sends, history at the edges."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+_MAX_HISTORY = 1_000
+
+
+class Composer(TextArea):
+    """A text area of one to ten lines."""
+
+    DEFAULT_CSS = """
+    Composer {
+        height: auto; max-height: 10; min-height: 3;
+        border: round $border-blurred; background: $background; padding: 0 1;
+    }
+    Composer:focus { border: round $accent; }
+    """
+
+    @dataclass
+    class Sent(Message):
+        """The person pressed Enter on `text`."""
+
+        text: str
+
+    def __init__(self) -> None:
+        super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
+        self.placeholder = "Ask for a change, or /help"
+        self.sent: list[str] = []
+        self.last_key = 0.0
+        self._place = 0
+        self._draft = ""
+
+    async def _on_key(self, event: events.Key) -> None:
+        self.last_key = time.monotonic()
+        if event.key == "enter":
+            event.prevent_default()
+            event.stop()
+            self._send()
+        elif event.key in ("ctrl+j", "shift+enter"):
+            event.prevent_default()
+            event.stop()
+            self.insert("\n")
+        elif (event.key == "up" and self.cursor_location[0] == 0 and self._recall(-1)) or (
+            event.key == "down" and self.cursor_location[0] == self.document.line_count - 1 and self._recall(1)
+        ):
+            event.prevent_default()
+            event.stop()
+        else:
+            await super()._on_key(event)
+
+    def _send(self) -> None:
+        text = self.text.strip()
+        if not text:
+            return
+        if not self.sent or self.sent[-1] != text:
+            self.sent.append(text)
+            del self.sent[:-_MAX_HISTORY]
+        self._place = len(self.sent)
+        self.text = ""
+        self.post_message(self.Sent(text))
+
+    def _recall(self, step: int) -> bool:
+        """Show the previous or next prompt; the draft is kept at the end. False when there is none."""
+        place = self._place + step
+        if not 0 <= place <= len(self.sent):
+            return False
+        if self._place == len(self.sent):
+            self._draft = self.text
+        self._place = place
+        self.text = self._draft if place == len(self.sent) else self.sent[place]
+        self.move_cursor(self.document.end)
+        return True
+
+    def quiet_for(self) -> float:
+        """Seconds since the last key."""
+        return time.monotonic() - self.last_key

@@ -1,0 +1,207 @@
+"""How blocks look: each one to rich renderables, with the colours of the theme."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.text import Text
+
+from ccb.tunnel.plain_text import neutralise
+
+from .blocks import Block, Level, NoticeBlock, PromptBlock, TextBlock, ThinkingBlock, ToolBlock, ToolState
+
+Json = dict[str, Any]
+
+_LIVE_LINES = 8
+_SUMMARY_LINES = 4
+_DETAIL_LINES = 400
+_DIFF_LINES = 24
+_PLAIN_OVER = 6_000  # a live block that is longer than this is shown as plain text until it is complete
+_EDITS = ("Edit", "MultiEdit", "Write")
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+@dataclass(frozen=True)
+class Look:
+    """Styles from the theme. `details` shows everything; `frame` moves the spinner."""
+
+    accent: str
+    dim: str
+    good: str
+    bad: str
+    warn: str
+    dark: bool
+    details: bool = False
+    frame: int = 0
+
+
+def render(block: Block, look: Look) -> list[RenderableType]:
+    """The renderables of one block, top to bottom."""
+    if isinstance(block, PromptBlock):
+        return [_prompt(block, look)]
+    if isinstance(block, TextBlock):
+        return [_markdown(block, look)]
+    if isinstance(block, ThinkingBlock):
+        return [_thinking(block, look)]
+    if isinstance(block, ToolBlock):
+        return list(_tool(block, look))
+    if isinstance(block, NoticeBlock):
+        return [_notice(block, look)]
+    return []
+
+
+def is_animated(block: Block) -> bool:
+    """Whether the look of a block depends on the spinner."""
+    return isinstance(block, ToolBlock) and block.state is ToolState.RUNNING
+
+
+def _prompt(block: PromptBlock, look: Look) -> Text:
+    text = Text()
+    lines = block.text.splitlines() or [""]
+    for number, line in enumerate(lines):
+        text.append("❯ " if number == 0 else "\n  ", style=f"bold {look.accent}")
+        text.append(line, style=look.dim if block.queued else "bold")
+    if block.queued:
+        text.append("  (queued)", style=look.dim)
+    return text
+
+
+def _markdown(block: TextBlock, look: Look) -> RenderableType:
+    if block.live and len(block.text) > _PLAIN_OVER:
+        return Text(block.text)
+    theme = "monokai" if look.dark else "default"
+    return Markdown(block.text, code_theme=theme, inline_code_theme=theme, hyperlinks=False)
+
+
+def _thinking(block: ThinkingBlock, look: Look) -> Text:
+    style = f"italic {look.dim}"
+    if look.details:
+        return Text("✻ " + block.text.strip(), style=style)
+    if block.live:
+        return Text("✻ Thinking…", style=style)
+    return Text(f"✻ Thought, {len(block.text.split())} words", style=style)
+
+
+def _notice(block: NoticeBlock, look: Look) -> Text:
+    styles = {Level.INFO: "", Level.DIM: look.dim, Level.WARNING: look.warn, Level.ERROR: f"bold {look.bad}"}
+    first, _, rest = block.text.partition("\n")
+    text = Text(first, style=styles[block.level])
+    if rest:
+        text.append("\n" + rest, style=look.dim if block.level is not Level.INFO else "")
+    return text
+
+
+def headline(name: str, tool_input: Mapping[str, Any]) -> str:
+    """What a call does in one line: the command, the file, the pattern."""
+    if name == "TodoWrite":
+        return ""
+    for key in ("command", "file_path", "pattern", "path", "bash_id", "shell_id"):
+        value = tool_input.get(key)
+        if isinstance(value, str) and value:
+            first, *more = neutralise(value).splitlines() or [""]
+            return first + (" …" if more else "")
+    return neutralise(json.dumps(tool_input, ensure_ascii=False)) if tool_input else ""
+
+
+def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
+    mark, style = {
+        ToolState.WAITING: ("○", look.dim),
+        ToolState.RUNNING: (_SPINNER[look.frame % len(_SPINNER)], look.accent),
+        ToolState.DONE: ("●", look.good),
+        ToolState.FAILED: ("✗", look.bad),
+    }[block.state]
+    head = Text(no_wrap=not look.details, overflow="ellipsis")
+    head.append(f"{mark} ", style=style)
+    head.append(neutralise(block.name), style="bold")
+    said = headline(block.name, block.tool_input)
+    if said:
+        head.append(f"({said})")
+    if block.state is ToolState.RUNNING and block.elapsed_s >= 1:
+        head.append(f"  {block.elapsed_s:.0f} s", style=look.dim)
+    yield head
+    if block.name == "TodoWrite":
+        yield Padding(todos(block.tool_input, look), (0, 0, 0, 2))
+    elif block.name in _EDITS and block.state is not ToolState.FAILED:
+        if block.state is ToolState.DONE:
+            lines = _DETAIL_LINES if look.details else _DIFF_LINES
+            yield Padding(diff_text(block.name, block.tool_input, block.patch, look, lines), (0, 0, 0, 2))
+    else:
+        body = _tool_body(block, look)
+        if body is not None:
+            yield Padding(body, (0, 0, 0, 2))
+
+
+def _tool_body(block: ToolBlock, look: Look) -> Text | None:
+    if block.state is ToolState.RUNNING:
+        tail = neutralise(block.output).splitlines()[-_LIVE_LINES:]
+        return _gutter(tail, 0, look.dim) if tail else None
+    if block.state is ToolState.WAITING or not block.result:
+        return None
+    lines = neutralise(block.result).splitlines()
+    if block.name == "Read" and block.state is ToolState.DONE and not look.details:
+        return _gutter([f"{len(lines)} line{'s' if len(lines) != 1 else ''}"], 0, look.dim)
+    limit = _DETAIL_LINES if look.details else _SUMMARY_LINES
+    style = look.bad if block.state is ToolState.FAILED else look.dim
+    return _gutter(lines[:limit], max(0, len(lines) - limit), style)
+
+
+def _gutter(lines: list[str], more: int, style: str) -> Text:
+    text = Text(style=style, no_wrap=True, overflow="ellipsis")
+    for number, line in enumerate(lines):
+        text.append(("⎿ " if number == 0 else "\n  ") + line)
+    if more:
+        text.append(f"\n  … {more} more line{'s' if more != 1 else ''} (Ctrl+O)")
+    return text
+
+
+def todos(tool_input: Mapping[str, Any], look: Look) -> Text:
+    """A todo list as a checklist."""
+    text = Text()
+    items = tool_input.get("todos")
+    for number, item in enumerate(items if isinstance(items, list) else []):
+        if not isinstance(item, dict):
+            continue
+        status = item.get("status")
+        mark, style = {"completed": ("☒", f"strike {look.dim}"), "in_progress": ("◐", "bold")}.get(
+            str(status), ("☐", "")
+        )
+        text.append(("\n" if number else "") + mark + " ", style=look.accent)
+        text.append(neutralise(str(item.get("content", ""))), style=style)
+    return text
+
+
+def diff_text(name: str, tool_input: Mapping[str, Any], patch: list[Json], look: Look, limit: int) -> Text:
+    """An edit as coloured lines: from the patch when there is one, else from what the call says it will do."""
+    lines = list(_patch_lines(patch)) or list(_planned_lines(name, tool_input))
+    text = Text(no_wrap=True, overflow="ellipsis")
+    styles = {"+": look.good, "-": look.bad, "@": look.dim}
+    for number, line in enumerate(lines[:limit]):
+        text.append(("\n" if number else "") + neutralise(line), style=styles.get(line[:1], look.dim))
+    if len(lines) > limit:
+        text.append(f"\n… {len(lines) - limit} more lines (Ctrl+O)", style=look.dim)
+    return text
+
+
+def _patch_lines(patch: list[Json]) -> Iterator[str]:
+    for hunk in patch:
+        lines = hunk.get("lines")
+        if isinstance(lines, list):
+            yield f"@@ line {hunk.get('newStart', '?')} @@"
+            yield from (str(line) for line in lines)
+
+
+def _planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
+    if name == "Write":
+        yield from ("+" + line for line in str(tool_input.get("content", "")).splitlines())
+        return
+    edits = tool_input.get("edits") if name == "MultiEdit" else [tool_input]
+    for edit in edits if isinstance(edits, list) else []:
+        if isinstance(edit, dict):
+            yield from ("-" + line for line in str(edit.get("old_string", "")).splitlines())
+            yield from ("+" + line for line in str(edit.get("new_string", "")).splitlines())
