@@ -154,6 +154,9 @@ class _Run:
                 if not listening.done():
                     await feeding
                 await listening
+            except Exception:
+                await self._stop(connected.session)
+                raise
             finally:
                 await _cancelled(feeding, listening)
                 self._session = None
@@ -171,6 +174,9 @@ class _Run:
                 async with asyncio.timeout(LAST_WORD):
                     await session.interrupt()
                     await self._result_came.wait()
+        await self._stop(session)
+
+    async def _stop(self, session: Session) -> None:
         with suppress(TimeoutError, CcbError):
             async with asyncio.timeout(LAST_WORD):
                 await session.stop()
