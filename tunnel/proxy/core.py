@@ -10,7 +10,7 @@ from typing import Self
 
 from ..errors import CcbError
 from ..secret import Secret
-from .call import Call, Reader, ResponseHead
+from .call import BUFFER, Call, Reader, ResponseHead
 from .credential import CredentialSource
 from .headers import request_headers, response_headers
 from .ledger import HOLD, Ledger
@@ -108,7 +108,7 @@ class AuthProxy:
         try:
             try:
                 self._policy.check(head, nonce)
-                call, reader = self._find_or_start(head, body, offset)
+                call, reader = self._find_or_start(head, body, offset, keep=keep)
                 response = ProxiedResponse(await reader.head(), reader)
             except Refusal as refusal:
                 response = _own_answer(refusal)
@@ -130,7 +130,9 @@ class AuthProxy:
         if call is not None:
             self._ledger.drop(call)
 
-    def _find_or_start(self, head: RequestHead, body: AsyncIterator[bytes], offset: int) -> tuple[Call, Reader]:
+    def _find_or_start(
+        self, head: RequestHead, body: AsyncIterator[bytes], offset: int, *, keep: bool
+    ) -> tuple[Call, Reader]:
         call = self._ledger.find(head.id) if head.id else None
         if call is not None and not call.uploaded:
             self._ledger.drop(call)  # the provider has not got the whole request, and never will
@@ -142,7 +144,7 @@ class AuthProxy:
             raise Refusal(410, "this call is not known any more and cannot be resumed")
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
-        call = Call(head.id)
+        call = Call(head.id, BUFFER if keep else _PIECE)
         reader = call.attach(0)
         task = asyncio.create_task(self._run(call, head, body), name=f"model call {head.id}")
         self._tasks[call] = task

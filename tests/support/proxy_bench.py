@@ -1,0 +1,157 @@
+"""Measures of the auth proxy between processes: memory and added latency. Used by the tests and by benchmarks/proxy.py."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+import psutil
+from tests.support.proxy_client import NONCE
+
+ROOT = Path(__file__).resolve().parents[2]
+MB = 1_000_000
+HEADERS = {"x-auth-nonce": NONCE}
+
+
+async def _start(module: str, *args: str) -> tuple[Process, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *args, cwd=ROOT, stdin=PIPE, stdout=PIPE, env={"PYTHONPATH": f"{ROOT}/src:{ROOT}"}
+    )
+    assert process.stdout is not None
+    return process, (await process.stdout.readline()).decode().strip()
+
+
+@dataclass
+class Bench:
+    """A client of the upstream (`direct`) and of the proxy in front of it (`proxied`)."""
+
+    proxy: Process
+    direct: aiohttp.ClientSession
+    proxied: aiohttp.ClientSession
+
+    async def inband(self, size: int, query: str) -> int:
+        """One in-band call inside the proxy process; bytes received."""
+        assert self.proxy.stdin is not None and self.proxy.stdout is not None
+        self.proxy.stdin.write(f"{size} {query}\n".encode())
+        return int((await self.proxy.stdout.readline()).decode().split()[1])
+
+    def memory(self) -> Memory:
+        """Watches the resident size of the proxy while its context is open."""
+        return Memory(self.proxy.pid)
+
+
+class Memory:
+    """`growth` is the largest resident size seen over the size at the start, in MB."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self._idle = self._peak = self._process.memory_info().rss
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        self._note()
+
+    @property
+    def growth(self) -> float:
+        return (self._peak - self._idle) / MB
+
+    def _note(self) -> None:
+        self._peak = max(self._peak, self._process.memory_info().rss)
+
+    async def _watch(self) -> None:
+        while True:
+            self._note()
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def bench(directory: Path) -> AsyncIterator[Bench]:
+    """Upstream, proxy and clients, ready and warm."""
+    upstream, url = await _start("tests.support.bulk_upstream")
+    proxy, socket = await _start("tests.support.proxy_process", str(directory / "front"), url)
+    try:
+        async with (
+            aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as direct,
+            aiohttp.ClientSession("http://model", connector=aiohttp.UnixConnector(socket, limit=0)) as proxied,
+        ):
+            made = Bench(proxy, direct, proxied)
+            for session in (direct, proxied):
+                await drain(session, 2, "events=3")
+            await made.inband(1000, "events=3")
+            yield made
+    finally:
+        for process in (proxy, upstream):
+            assert process.stdin is not None
+            process.stdin.close()
+            await process.wait()
+
+
+async def drain(session: aiohttp.ClientSession, size: int, query: str) -> int:
+    """One call with a request of `size` bytes; bytes received."""
+    got = 0
+    headers = {**HEADERS, "content-length": str(size)}
+    async with session.post(f"/v1/messages?{query}", data=_chunks(size), headers=headers) as answer:
+        answer.raise_for_status()
+        async for piece in answer.content.iter_any():
+            got += len(piece)
+    return got
+
+
+async def _chunks(size: int) -> AsyncIterator[bytes]:
+    """A request body that is never whole in memory."""
+    piece = b"x" * 65536
+    for start in range(0, size, len(piece)):
+        yield piece[: size - start]
+
+
+async def first_byte(session: aiohttp.ClientSession) -> float:
+    """Milliseconds from sending a call to the first byte of its body."""
+    start = time.perf_counter()
+    async with session.post("/v1/messages?events=2&gap=1", data=b"{}" * 500, headers=HEADERS) as answer:
+        await answer.content.readany()
+        took = time.perf_counter() - start
+        await answer.read()
+    return took * 1000
+
+
+async def first_bytes(made: Bench, rounds: int) -> tuple[float, float]:
+    """Median milliseconds to the first byte, (direct, proxied), measured in turns."""
+    direct, proxied = [], []
+    for _ in range(rounds):
+        direct.append(await first_byte(made.direct))
+        proxied.append(await first_byte(made.proxied))
+    return statistics.median(direct), statistics.median(proxied)
+
+
+async def event_latency(session: aiohttp.ClientSession, streams: int, events: int, gap: int) -> float:
+    """Median milliseconds from an event's writing to its reading, over `streams` at once."""
+    latencies: list[float] = []
+
+    async def one() -> None:
+        async with session.post(f"/v1/messages?events={events}&gap={gap}", data=b"{}", headers=HEADERS) as answer:
+            latencies.extend(
+                [
+                    (time.monotonic_ns() - int(line[6:])) / MB
+                    async for line in answer.content
+                    if line.startswith(b"data: ")
+                ]
+            )
+
+    await asyncio.gather(*(one() for _ in range(streams)))
+    assert len(latencies) == streams * events
+    return statistics.median(latencies)

@@ -1,0 +1,81 @@
+"""The auth proxy in a process of its own, to measure it from outside.
+
+`python -m tests.support.proxy_process DIRECTORY UPSTREAM` serves the HTTP front in DIRECTORY. A line `N QUERY` on stdin makes
+one in-band call with a request of N bytes; `sent received` is printed when it is over. Ends with its stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+import uuid
+from pathlib import Path
+
+from tests.support.proxy_client import NONCE, proxy_to
+
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Credit, Data, End, Frame, Open
+
+
+class _Far:
+    """A worker that keeps nothing of what it receives."""
+
+    def __init__(self, proxy: AuthProxy) -> None:
+        self.calls = InbandCalls(proxy, self._take, Secret(NONCE))
+        self.received = 0
+        self._credit = INITIAL_CREDIT
+        self._news = asyncio.Event()
+        self._over = asyncio.Event()
+
+    async def call(self, size: int, query: str) -> None:
+        await self.calls.handle(Open(0, 1, str(uuid.uuid4()), NONCE, "POST", f"/v1/messages?{query}", {}, size))
+        text = base64.b64encode(b"x" * CHUNK).decode()
+        sent = 0
+        while sent < size:
+            count = min(CHUNK, size - sent)
+            while self._credit < count:
+                self._news.clear()
+                await self._news.wait()
+            self._credit -= count
+            short = text if count == CHUNK else base64.b64encode(b"x" * count).decode()
+            await self.calls.handle(Data(0, 1, sent, short))
+            sent += count
+        await self.calls.handle(End(0, 1))
+        await self._over.wait()
+
+    async def _take(self, frame: Frame) -> None:
+        match frame:
+            case Data():
+                count = len(base64.b64decode(frame.b64))
+                self.received += count
+                await self.calls.handle(Credit(0, 1, count))
+            case Credit():
+                self._credit += frame.bytes
+                self._news.set()
+            case End():
+                assert not frame.error, frame.error
+                self._over.set()
+
+
+async def _main(directory: Path, upstream: str) -> None:
+    async with proxy_to(upstream) as proxy, HttpFront(proxy, Secret(NONCE), directory) as front:
+        _say(str(front.socket_path))
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            size, _, query = line.strip().partition(" ")
+            far = _Far(proxy)
+            async with far.calls:
+                await far.call(int(size), query)
+            _say(f"{size} {far.received}")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Path(sys.argv[1]), sys.argv[2]))
