@@ -1,0 +1,223 @@
+"""The real worker behind a pipe, with the test as its laptop: `start` runs in a child as the stub would run it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Callable, Optional, TypeVar
+
+from ccb.tunnel.wire import (
+    CHUNK,
+    Attach,
+    Data,
+    End,
+    Event,
+    Frame,
+    FrameDecoder,
+    Head,
+    Hello,
+    Input,
+    Open,
+    SessionOptions,
+    Stop,
+    encode_frame,
+)
+
+Json = dict[str, Any]
+F = TypeVar("F")
+
+DEADLINE_S = 15.0
+_SOURCE = Path(__file__).resolve().parents[2] / "src"
+_START = (
+    "import json,sys; from ccb.remote.main import start; sys.exit(start(json.loads(sys.argv[1]), 'b' * 64, 'disk'))"
+)
+
+
+class Laptop:
+    """One connection to a session."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.frames: list[Frame] = []
+        self.epoch = 0
+        self.raw = b""
+        self._decoder = FrameDecoder()
+        self._seen = 0
+        self._bodies: dict[int, bytes] = {}
+
+    async def send(self, frame: Frame) -> None:
+        assert self.process.stdin is not None
+        for line in encode_frame(frame):
+            self.process.stdin.write(line)
+        await self.process.stdin.drain()
+
+    async def read(self) -> bool:
+        """Take what comes next; False at the end."""
+        assert self.process.stdout is not None
+        data = await asyncio.wait_for(self.process.stdout.read(65536), DEADLINE_S)
+        self.raw += data
+        self.frames.extend(self._decoder.feed(data))
+        return bool(data)
+
+    async def next(self, kind: type[F], wanted: Callable[[F], bool] = lambda frame: True) -> F:
+        """The next frame of a kind that is wanted; those before it are passed over."""
+        while True:
+            while self._seen < len(self.frames):
+                frame = self.frames[self._seen]
+                self._seen += 1
+                if isinstance(frame, kind) and wanted(frame):
+                    return frame
+            if not await self.read():
+                raise AssertionError(f"the connection ended before a {kind.__name__}; got {self.frames[-5:]}")
+
+    async def message(self, kind: str, subtype: Optional[str] = None) -> Json:
+        """The next public message of a type."""
+
+        def fits(event: Event) -> bool:
+            body = event.body
+            return event.kind == "message" and body.get("type") == kind and subtype in (None, body.get("subtype"))
+
+        return (await self.next(Event, fits)).body
+
+    async def attach(self, options: SessionOptions = SessionOptions(), *, have: int = 0, role: str = "driver") -> Hello:
+        """Wait for hello and drive the session."""
+        hello = await self.next(Hello)
+        self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
+        await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, options.to_json()))
+        return hello
+
+    async def say(self, text: str, input_id: str = "") -> str:
+        input_id = input_id or uuid.uuid4().hex
+        body = {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+        await self.send(Input(self.epoch, input_id, body))
+        return input_id
+
+    async def control(self, subtype: str, **fields: Any) -> str:
+        request_id = uuid.uuid4().hex
+        body = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
+        await self.send(Input(self.epoch, uuid.uuid4().hex, body))
+        return request_id
+
+    async def call(self) -> tuple[Open, bytes]:
+        """The next model call, its body read to the end."""
+        opened = await self.next(Open)
+        body = b""
+        while len(body) < opened.size:
+            data = await self.next(Data, lambda frame: frame.stream == opened.stream)
+            body += base64.b64decode(data.b64)
+        await self.next(End, lambda frame: frame.stream == opened.stream)
+        return opened, body
+
+    async def answer(
+        self, opened: Open, content: bytes, *, status: int = 200, offset: int = 0, end: bool = True
+    ) -> None:
+        """Answer a model call as the auth proxy would."""
+        await self.send(
+            Head(self.epoch, opened.stream, status, {"content-type": "text/event-stream", "request-id": "r"})
+        )
+        for place in range(0, len(content), CHUNK):
+            chunk = content[place : place + CHUNK]
+            await self.send(Data(self.epoch, opened.stream, offset + place, base64.b64encode(chunk).decode()))
+        if end:
+            await self.send(End(self.epoch, opened.stream))
+
+    async def stop(self) -> None:
+        """End the session and wait for the bridge to leave."""
+        await self.send(Stop(self.epoch))
+        while await self.read():
+            pass
+        await asyncio.wait_for(self.process.wait(), DEADLINE_S)
+
+    async def drop(self) -> None:
+        """Lose the connection: the bridge is killed."""
+        self.process.kill()
+        await self.process.wait()
+
+
+class WorkerHost:
+    """A host with its own home: `connect` is one login that finds or starts a session there."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.project = home / "project"
+        self.runtime = home / "run"
+        self.pids: set[int] = set()
+        self._laptops: list[Laptop] = []
+        for each in (home, self.project, self.runtime):
+            each.mkdir(mode=0o700, exist_ok=True)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "XDG_RUNTIME_DIR": str(self.runtime),
+            "PYTHONPATH": str(_SOURCE),
+            "CCB_MAX_RETRIES": "0",
+        }
+
+    async def connect(self, session: str, cwd: str = "~/project", **params: Any) -> Laptop:
+        import json
+
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _START, json.dumps({"session": session, "cwd": cwd, "create": True, **params}),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=self.env,
+            limit=1024 * 1024,
+        )  # fmt: skip
+        laptop = Laptop(process)
+        self._laptops.append(laptop)
+        return laptop
+
+    def state(self, session: str) -> Path:
+        return self.home / ".local" / "state" / "ccb" / "sessions" / session
+
+    def runtime_files(self) -> list[str]:
+        folder = self.runtime / "ccb"
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+    async def close(self) -> None:
+        for laptop in self._laptops:
+            for frame in laptop.frames:
+                if isinstance(frame, Hello):
+                    self.pids.add(frame.pid)
+            if laptop.process.returncode is None:
+                await laptop.drop()
+        for pid in self.pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+@asynccontextmanager
+async def worker_host(home: Path) -> AsyncIterator[WorkerHost]:
+    host = WorkerHost(home)
+    try:
+        yield host
+    finally:
+        await host.close()
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition with a deadline."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DEADLINE_S
+    while not condition():
+        assert loop.time() < deadline, f"not within {DEADLINE_S} s: {what}"
+        await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
