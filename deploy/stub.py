@@ -143,6 +143,10 @@ class Memory(Loader):
         origin = str(module.__spec__ and module.__spec__.origin)
         exec(compile(self.zip.read(origin[6:]), origin, "exec"), module.__dict__)
 
+    def get_source(self, name: str) -> str:
+        spec = self.find_spec(name)
+        return self.zip.read(str(spec and spec.origin)[6:]).decode()
+
 
 def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 if TYPE_CHECKING:
-    from ccb.remote.host import Host
-
+    from ..host import Host
     from .file_state import FileState
     from .shells import Shells
     from .spill import Spill

@@ -1,0 +1,341 @@
+"""The machine as tools see it: files and processes, and nothing else of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Callable, Protocol, TypeVar
+
+from .process import Process, child_environment, new_mark, start
+
+T = TypeVar("T")
+
+_BLOCK = 1 << 20
+_TEMP_PREFIX = ".ccb-"
+
+
+class Kind(enum.Enum):
+    """What a path names."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    OTHER = "device, pipe or socket"
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A path's state. `mode` is the permission bits; `mtime_ns` and `size` (bytes) tell versions apart cheaply."""
+
+    kind: Kind
+    size: int
+    mtime_ns: int
+    mode: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name in a directory. `target` is where a link points to, as written in it."""
+
+    name: str
+    kind: Kind
+    target: str = ""
+
+
+class FileChanged(Exception):
+    """The file is not what the caller expected it to be; nothing was written."""
+
+
+class NotAFile(Exception):
+    """The path names something that has no content to read: a device, a pipe, a socket, a directory."""
+
+
+ABSENT = ""
+"""The expected digest of a file that must not exist yet."""
+
+
+def digest_of(data: bytes) -> str:
+    """The digest by which `replace` knows a version."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Host(Protocol):
+    """All paths are absolute. Methods raise OSError as the system gives it."""
+
+    def real_path(self, path: str) -> str:
+        """`path` with every link resolved; the last parts need not exist."""
+
+    def peek(self, path: str, most: int) -> bytes | None:
+        """The whole content of a regular file of at most `most` bytes, at once; None for anything else."""
+
+    async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
+        """None when nothing is there."""
+
+    async def read(self, path: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; fewer only at the end. Raises NotAFile for what is no regular file."""
+
+    async def list(self, path: str) -> list[Entry]:
+        """The entries of a directory, sorted by name."""
+
+    async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
+        """Make `data` the content of the file in one atomic step, if its content still has the digest `expected`
+        (`ABSENT`: if it does not exist; missing parent directories are made). Keeps mode and owner, and writes
+        through a link to its target. Raises FileChanged, then nothing has changed."""
+
+    def which(self, name: str) -> str | None:
+        """Where a program is; never one inside the project or named by a relative PATH entry."""
+
+    def start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        on_output: Callable[[bytes], None],
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        """Start a process (see `process.start`), with `env` added to the environment of children."""
+
+
+class LocalHost:
+    """The machine the worker runs on. `session` is the token in the mark of every process started here; programs under
+    `untrusted` directories are never found by `which`."""
+
+    def __init__(
+        self,
+        session: str = "",
+        untrusted: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.session = session or new_mark()
+        self._untrusted = [os.path.realpath(directory) for directory in untrusted]
+        self._environ = dict(os.environ if environ is None else environ)
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def peek(self, path: str, most: int) -> bytes | None:
+        try:
+            with _open_regular(path) as file:
+                if os.fstat(file).st_size > most:
+                    return None
+                return _read_at(file, 0, most)
+        except (OSError, NotAFile):
+            return None
+
+    async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
+        return await _in_thread(_stat, path, follow)
+
+    async def read(self, path: str, offset: int, limit: int) -> bytes:
+        return await _in_thread(_read, path, offset, limit)
+
+    async def list(self, path: str) -> list[Entry]:
+        return await _in_thread(_list, path)
+
+    async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
+        return await _in_thread(_replace, path, data, expected)
+
+    def which(self, name: str) -> str | None:
+        path = os.pathsep.join(filter(os.path.isabs, self._environ.get("PATH", os.defpath).split(os.pathsep)))
+        found = shutil.which(name, path=path)
+        if found is None or any(_is_under(os.path.realpath(found), root) for root in self._untrusted):
+            return None
+        return found
+
+    def start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        on_output: Callable[[bytes], None],
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        whole = {**child_environment(self._environ), **(env or {})}
+        return start(argv, cwd, whole, on_output, new_mark(self.session))
+
+
+async def _in_thread(function: Callable[..., T], *args: object) -> T:
+    """Run in a thread, and see it through when cancelled: a step on a file is never left running on its own."""
+    work = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, function, *args))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError, FileChanged, NotAFile):
+            await work
+        raise
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return Kind.FILE
+    if stat.S_ISDIR(mode):
+        return Kind.DIRECTORY
+    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+
+
+def _info(status: os.stat_result) -> FileInfo:
+    return FileInfo(
+        _kind(status.st_mode), status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode), status.st_ino
+    )
+
+
+def _stat(path: str, follow: bool) -> FileInfo | None:
+    try:
+        return _info(os.stat(path, follow_symlinks=follow))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+class _open_regular:
+    """A file descriptor of a regular file, opened so that a pipe or a terminal cannot block or take over."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        kind = _kind(os.fstat(self._file).st_mode)
+        if kind is not Kind.FILE:
+            os.close(self._file)
+            raise NotAFile(f"{path} is a {kind.value}")
+
+    def __enter__(self) -> int:
+        return self._file
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._file)
+
+
+def _read_at(file: int, offset: int, limit: int) -> bytes:
+    chunks = []
+    while limit > 0:
+        chunk = os.pread(file, min(limit, _BLOCK), offset)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        offset += len(chunk)
+        limit -= len(chunk)
+    return b"".join(chunks)
+
+
+def _read(path: str, offset: int, limit: int) -> bytes:
+    with _open_regular(path) as file:
+        return _read_at(file, offset, limit)
+
+
+def _list(path: str) -> list[Entry]:
+    entries = []
+    with os.scandir(path) as found:
+        for item in found:
+            target = ""
+            if item.is_symlink():
+                kind = Kind.LINK
+                with contextlib.suppress(OSError):
+                    target = os.readlink(item.path)
+            elif item.is_dir(follow_symlinks=False):
+                kind = Kind.DIRECTORY
+            else:
+                kind = Kind.FILE if item.is_file(follow_symlinks=False) else Kind.OTHER
+            entries.append(Entry(item.name, kind, target))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _replace(path: str, data: bytes, expected: str) -> FileInfo:
+    path = os.path.realpath(path)
+    directory = os.path.dirname(path)
+    if expected == ABSENT:
+        if os.path.lexists(path):
+            raise FileChanged(f"{path} exists already")
+        os.makedirs(directory, exist_ok=True)
+    temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
+    mode = 0o666 if expected == ABSENT else 0o600
+    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        try:
+            _write_all(file, data)
+            if expected != ABSENT:
+                _copy_attributes(path, file)
+            os.fsync(file)
+            info = _info(os.fstat(file))
+        finally:
+            os.close(file)
+        if expected == ABSENT:
+            _rename_to_new(temp, path)
+        else:
+            if _digest(path) != expected:
+                raise FileChanged(f"{path} has changed")
+            os.replace(temp, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temp)
+        raise
+    _sync_directory(directory)
+    return info
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view[:_BLOCK]) :]
+
+
+def _copy_attributes(path: str, file: int) -> None:
+    old = os.stat(path)
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "the file is not writable", path)
+    mine = os.fstat(file)
+    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(file, -1, old.st_gid)
+        with contextlib.suppress(OSError):
+            os.fchown(file, old.st_uid, -1)
+    with contextlib.suppress(OSError, AttributeError):
+        for name in os.listxattr(path):
+            with contextlib.suppress(OSError):
+                os.setxattr(file, name, os.getxattr(path, name))
+    os.fchmod(file, stat.S_IMODE(old.st_mode))
+
+
+def _digest(path: str) -> str:
+    sha = hashlib.sha256()
+    try:
+        with _open_regular(path) as file:
+            offset = 0
+            while True:
+                block = os.pread(file, _BLOCK, offset)
+                if not block:
+                    return sha.hexdigest()
+                sha.update(block)
+                offset += len(block)
+    except FileNotFoundError:
+        return ABSENT
+
+
+def _rename_to_new(temp: str, path: str) -> None:
+    """Give the file its name without ever taking the name from another one."""
+    try:
+        os.link(temp, path)
+    except FileExistsError:
+        raise FileChanged(f"{path} exists already") from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            raise FileChanged(f"{path} exists already") from None
+        os.rename(temp, path)
+        return
+    os.unlink(temp)
+
+
+def _sync_directory(directory: str) -> None:
+    with contextlib.suppress(OSError):
+        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def _is_under(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -1,0 +1,251 @@
+"""Child processes of the worker: each in a session of its own, without input, watched, and killed with all it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Callable
+
+_log = logging.getLogger(__name__)
+
+MARK = "CCB_MARK"
+"""Environment variable that every child inherits: `<token of the session>.<token of the call>`."""
+
+TERM_GRACE = 0.12  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
+_CHUNK = 65536
+_READS_AT_ONCE = 4  # chunks taken from a pipe before other work of the event loop gets its turn
+_DRAIN = 0.1  # seconds that output may still come in after the process has ended and something else holds its pipe
+_OURS = ("ANTHROPIC_", "CCB_", "CLAUDE_", "OPENAI_", "PYTHONSTARTUP")
+
+
+def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
+    """What children see of the worker's environment: nothing of ours, nothing that opens an editor or a pager."""
+    env = {name: value for name, value in environ.items() if not name.startswith(_OURS)}
+    env.update(GIT_EDITOR="true", TERM="dumb", PAGER="cat", GIT_PAGER="cat", GIT_TERMINAL_PROMPT="0")
+    if mark:
+        env[MARK] = mark
+    return env
+
+
+def new_mark(session: str = "") -> str:
+    """A fresh mark; with a session's token in front when one is given."""
+    token = secrets.token_hex(8)
+    return f"{session}.{token}" if session else token
+
+
+class Process:
+    """A running child. Make it with `start`; `stop` it on every path that does not see `wait` return."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str, on_output: Callable[[bytes], None]) -> None:
+        self.pid = popen.pid
+        self.mark = mark
+        self.returncode: int | None = None
+        self._popen = popen
+        self._on_output = on_output
+        self._loop = asyncio.get_running_loop()
+        self._exited = asyncio.Event()
+        self._drained = asyncio.Event()
+        assert popen.stdout is not None
+        self._pipe = popen.stdout.fileno()
+        os.set_blocking(self._pipe, False)
+        self._loop.add_reader(self._pipe, self._read)
+        self._pidfd = _pidfd(self.pid)
+        if self._pidfd >= 0:
+            self._loop.add_reader(self._pidfd, self._reap)
+        else:
+            threading.Thread(target=self._wait_in_thread, name=f"wait-{self.pid}", daemon=True).start()
+
+    async def wait(self) -> int:
+        """The exit code (negative: the signal), once the process has ended and its output is in. Output of what it left
+        in the background is not waited for, but still taken until `discard_output` or `stop`."""
+        await self._exited.wait()
+        if not self._drained.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._drained.wait(), _DRAIN)
+        assert self.returncode is not None
+        return self.returncode
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL, to the process and everything it started. Returns when the process is reaped. When
+        cancelled, it kills at once. May be called again, and after the end: then it takes what was left behind."""
+        self._signal(signal.SIGTERM)
+        try:
+            await _until(self._is_gone)
+        finally:
+            self._signal(signal.SIGKILL)
+            self._close_pipe()
+        await self._exited.wait()
+
+    def kill(self) -> None:
+        """SIGKILL to the process and everything it started, at once."""
+        self._signal(signal.SIGKILL)
+
+    def discard_output(self) -> None:
+        """Read what still comes, so that nothing blocks on it, and throw it away."""
+        self._on_output = _nothing
+
+    def has_leftovers(self) -> bool:
+        """After the end: whether something it started still lives, as far as its group and its output tell."""
+        return self._exited.is_set() and not (self._drained.is_set() and self._group_is_gone())
+
+    def _signal(self, number: int) -> None:
+        if not self._exited.is_set() or not self._group_is_gone():
+            _send_group(self.pid, number)
+        _send_all((pid for pid in marked(self.mark) if pid != self.pid), number)
+
+    def _is_gone(self) -> bool:
+        return self._exited.is_set() and self._group_is_gone() and not marked(self.mark)
+
+    def _group_is_gone(self) -> bool:
+        """Only after the leader is reaped. A process that has its pid now is a stranger: the kernel gives a pid out again
+        only when no group has that number."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            return True
+        else:
+            return True
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+    def _read(self) -> None:
+        for _ in range(_READS_AT_ONCE):
+            try:
+                data = os.read(self._pipe, _CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._close_pipe()
+                return
+            try:
+                self._on_output(data)
+            except Exception:  # noqa: BLE001 - top of a callback: an unread pipe would block the child
+                _log.exception("output of process %d could not be taken", self.pid)
+
+    def _close_pipe(self) -> None:
+        if self._drained.is_set():
+            return
+        self._loop.remove_reader(self._pipe)
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+        self._drained.set()
+
+    def _reap(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._finish(self._popen.wait())
+
+    def _wait_in_thread(self) -> None:
+        code = self._popen.wait()
+        try:
+            self._loop.call_soon_threadsafe(self._finish, code)
+        except RuntimeError:
+            _log.debug("process %d ended after its event loop", self.pid)
+
+    def _finish(self, code: int) -> None:
+        self.returncode = code
+        self._exited.set()
+
+
+def start(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], on_output: Callable[[bytes], None], mark: str = ""
+) -> Process:
+    """Start `argv` in its own session with stdin from /dev/null. `on_output` gets stdout and stderr, merged in order, in
+    the event loop. `env` is the whole environment (see `child_environment`). Raises OSError when it cannot start."""
+    popen = subprocess.Popen(
+        list(argv),
+        cwd=cwd,
+        env={**env, MARK: mark} if mark else dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        close_fds=True,
+        bufsize=0,
+    )
+    return Process(popen, mark, on_output)
+
+
+def _nothing(data: bytes) -> None:
+    """Takes output that nobody wants."""
+
+
+def marked(mark: str) -> list[int]:
+    """Live processes whose environment has this mark, or a mark of this session's token. Empty where there is no /proc: there the
+    process group is all that is known."""
+    if not mark:
+        return []
+    wanted = f"{MARK}={mark}".encode()
+    own = os.getpid()
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    return [int(name) for name in names if name.isdigit() and int(name) != own and _has_mark(name, wanted)]
+
+
+def _has_mark(pid: str, wanted: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read(1 << 20).split(b"\0")
+    except OSError:
+        return False
+    return any(entry == wanted or entry.startswith(wanted + b".") for entry in entries)
+
+
+async def stop_marked(mark: str) -> None:
+    """End every process that carries a mark of this session, however it has detached itself."""
+    _send_all(marked(mark), signal.SIGTERM)
+    try:
+        await _until(lambda: not marked(mark))
+    finally:
+        _send_all(marked(mark), signal.SIGKILL)
+
+
+async def _until(gone: Callable[[], bool]) -> None:
+    """Wait for processes that nobody tells us about, for the time between the two signals."""
+    deadline = time.monotonic() + TERM_GRACE
+    while not gone() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells of another's child
+        await asyncio.sleep(0.01)
+
+
+def _pidfd(pid: int) -> int:
+    opener: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
+    if opener is None:
+        return -1
+    try:
+        return opener(pid)
+    except OSError:
+        return -1
+
+
+def _send_group(pgid: int, number: int) -> None:
+    try:
+        os.killpg(pgid, number)
+    except (ProcessLookupError, PermissionError):
+        _log.debug("process group %d takes no signal %d", pgid, number)
+
+
+def _send_all(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            _log.debug("process %d takes no signal %d", pid, number)

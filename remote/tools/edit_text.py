@@ -1,0 +1,53 @@
+"""Exact replacement in the bytes of a file. Line endings of the file stay, those of the model's strings adapt."""
+
+from __future__ import annotations
+
+import re
+
+
+class EditRefused(Exception):
+    """The replacement cannot be made; the text says why and what would help."""
+
+
+def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes, int]:
+    """The new content and the number of replacements. A line feed in `old` matches the file's CRLF as well, and `new`
+    is written with the endings of the place it goes to, unless a string brings a carriage return of its own."""
+    if old == new:
+        raise EditRefused("No changes to make: old_string and new_string are exactly the same.")
+    if not old:
+        raise EditRefused("old_string is empty: that creates a new file, but the file already has content.")
+    pattern = _pattern(old)
+    count = len(pattern.findall(data))
+    if count == 0:
+        raise EditRefused(f"String to replace not found in file.\nString: {_shown(old)}")
+    if count > 1 and not replace_all:
+        raise EditRefused(
+            f"Found {count} matches of the string to replace, but replace_all is false. To replace all of them, set "
+            f"replace_all to true; to replace one, give more of the text around it.\nString: {_shown(old)}"
+        )
+    ending = _ending(data)
+    adapts = "\r" not in old and "\r" not in new
+
+    def put(match: re.Match[bytes]) -> bytes:
+        if not adapts:
+            return new.encode()
+        own = b"\r\n" if b"\r\n" in match[0] else b"\n" if b"\n" in match[0] else ending
+        return new.encode().replace(b"\n", own)
+
+    return pattern.sub(put, data), count
+
+
+def _pattern(old: str) -> re.Pattern[bytes]:
+    text = re.escape(old.encode())
+    if "\r" not in old:
+        text = text.replace(b"\\\n", b"\r?\n")
+    return re.compile(text)
+
+
+def _ending(data: bytes) -> bytes:
+    crlf = data.count(b"\r\n")
+    return b"\r\n" if crlf > data.count(b"\n") - crlf else b"\n"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 500 else f"{text[:500]}… ({len(text)} characters)"

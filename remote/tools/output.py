@@ -1,0 +1,156 @@
+"""The text of an output as the model gets it: decoded, without terminal sequences, within a limit."""
+
+from __future__ import annotations
+
+import re
+
+from .spill import Spill, SpillFile
+
+MOST_CHARS = 30_000
+"""Most characters of an output that the model gets."""
+
+_KEPT = 128 * 1024  # bytes held in memory at each end: enough for MOST_CHARS of any text
+_TERMINAL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]"  # other escapes
+    r"|[^\n]\x08"  # overstrike
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+
+
+def clean(data: bytes) -> str:
+    """Text for the model and the screen: UTF-8 with replacement characters, no escape sequences or control characters
+    but tab, line feed and carriage return."""
+    return _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
+
+
+class Output:
+    """Collects the output of a process. Memory holds its two ends; once it is long, all of it goes to a file as well."""
+
+    def __init__(self, spill: Spill, name: str, *, to_file: bool = False) -> None:
+        self.total = 0
+        self._spill = spill
+        self._name = name
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._file: SpillFile | None = None
+        self._tried = False
+        if to_file:
+            self._open()
+
+    @property
+    def path(self) -> str:
+        """The file that has the whole output; "" while there is none."""
+        return self._file.path if self._file else ""
+
+    @property
+    def dropped(self) -> int:
+        """Bytes that the file does not have."""
+        return self._file.dropped if self._file else 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        room = _KEPT - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+        if len(data) > room:
+            if not self._tried:
+                self._open()
+            self._tail += data[max(0, room) :]
+            if len(self._tail) > 2 * _KEPT:
+                del self._tail[:-_KEPT]
+        if self._file is not None:
+            self._file.write(data)
+        self.total += len(data)
+
+    def last(self, most_lines: int, most_bytes: int) -> str:
+        """The newest lines, for a live view."""
+        recent = bytes(self._tail[-most_bytes:])
+        if len(recent) < most_bytes:
+            recent = bytes(self._head[-(most_bytes - len(recent)) :]) + recent
+        lines = clean(recent).split("\n")
+        return "\n".join(lines[-most_lines - 1 :] if lines[-1] == "" else lines[-most_lines:])
+
+    def text(self, most: int = MOST_CHARS) -> str:
+        """The output for the model: whole, or head, a note that names the file, and tail."""
+        tail = bytes(self._tail)
+        if self.total <= len(self._head) + len(tail):
+            whole = clean(bytes(self._head) + tail)
+            if len(whole) <= most:
+                return whole
+            if self._file is None:
+                self._open()
+            head_text, tail_text = whole, whole
+        else:
+            head_text, tail_text = clean(bytes(self._head)), clean(tail)
+        return joined(head_text, tail_text, most, self._note())
+
+    def since(self, start: int, most: int = MOST_CHARS) -> str:
+        """What came after the first `start` bytes, within the limit."""
+        if start >= self.total:
+            return ""
+        head = self._range(start, min(self.total, start + _KEPT))
+        if start + _KEPT >= self.total:
+            text = clean(head)
+            return text if len(text) <= most else joined(text, text, most, self._note())
+        return joined(clean(head), clean(self._range(self.total - _KEPT, self.total)), most, self._note())
+
+    def close(self) -> None:
+        """No more output comes."""
+        if self._file is not None:
+            self._file.close()
+
+    def _range(self, start: int, end: int) -> bytes:
+        if end <= len(self._head):
+            return bytes(self._head[start:end])
+        tail_start = self.total - len(self._tail)
+        if start >= tail_start:
+            return bytes(self._tail[start - tail_start : end - tail_start])
+        return self._file.read(start, end) if self._file else b""
+
+    def _open(self) -> None:
+        self._tried = True
+        self._file = self._spill.open(f"{self._name}.txt")
+        if self._file is not None and self._head:
+            self._file.write(bytes(self._head))
+            if self._tail:
+                self._file.write(bytes(self._tail))
+
+    def _note(self) -> str:
+        if self._file is None:
+            return f"the whole output has {self.total:,} bytes and could not be kept in a file"
+        if self._file.dropped:
+            return (
+                f"the output has {self.total:,} bytes; the first {self._file.kept:,} of them are in {self._file.path}, "
+                f"the rest was dropped"
+            )
+        return f"the whole output ({self.total:,} bytes) is in {self._file.path}; use Read or Grep on it"
+
+
+def limited(text: str, spill: Spill, name: str, most: int = MOST_CHARS) -> str:
+    """`text`, or its head and tail around the path of a file that has all of it."""
+    if len(text) <= most:
+        return text
+    data = text.encode("utf-8", "replace")
+    kept = spill.keep(data, f"{name}.txt")
+    if kept is None:
+        note = f"the whole output has {len(text):,} characters and could not be kept in a file"
+    else:
+        note = f"the whole output ({len(text):,} characters) is in {kept.path}; use Read or Grep on it"
+    return joined(text, text, most, note)
+
+
+def joined(head: str, tail: str, most: int, note: str) -> str:
+    """The start of `head` and the end of `tail` with the note between, cut at line ends where one is near, in `most`
+    characters."""
+    middle = f"\n\n[... {note} ...]\n\n"
+    room = max(0, most - len(middle)) // 2
+    start, end = head[:room], tail[len(tail) - room :] if room else ""
+    cut = start.rfind("\n")
+    if cut > room - 2000 and cut > 0:
+        start = start[:cut]
+    cut = end.find("\n")
+    if 0 <= cut < 2000:
+        end = end[cut + 1 :]
+    return start + middle + end

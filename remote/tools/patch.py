@@ -1,0 +1,108 @@
+"""What a change did to a file, as the public protocol tells it: hunks with three lines of context, within a size limit."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+Json = dict[str, Any]
+Change = tuple[int, int, int, int]  # old lines [a, b) became new lines [c, d)
+
+MOST_BYTES = 40_000
+"""Most bytes of JSON for one text or patch in a structured result; four of them and a margin stay under 200 KB."""
+
+_CONTEXT = 3
+_MOST_WORK = 1_000_000  # old lines times new lines that difflib may compare
+
+
+def structured_patch(old: str, new: str, most_bytes: int = MOST_BYTES) -> list[Json]:
+    """Hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`; those that pass the limit are left out."""
+    before, after = _lines(old), _lines(new)
+    return _bounded(_hunks(before, after, _changes(before, after)), most_bytes)
+
+
+def bounded_text(text: str, most_bytes: int = MOST_BYTES) -> str:
+    """`text`, or its start and a note when it is too long for a message line."""
+    if _json_size(text) <= most_bytes:
+        return text
+    kept = text[:most_bytes]
+    while _json_size(kept) > most_bytes - 100:
+        kept = kept[: int(len(kept) * 0.8)]
+    return f"{kept}\n[... {len(text) - len(kept):,} more characters ...]"
+
+
+def whole_or_none(text: str | None, most_bytes: int = MOST_BYTES) -> str | None:
+    """`text`, or None when it is too long for a message line: half a file must not be taken for the file."""
+    return text if text is not None and _json_size(text) <= most_bytes else None
+
+
+def _json_size(text: str) -> int:
+    return (
+        6 * len(text) if len(text) > 1 << 20 else len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+    )
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _changes(before: list[str], after: list[str]) -> list[Change]:
+    start, most = 0, min(len(before), len(after))
+    while start < most and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < most - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    old, new = before[start : len(before) - end], after[start : len(after) - end]
+    if not old and not new:
+        return []
+    if len(old) * len(new) > _MOST_WORK:
+        return [(start, start + len(old), start, start + len(new))]
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > 1000)
+    return [(start + a, start + b, start + c, start + d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+
+
+def _hunks(before: list[str], after: list[str], changes: list[Change]) -> Iterable[Json]:
+    group: list[Change] = []
+    for change in changes:
+        if group and change[0] - group[-1][1] > 2 * _CONTEXT:
+            yield _hunk(before, after, group)
+            group = []
+        group.append(change)
+    if group:
+        yield _hunk(before, after, group)
+
+
+def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
+    start = max(0, group[0][0] - _CONTEXT)
+    lines: list[str] = []
+    at = start
+    for a, b, c, d in group:
+        lines += [" " + line for line in before[at:a]]
+        lines += ["-" + line for line in before[a:b]]
+        lines += ["+" + line for line in after[c:d]]
+        at = b
+    end = min(len(before), at + _CONTEXT)
+    lines += [" " + line for line in before[at:end]]
+    new_start = group[0][2] - (group[0][0] - start)
+    new_lines = sum(1 for line in lines if line[0] != "-")
+    return {
+        "oldStart": start + 1,
+        "oldLines": end - start,
+        "newStart": new_start + 1,
+        "newLines": new_lines,
+        "lines": lines,
+    }
+
+
+def _bounded(hunks: Iterable[Json], most_bytes: int) -> list[Json]:
+    kept: list[Json] = []
+    for hunk in hunks:
+        most_bytes -= len(json.dumps(hunk, ensure_ascii=False).encode("utf-8", "replace"))
+        if most_bytes < 0:
+            break
+        kept.append(hunk)
+    return kept

@@ -1,0 +1,54 @@
+"""Paths as a model writes them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+from ..host import Host, Kind
+
+
+def absolute(path: str, cwd: str) -> str:
+    """`path` from the session's directory, `~` expanded, `.` and `..` kept for the system to resolve."""
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser("~") + path[1:]
+    return os.path.join(cwd, path)
+
+
+def path_error(path: str) -> str | None:
+    """Why a string can be no path, or None."""
+    if not path.strip():
+        return "The path is empty."
+    if "\0" in path:
+        return "The path contains a NUL character."
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return "The path contains characters that no file name can have."
+    return None
+
+
+async def missing(host: Host, path: str, cwd: str) -> str:
+    """The sentence for a path that does not exist, with names that are near."""
+    text = f"File does not exist: {path}"
+    near = await _near_names(host, path)
+    if near:
+        return f"{text}. Did you mean {' or '.join(near)}?"
+    return f"{text}. The session's directory is {cwd}."
+
+
+async def _near_names(host: Host, path: str) -> list[str]:
+    parent, name = os.path.split(path.rstrip("/"))
+    try:
+        names = [entry.name for entry in await host.list(parent) if entry.kind is not Kind.OTHER]
+    except OSError:
+        return []
+    stem = os.path.splitext(name)[0]
+    same = [each for each in names if each.lower() == name.lower() or (stem and os.path.splitext(each)[0] == stem)]
+    close = difflib.get_close_matches(name, names[:5000], n=3, cutoff=0.6)
+    return [os.path.join(parent, each) for each in dict.fromkeys(same + close)][:3]
+
+
+def os_error(error: OSError, path: str) -> str:
+    """One sentence for a failed system call on a path."""
+    return f"{path}: {error.strerror or error}"

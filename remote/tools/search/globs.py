@@ -1,0 +1,151 @@
+"""Glob patterns over paths relative to the searched directory."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+MOST_ALTERNATIVES = 256
+
+
+class BadGlob(Exception):
+    """The pattern cannot be understood; the text says why."""
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """`*.{a,b}` as `*.a`, `*.b`; nested braces too. An unclosed brace or one without a comma is literal."""
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        text = waiting.pop(0)
+        span = _first_braces(text)
+        if span is None:
+            done.append(text)
+        else:
+            start, end, parts = span
+            waiting[:0] = [text[:start] + part + text[end:] for part in parts]
+        if len(done) + len(waiting) > MOST_ALTERNATIVES:
+            raise BadGlob(f"the glob {pattern!r} stands for more than {MOST_ALTERNATIVES} patterns")
+    return done
+
+
+def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
+    for start, char in enumerate(text):
+        if char != "{" or (start and text[start - 1] == "\\"):
+            continue
+        depth, parts, at = 0, [], start + 1
+        for i in range(start, len(text)):
+            if text[i] == "{":
+                depth += 1
+            elif text[i] == "}":
+                depth -= 1
+                if depth == 0:
+                    parts.append(text[at:i])
+                    if len(parts) > 1:
+                        return start, i + 1, parts
+                    break
+            elif text[i] == "," and depth == 1:
+                parts.append(text[at:i])
+                at = i + 1
+    return None
+
+
+@lru_cache(maxsize=1024)
+def translate(glob: str) -> str:
+    """The regular expression (for fullmatch) of one glob without braces: `*` and `?` stay inside a name, `**` as a whole component
+    stands for any directories."""
+    out: list[str] = []
+    i = 0
+    while i < len(glob):
+        char = glob[i]
+        if char == "*":
+            end = i
+            while end < len(glob) and glob[end] == "*":
+                end += 1
+            starts = i == 0 or glob[i - 1] == "/"
+            if end - i >= 2 and starts and end < len(glob) and glob[end] == "/":
+                out.append("(?:[^/]+/)*")
+                end += 1
+            elif end - i >= 2 and starts and end == len(glob):
+                out.append(".+")
+            else:
+                out.append("[^/]*")
+            i = end
+        elif char == "?":
+            out.append("[^/]")
+            i += 1
+        elif char == "[":
+            piece, i = _bracket(glob, i)
+            out.append(piece)
+        elif char == "\\" and i + 1 < len(glob):
+            out.append(re.escape(glob[i + 1]))
+            i += 2
+        else:
+            out.append(re.escape(char))
+            i += 1
+    return "".join(out)
+
+
+def _bracket(glob: str, start: int) -> tuple[str, int]:
+    at = start + 1
+    negated = glob[at : at + 1] in ("!", "^")
+    at += negated
+    end = glob.find("]", at + 1)
+    if end < 0:
+        return re.escape("["), start + 1
+    inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[at:end])
+    piece = f"(?!/)[{'^' if negated else ''}{inner}]"
+    try:
+        re.compile(piece)
+    except re.error:
+        return re.escape(glob[start : end + 1]), end + 1
+    return piece, end + 1
+
+
+class Globs:
+    """A choice of files. Without a slash a pattern looks at the name, at any depth; with one it is anchored where the
+    search starts. Patterns with `!` in front take files, and all below directories, away again."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        wanted: list[str] = []
+        unwanted: list[str] = []
+        self._names: list[str] | None = []
+        for pattern in patterns:
+            negated = pattern.startswith("!")
+            for glob in expand_braces(pattern[negated:]):
+                glob = glob[2:] if glob.startswith("./") else glob
+                (unwanted if negated else wanted).append(_anchored(glob))
+                if not negated:
+                    self._note_name(glob)
+        self._wanted = _any_of(wanted)
+        self._unwanted = _any_of([f"{each}(?:/.*)?" for each in unwanted])
+        if not wanted:
+            self._names = None
+
+    def match(self, path: str) -> bool:
+        """Whether the file at this relative path is chosen."""
+        if self._unwanted is not None and self._unwanted.fullmatch(path):
+            return False
+        return self._wanted is None or self._wanted.fullmatch(path) is not None
+
+    @property
+    def names(self) -> list[str] | None:
+        """The wanted patterns, when all of them are about names only: what another program can be told as file types."""
+        return self._names
+
+    def _note_name(self, glob: str) -> None:
+        if self._names is not None:
+            simple = re.fullmatch(r"[\w.*?+@-]+", glob, re.ASCII) and "**" not in glob
+            self._names = [*self._names, glob] if simple else None
+
+
+def _anchored(glob: str) -> str:
+    if glob.endswith("/"):
+        glob += "**"
+    if "/" not in glob:
+        return "(?:.*/)?" + translate(glob)
+    return translate(glob.lstrip("/"))
+
+
+def _any_of(patterns: list[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(f"(?:{each})" for each in patterns), re.DOTALL) if patterns else None

@@ -1,0 +1,100 @@
+"""What .gitignore files say, inside git repositories: the rules of git, from the patterns alone."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .globs import translate
+
+_MOST_BYTES = 1 << 20
+
+
+class Rules:
+    """One .gitignore file. Paths are relative to its directory."""
+
+    def __init__(self, text: str) -> None:
+        rules = [rule for line in text.removeprefix("\ufeff").split("\n") if (rule := _rule(line)) is not None]
+        self._rules = rules[::-1]
+        self._any = re.compile("|".join(f"(?:{body})" for body, _, _ in rules), re.DOTALL) if rules else None
+        self._compiled: list[tuple[re.Pattern[str], bool, bool]] = []
+
+    def verdict(self, path: str, is_directory: bool) -> bool | None:
+        """True: ignored; False: taken back by a `!` rule; None: no rule is about it. The last rule that matches wins."""
+        if self._any is None or not self._any.fullmatch(path):
+            return None
+        if not self._compiled:
+            self._compiled = [(re.compile(body, re.DOTALL), neg, only) for body, neg, only in self._rules]
+        for pattern, negated, directories_only in self._compiled:
+            if (is_directory or not directories_only) and pattern.fullmatch(path):
+                return not negated
+        return None
+
+
+class Ignore:
+    """The rules in force in one directory. `below` gives those of a directory in it."""
+
+    def __init__(self, frames: list[tuple[int, Rules]], in_repository: bool) -> None:
+        self._frames = frames  # (length of the directory's path with its slash, rules), the innermost last
+        self._in_repository = in_repository
+
+    @staticmethod
+    def at(root: str) -> Ignore:
+        """The rules in force where a search starts: those of the directories above count, up to the repository's."""
+        found = Ignore([], False)
+        directories = [root]
+        while directories[-1] != os.path.dirname(directories[-1]):
+            directories.append(os.path.dirname(directories[-1]))
+        for directory in reversed(directories):
+            found = found.below(directory)
+        return found
+
+    def below(self, directory: str, names: set[str] | None = None) -> Ignore:
+        """The rules inside `directory` (absolute). `names` are its entries, if the caller has them."""
+        starts = os.path.lexists(os.path.join(directory, ".git")) if names is None else ".git" in names
+        inside = starts or self._in_repository
+        has_file = inside and (names is None or ".gitignore" in names)
+        text = _text(os.path.join(directory, ".gitignore")) if has_file else None
+        if text is None and not starts:
+            return self
+        frames = [] if starts else self._frames
+        if text is not None:
+            frames = [*frames, (len(directory.rstrip("/")) + 1, Rules(text))]
+        return Ignore(frames, inside)
+
+    def ignores(self, path: str, is_directory: bool) -> bool:
+        """Whether the rules leave out this entry (absolute path)."""
+        for length, rules in reversed(self._frames):
+            verdict = rules.verdict(path[length:], is_directory)
+            if verdict is not None:
+                return verdict
+        return False
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read(_MOST_BYTES))
+    except OSError:
+        return None
+
+
+def _rule(line: str) -> tuple[str, bool, bool] | None:
+    """(regular expression, negated, directories only) of one line."""
+    if line.endswith("\r"):
+        line = line[:-1]
+    if line.startswith("#"):
+        return None
+    stripped = line.rstrip(" ")
+    if len(stripped) < len(line) and (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+        stripped += " "
+    negated = stripped.startswith("!")
+    glob = stripped[1:] if negated else stripped
+    only = glob.endswith("/")
+    if only:
+        glob = glob[:-1]
+    if not glob or glob == "/":
+        return None
+    anchored = "/" in glob
+    body = translate(glob[1:] if glob.startswith("/") else glob)
+    return (body if anchored else f"(?:.*/)?{body}"), negated, only

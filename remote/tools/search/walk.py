@@ -1,0 +1,186 @@
+"""The files of a tree: regular files, hidden ones too, nothing of .git, nothing that .gitignore leaves out; links are not
+followed. ripgrep lists them where it is, our own walker where it is not."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .globs import Globs
+from .ignore import Ignore
+
+_ARGUMENTS = 96 * 1024  # bytes of file names for one command line
+
+
+class Deadline(Exception):
+    """The time for the search is over."""
+
+
+@dataclass
+class Limits:
+    """When to stop (monotonic seconds)."""
+
+    until: float
+
+    def check(self) -> None:
+        if time.monotonic() > self.until:
+            raise Deadline
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file, relative to the root of the search."""
+
+    path: str
+    mtime_ns: int
+    size: int
+
+
+RIPGREP = (
+    *("--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude"),
+    *("--no-messages", "--glob", "!.git", "--null"),
+)
+"""Options with which ripgrep sees the tree as the walker does."""
+
+
+def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
+    """Relative paths of all files that every one of `chosen` matches."""
+    listed = _by_ripgrep(root, [rg, *RIPGREP, *type_options(chosen), "--files", "./"], limits) if rg else None
+    for path in walk(root, limits) if listed is None else listed:
+        if all(globs.match(path) for globs in chosen):
+            yield path
+
+
+def type_options(chosen: list[Globs]) -> list[str]:
+    """Options that spare ripgrep the files whose names are not wanted. As a file type, because there .gitignore goes first; a
+    `--glob` would bring ignored files back."""
+    named = [globs.names for globs in chosen if globs.names]
+    if not named or any(":" in name for name in named[0]):
+        return []
+    return [*(f"--type-add=ccbwanted:{name}" for name in named[0]), "--type=ccbwanted"]
+
+
+def matching_by_ripgrep(
+    root: str, rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool, limits: Limits
+) -> list[str] | None:
+    """Files with one of the texts, and perhaps some without; None when ripgrep does not work here."""
+    options = ["--text", "--fixed-strings", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
+    wanted = [option for text in texts for option in ("-e", text)]
+    command = [rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"]
+    listed = _by_ripgrep(root, command, limits)
+    if listed is None:
+        return None
+    return [path for path in listed if all(globs.match(path) for globs in chosen)]
+
+
+def matching_by_grep(
+    root: str, grep: str, paths: Iterable[str], texts: list[str], ignore_case: bool, limits: Limits
+) -> list[str]:
+    """Of `paths`, those with one of the texts, and perhaps some without."""
+    wanted = [option for text in texts for option in ("-e", text)]
+    command = [grep, "-lZaF", *(["-i"] if ignore_case else ()), *wanted, "--"]
+    found: list[str] = []
+    for batch in _batches(paths):
+        limits.check()
+        names = [os.path.join(".", path) for path in batch]
+        try:
+            done = subprocess.run(
+                [*command, *names],
+                cwd=root,
+                env={**os.environ, "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=max(0.1, limits.until - time.monotonic()),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise Deadline from None
+        except OSError:
+            found += batch
+            continue
+        if done.returncode > 1 or (done.stdout and not done.stdout.endswith(b"\0")):
+            found += batch  # unreadable files, or a grep without these options: the scan decides
+        else:
+            found += [os.fsdecode(name)[2:] for name in done.stdout.split(b"\0")[:-1]]
+    return found
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        batch.append(path)
+        size += len(os.fsencode(path)) + 12
+        if size > _ARGUMENTS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _by_ripgrep(root: str, command: list[str], limits: Limits) -> list[str] | None:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=max(0.1, limits.until - time.monotonic()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Deadline from None
+    except OSError:
+        return None
+    if done.returncode < 0 or (done.returncode > 1 and not done.stdout):
+        return None
+    return [os.fsdecode(name[2:] if name.startswith(b"./") else name) for name in done.stdout.split(b"\0")[:-1]]
+
+
+def walk(root: str, limits: Limits) -> Iterator[str]:
+    """Every file below `root`, as relative paths. Directories that cannot be read are left out."""
+    waiting = [(root, "", Ignore.at(root))]
+    while waiting:
+        limits.check()
+        directory, prefix, rules = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                found = list(entries)
+        except OSError:
+            continue
+        if prefix:
+            rules = rules.below(directory, {entry.name for entry in found})
+        for entry in found:
+            if entry.name == ".git":
+                continue
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if not is_directory and not entry.is_file(follow_symlinks=False):
+                continue
+            path = os.path.join(directory, entry.name)
+            if rules.ignores(path, is_directory):
+                continue
+            if is_directory:
+                waiting.append((path, prefix + entry.name + "/", rules))
+            else:
+                yield prefix + entry.name
+
+
+def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
+    """The files with their times, newest first, then by path. What is gone meanwhile is left out."""
+    found = []
+    for path in paths:
+        try:
+            status = os.lstat(os.path.join(root, path))
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found.append(Found(path, status.st_mtime_ns, status.st_size))
+        if not len(found) % 1000:
+            limits.check()
+    return sorted(found, key=lambda file: (-file.mtime_ns, file.path))
