@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-import ccb
-
 MAX_SIZE = 300 * 1024
 """Largest bundle in bytes."""
 
@@ -34,7 +32,9 @@ def load() -> Bundle:
     built = files("ccb.deploy").joinpath("worker.zip")
     if built.is_file():
         return Bundle.of(built.read_bytes())
-    return build(files("ccb.remote"), files("ccb.tunnel").joinpath("wire"), ccb.__version__)
+    from ccb import __version__
+
+    return build(files("ccb.remote"), files("ccb.tunnel").joinpath("wire"), __version__)
 
 
 def build(remote: Traversable, wire: Traversable, version: str) -> Bundle:

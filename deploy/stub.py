@@ -8,8 +8,8 @@ import os
 import stat
 import sys
 import tempfile
-from importlib.abc import Loader
 from collections.abc import Iterator
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 

@@ -170,7 +170,7 @@ class Calls:
         if call.line is not None:
             if not call.complete or call.error:
                 call.line.urgent(Cancel(call.line.epoch, call.stream, "the worker left"))
-            elif call.ungranted:
+            elif call.ungranted > 0:
                 call.line.urgent(Credit(call.line.epoch, call.stream, call.ungranted))
             call.line = None
         if call.pump is not None:
@@ -182,7 +182,7 @@ class Calls:
         call.stream = self._next_stream
         call.line = line
         call.credit = INITIAL_CREDIT
-        call.ungranted = 0
+        call.ungranted = -sum(map(len, call.chunks))  # what lies here unread is not on this link's account
         self._by_stream[call.stream] = call
         opened = Open(
             line.epoch,

@@ -107,6 +107,13 @@ class Client:
             self._writer.close()
             self._owner.left(self)
 
+    def admit(self, role: str, epoch: int, have: int) -> None:
+        """Let an attached client have its events, from after `have`."""
+        self.role = role
+        self.epoch = epoch
+        self.sent = have
+        self._wake.set()
+
     def control(self, frame: Frame) -> None:
         """Send `frame` before all events and data."""
         if len(self._control) >= _MAX_CONTROL:

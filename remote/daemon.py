@@ -12,7 +12,7 @@ import socket
 import time
 from typing import Any
 
-import ccb
+from ccb import __version__
 from ccb.tunnel.wire import (
     Attach,
     Credit,
@@ -119,9 +119,7 @@ class Daemon:
             allow_bypass=options.allow_bypass,
         )
         session.use_modes(engine.set_mode, lambda: engine.mode)
-        return assemble(
-            session, options, calls=self._calls, context=self._context, engine=engine, version=ccb.__version__
-        )
+        return assemble(session, options, calls=self._calls, context=self._context, engine=engine, version=__version__)
 
     def stop(self) -> None:
         """End the session now."""
@@ -182,7 +180,10 @@ class Daemon:
             if self._clients:
                 await self._changed.wait()
                 continue
-            patience = self._grace_s if self._session.has_input else min(_UNUSED_S, self._grace_s)
+            unused = (
+                min(_UNUSED_S, self._grace_s) if self._session.agent else 0.0
+            )  # never begun: nothing to come back to
+            patience = self._grace_s if self._session.has_input else unused
             left = self._alone_since + patience - time.monotonic()
             if left <= 0:
                 log.info("no client for %.0f s: the session ends", patience)
@@ -198,9 +199,7 @@ class Daemon:
             return
         if frame.role == "driver" and not self._grant(client, frame):
             return
-        client.epoch = self._epoch
-        client.sent = frame.have
-        client.role = "driver" if frame.role == "driver" else "viewer"
+        client.admit("driver" if frame.role == "driver" else "viewer", self._epoch, frame.have)
         if client.role == "driver":
             self._driver = client
             self._calls.attach(Line(client.epoch, frame.nonce, client.control, client.bulk))

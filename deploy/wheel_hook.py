@@ -1,0 +1,49 @@
+"""Build hook of hatchling: puts the worker bundle into the wheel, so that an installed ccb carries exactly these bytes.
+
+Runs at build time only, outside the package, and so finds `bundle.py` by its path.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class WorkerBundleHook(BuildHookInterface[Any]):
+    """Adds `ccb/deploy/worker.zip`."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called before the wheel is put together. An editable install builds the bundle when it needs it."""
+        if self.target_name != "wheel" or version == "editable":
+            return
+        root = Path(self.root)
+        init = (root / "src" / "ccb" / "__init__.py").read_text(encoding="utf-8")
+        found = re.search(r'__version__ = "([^"]+)"', init)
+        if found is None:
+            raise ValueError("src/ccb/__init__.py names no version")
+        bundle = _load(root / "deploy" / "bundle.py").build(root / "remote", root / "tunnel" / "wire", found.group(1))
+        out = Path(self.directory) / "worker.zip"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(bundle.data)
+        build_data["force_include"][str(out)] = "ccb/deploy/worker.zip"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Called after: the file is in the wheel now."""
+        (Path(self.directory) / "worker.zip").unlink(missing_ok=True)
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("worker_bundle", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["worker_bundle"] = module
+    spec.loader.exec_module(module)
+    return module
