@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import Unreachable, UsageError
+from ccb.tunnel.errors import Unreachable
 from ccb.tunnel.link import Link, new_nonce
 from ccb.tunnel.local import LocalTransport
 from ccb.tunnel.pipe import Transport
@@ -66,14 +66,10 @@ async def connect_session(
 
         source = api_key_source((await parts.credential.get()).source)
         options = session_options(arguments, parts.settings, api_key_source=source)
-        parameters = {"session": session_id, "cwd": arguments.directory or "", "create": True}
+        parameters = {"session": session_id, "cwd": arguments.directory or "", "create": True, "fresh": True}
         launched = await launch(transport, parameters, parts.bundle)
         link = await stack.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
         hello = await link.hello()
-        if arguments.session_id and hello.seq:
-            raise UsageError(
-                f"Error: Session ID {session_id} is already in use.", do="Leave --session-id away, or give another one."
-            )
         nonce = new_nonce()
         calls = await stack.enter_async_context(parts.model_calls(link, nonce))
         await link.attach(nonce=nonce, options=options.to_json(), streams=calls)

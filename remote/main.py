@@ -34,7 +34,7 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
     """Serve one connection on fd 0 and 1; the exit code of the channel.
 
     `params`: `session` (UUID), `cwd` (absolute, `~…`, relative to home, or "" for home), `create`, and optionally
-    `grace_s`, `notes` (of the stub). `storage` is `disk` or `memory`, for hello.
+    `fresh` (refuse a session that exists), `grace_s`, `notes` (of the stub). `storage` is `disk` or `memory`, for hello.
     """
     os.umask(0o077)
     try:
@@ -48,14 +48,21 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 def _serve(params: dict[str, object], bundle: str, storage: str) -> int:
     session = str(params["session"])
     create = bool(params.get("create", True))
+    fresh = bool(params.get("fresh", False))
     try:
         where = places.find_places(session)
     except places.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     lock = _lock(where.lock)
     if lock is None:
+        if fresh:
+            raise _in_use(session)
         return _bridge(where.socket)
     journal = os.path.join(where.state, "journal.jsonl")
+    if fresh and os.path.exists(journal):
+        os.close(lock)
+        _remove(where.lock)
+        raise _in_use(session)
     if not create and not os.path.exists(journal):
         os.close(lock)
         _remove(where.lock)
@@ -82,6 +89,10 @@ def _serve(params: dict[str, object], bundle: str, storage: str) -> int:
     os.close(lock)
     listener.close()
     return _bridge(where.socket)
+
+
+def _in_use(session: str) -> Refusal:
+    return Refusal("in_use", "Session ID %s is already in use." % session, {})
 
 
 def resolve_directory(path: str) -> str:

@@ -34,6 +34,8 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
             return UsageError(f"{host}: {message}", do="Leave --session-id away to start a new session.")
         case "in_use":
             return UsageError(f"{host}: {message}", do="Use another --session-id.")
+        case "bad_attach":
+            return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
         case _:
             return ProtocolError(
                 f"{host} refused the session: {message}",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,7 +93,7 @@ async def test_the_stream_is_init_first_result_last_and_one_session(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
     edits(fake_model, project)
-    session = "0a1b2c3d-1111-4222-8333-444455556666"
+    session = str(uuid.uuid4())
     argv = [str(project), "-p", "go", *STREAM, "--permission-mode", "acceptEdits", "--session-id", session]
     done = await laptop.run(argv)
     messages = done.messages
@@ -161,6 +163,27 @@ async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Lapto
     assert str(project) in done.stderr and "Traceback" not in done.stderr
     assert [result["subtype"] for result in done.results] == ["error_during_execution"]
     assert str(project) in " ".join(done.results[0]["errors"])
+
+
+async def test_a_session_id_that_exists_is_refused(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add({"text": "ok", "times": 0})
+    argv = [str(project), "-p", "go", "--session-id", str(uuid.uuid4())]
+    assert (await laptop.run(argv)).code == 0
+    again = await laptop.run(argv)
+    assert (again.code, again.stdout) == (2, "")
+    assert "already in use" in again.stderr
+    assert len(fake_model.requests) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the rule is about root")
+async def test_root_may_not_skip_permissions(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add({"text": "ok"})
+    argv = [str(project), "-p", "go", *STREAM, "--dangerously-skip-permissions"]
+    done = await laptop.run(argv)
+    assert done.code == 2
+    assert "cannot be used with root" in done.stderr and len(done.results) == 1
+    assert not fake_model.requests
+    assert (await laptop.run(argv, IS_SANDBOX="1")).code == 0
 
 
 async def test_tools_do_not_see_the_key(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:

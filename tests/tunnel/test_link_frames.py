@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.support.link_peer import Peer, SocketPipe, link_pair
 
-from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
+from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError, UsageError
 from ccb.tunnel.link import Link, new_nonce
 from ccb.tunnel.wire import (
     Ack,
@@ -152,7 +152,7 @@ async def test_a_lost_connection_is_an_error_for_readers_and_writers() -> None:
 async def test_a_refused_attach_is_an_error() -> None:
     async with attached() as (link, peer, _, _):
         await peer.send(Refused("bad_attach", "unknown option"))
-        with pytest.raises(ProtocolError, match="unknown option"):
+        with pytest.raises(UsageError, match="unknown option"):
             await collect(link)
 
 

@@ -62,6 +62,7 @@ async def test_the_version_before_is_spoken() -> None:
         (Refused("not_a_directory", "/etc/passwd is not a directory"), NoSuchPath, "/etc/passwd"),
         (Refused("no_storage", "nothing writable", {"tried": ["/home/u: denied"]}), NoStorage, "denied"),
         (Refused("in_use", "Session ID x is already in use"), UsageError, "in use"),
+        (Refused("bad_attach", "not as root"), UsageError, "not as root"),
         (Refused("internal", "boom"), ProtocolError, "boom"),
         (Refused("something_new", "what a later version says"), ProtocolError, "later version"),
     ],
