@@ -115,7 +115,7 @@ class LocalHost:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.session = session or new_mark()
-        self._untrusted = [os.path.realpath(directory) for directory in untrusted]
+        self._untrusted = [real for real in map(os.path.realpath, untrusted) if real != "/"]
         self._environ = dict(os.environ if environ is None else environ)
 
     def real_path(self, path: str) -> str:
@@ -143,11 +143,11 @@ class LocalHost:
         return await _in_thread(_replace, path, data, expected)
 
     def which(self, name: str) -> str | None:
-        path = os.pathsep.join(filter(os.path.isabs, self._environ.get("PATH", os.defpath).split(os.pathsep)))
-        found = shutil.which(name, path=path)
-        if found is None or any(_is_under(os.path.realpath(found), root) for root in self._untrusted):
-            return None
-        return found
+        for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
+            found = shutil.which(name, path=directory) if os.path.isabs(directory) else None
+            if found and not any(_is_under(os.path.realpath(found), root) for root in self._untrusted):
+                return found
+        return None
 
     def start(
         self,
@@ -283,7 +283,10 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _copy_attributes(path: str, file: int) -> None:
-    old = os.stat(path)
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        raise FileChanged(f"{path} is gone") from None
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is not writable", path)
     mine = os.fstat(file)

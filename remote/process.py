@@ -121,7 +121,7 @@ class Process:
             return True
         except PermissionError:
             return False
-        return False
+        return not _has_live_member(self.pid)
 
     def _read(self) -> None:
         for _ in range(_READS_AT_ONCE):
@@ -199,6 +199,21 @@ def marked(mark: str) -> list[int]:
     except OSError:
         return []
     return [int(name) for name in names if name.isdigit() and int(name) != own and _has_mark(name, wanted)]
+
+
+def _has_live_member(pgid: int) -> bool:
+    """Whether a group is more than zombies, which nobody may come to reap (a container without an init)."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return True
+    for name in names:
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read(4096).rsplit(b")", 1)[1].split()
+                if int(fields[2]) == pgid and fields[0] not in b"ZX":
+                    return True
+    return not names
 
 
 def _has_mark(pid: str, wanted: bytes) -> bool:

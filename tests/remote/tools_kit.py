@@ -1,0 +1,98 @@
+"""A session's tools on real files in a temporary directory, called the way the agent loop calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from ccb.remote.agent.schema import issues
+from ccb.remote.tools import close_context, default_tools, make_context
+from ccb.remote.tools.base import Tool, ToolContext, ToolResult
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Toolbox:
+    """Tools by name, with their session's context. Call them with `toolbox("Read", file_path=…)`."""
+
+    context: ToolContext
+    root: Path
+    outputs: Path
+    tools: dict[str, Tool] = field(default_factory=dict)
+    updates: list[Json] = field(default_factory=list)
+
+    def refusal(self, name: str, **tool_input: Any) -> Optional[str]:
+        """What stands against the call before anybody is asked."""
+        found = issues(tool_input, self.tools[name].input_schema)
+        return found[0] if found else self.tools[name].validate(tool_input, self.context)
+
+    async def __call__(self, name: str, **tool_input: Any) -> ToolResult:
+        """The result of a call that must get past validation."""
+        assert self.refusal(name, **tool_input) is None
+        return await self.run(name, **tool_input)
+
+    async def run(self, name: str, **tool_input: Any) -> ToolResult:
+        """The result of a call without validation."""
+        context = replace(self.context, tool_use_id="toolu_1", progress=self.updates.append)
+        return await self.tools[name].run(tool_input, context)
+
+    async def text(self, name: str, **tool_input: Any) -> str:
+        """What the model sees of a call that succeeds."""
+        result = await self(name, **tool_input)
+        assert isinstance(result.content, str)
+        assert not result.is_error, result.content
+        return result.content
+
+    async def error(self, name: str, **tool_input: Any) -> str:
+        """What the model sees of a call that fails in its run."""
+        result = await self.run(name, **tool_input)
+        assert isinstance(result.content, str)
+        assert result.is_error, result.content
+        return result.content
+
+    def write(self, name: str, content: str | bytes = "", age: float = 0) -> Path:
+        """A file below the root; `age` seconds old."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        if age:
+            then = time.time() - age
+            os.utime(path, (then, then))
+        return path
+
+
+@asynccontextmanager
+async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
+    """A session in `directory`/project; nothing of it runs afterwards."""
+    root = directory / "project"
+    root.mkdir()
+    outputs = directory / "outputs"
+    context = make_context(str(root), str(outputs))
+    try:
+        yield Toolbox(context, root, outputs, {tool.name: tool for tool in default_tools()})
+    finally:
+        await close_context(context)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Return when the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come true"
+        await asyncio.sleep(0.005)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
