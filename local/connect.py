@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import importlib
 import logging
 import os
 import socket
@@ -53,7 +54,7 @@ async def connect_session(
     Without a credential nothing is connected. Raises CcbError.
     """
     async with AsyncExitStack() as stack:
-        loading = asyncio.create_task(in_thread(lambda: _load(environ)), name="load")
+        loading = asyncio.create_task(in_thread(lambda: _load(environ, ssh=_over_ssh(arguments))), name="load")
         stack.push_async_callback(_finished, loading)
         if not _has_environ_credential(environ):
             await (await loading).credential.get()
@@ -70,6 +71,7 @@ async def connect_session(
         launched = await launch(transport, parameters, parts.bundle)
         link = await stack.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
         hello = await link.hello()
+        log.info("hello from worker pid %d, bundle %s", hello.pid, "uploaded" if launched.uploaded else "cached")
         nonce = new_nonce()
         calls = await stack.enter_async_context(parts.model_calls(link, nonce))
         await link.attach(nonce=nonce, options=options.to_json(), streams=calls)
@@ -123,7 +125,7 @@ def _has_environ_credential(environ: Mapping[str, str]) -> bool:
 async def _open_transport(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: asyncio.Task[Parts]
 ) -> Transport:
-    if arguments.target is None or arguments.local:
+    if arguments.target is None or not _over_ssh(arguments):
         return LocalTransport({name: value for name, value in environ.items() if name not in SECRET_VARIABLES})
     from ccb.tunnel import ssh
     from ccb.tunnel.ssh_config import SshTarget
@@ -156,7 +158,14 @@ async def _finished(task: asyncio.Task[object]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _load(environ: Mapping[str, str]) -> Parts:
+def _over_ssh(arguments: Arguments) -> bool:
+    return arguments.target is not None and not arguments.local
+
+
+def _load(environ: Mapping[str, str], *, ssh: bool) -> Parts:
+    """Imports compete for one lock: what the handshake waits for goes first, the rest fills its round trips."""
+    if ssh:
+        importlib.import_module("asyncssh")
     from .parts import load_parts
 
     return load_parts(environ)

@@ -1,0 +1,133 @@
+"""What a login asks, on a real terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+
+SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+from ccb.local.prompts import TerminalPrompts
+from ccb.tunnel.host_keys import HostKeyInfo
+
+prompts = TerminalPrompts()
+info = HostKeyInfo("dev\\x1b[2Jbox", 22, "ssh-ed25519", "SHA256:abc", Path("known_hosts"))
+ask = {
+    "key": lambda: prompts.confirm_host_key(info),
+    "password": lambda: prompts.password("alice@devbox", 2),
+    "challenge": lambda: prompts.challenge("Login", "Second factor", [("Code: ", True), ("Pin: ", False)]),
+}[sys.argv[1]]
+try:
+    print("answer:", asyncio.run(ask()))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+class Terminal:
+    """A child on a terminal of its own."""
+
+    def __init__(self, what: str) -> None:
+        self.fd, slave = pty.openpty()
+        self.child = subprocess.Popen(
+            ["setsid", "--ctty", sys.executable, "-c", SCRIPT, what],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        self._wait(lambda: text in self.seen, text)
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what!r} in {self.seen!r}"
+            if select.select([self.fd], [], [], 0.1)[0]:
+                self.seen += os.read(self.fd, 4096).decode()
+
+    def echo_is(self, on: bool) -> None:
+        def now() -> bool:
+            return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO) is on
+
+        self._wait(now, f"echo {on}")
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def end(self) -> None:
+        os.close(self.fd)
+        self.child.kill()
+        self.child.wait()
+
+
+def test_an_unknown_host_key_is_shown_and_needs_a_clear_answer() -> None:
+    terminal = Terminal("key")
+    try:
+        terminal.until("fingerprint) ")
+        assert "SHA256:abc" in terminal.seen and "known_hosts" in terminal.seen and "\x1b[2J" not in terminal.seen
+        terminal.type("maybe\n")
+        terminal.until("Please answer yes or no.")
+        terminal.type("SHA256:abc\n")
+        terminal.until("answer: True")
+    finally:
+        terminal.end()
+
+
+def test_no_and_the_end_of_input_refuse_a_host_key() -> None:
+    for typed in ("no\n", "\x04"):
+        terminal = Terminal("key")
+        try:
+            terminal.until("fingerprint) ")
+            terminal.type(typed)
+            terminal.until("answer: False")
+        finally:
+            terminal.end()
+
+
+def test_a_password_is_not_echoed() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("Password for alice@devbox (again): ")
+        terminal.echo_is(False)
+        terminal.type("hunter2\n")
+        terminal.until("answer: hunter2")
+        assert terminal.seen.count("hunter2") == 1
+    finally:
+        terminal.end()
+
+
+def test_ctrl_c_at_a_password_ends_at_once_and_leaves_the_terminal_with_echo() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.type("\x03")
+        terminal.until("interrupted")
+        terminal.echo_is(True)
+    finally:
+        terminal.end()
+
+
+def test_a_challenge_echoes_what_the_server_allows() -> None:
+    terminal = Terminal("challenge")
+    try:
+        terminal.until("Code: ")
+        assert "Second factor" in terminal.seen
+        terminal.type("123456\n")
+        terminal.until("Pin: ")
+        terminal.echo_is(False)
+        terminal.type("999\n")
+        terminal.until("answer: ['123456', '999']")
+    finally:
+        terminal.end()
