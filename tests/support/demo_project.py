@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,15 @@ if __name__ == "__main__":
 PROMPT = "The test suite of this project fails. Find out why, fix the code and run the tests again."
 TEST_COMMAND = "python3 -m unittest -q"
 
+_OLD = 1_700_000_000  # seconds since the epoch
+
 
 def make_project(directory: Path) -> None:
     """Write the project; `directory` must not exist."""
     directory.mkdir(parents=True)
-    (directory / "cart.py").write_text(CART, encoding="utf-8")
+    cart = directory / "cart.py"
+    cart.write_text(CART, encoding="utf-8")
+    os.utime(cart, (_OLD, _OLD))  # an edit in the same second and of the same size would meet a stale .pyc
     (directory / "test_cart.py").write_text(TEST, encoding="utf-8")
     (directory / "AGENTS.md").write_text(f"Run the tests with `{TEST_COMMAND}`.\n", encoding="utf-8")
 
