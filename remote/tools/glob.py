@@ -77,7 +77,7 @@ class Glob:
         except OSError as error:
             return refusal(os_error(error, root))
         names = [os.path.join(root, path) for path in found["items"]]
-        lines = names or ["No files found"]
+        lines = list(names) or ["No files found"]
         if found["more"]:
             lines.append("(Results are truncated. Consider using a more specific path or pattern.)")
         if found["partial"]:

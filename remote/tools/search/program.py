@@ -154,6 +154,7 @@ class _Collected:
         self.more = False
         self.files = 0
         self.matches = 0
+        self.any = False
         self._skip = offset
         self._limit = min(limit or MOST_ITEMS, MOST_ITEMS)
         self._chars = 0
@@ -164,6 +165,7 @@ class _Collected:
         return self.more
 
     def add(self, item: str) -> None:
+        self.any = True
         if self._skip:
             self._skip -= 1
         elif len(self.items) >= self._limit or self._chars > MOST_CHARS:
@@ -192,7 +194,7 @@ def _search_file(request: Json, file: Found, pattern: Pattern, collected: _Colle
     for line in scan(full, pattern, request["before"], request["after"], limits):
         if last == 0:
             collected.files += 1
-        if (request["before"] or request["after"]) and line.number != last + 1 and (collected.items or last):
+        if (request["before"] or request["after"]) and collected.any and (not last or line.number != last + 1):
             collected.add("--")
         last = line.number
         collected.matches += line.matches
