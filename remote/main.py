@@ -198,6 +198,7 @@ def _daemon(
 ) -> None:
     """The life of the daemon process. Never returns."""
     status = 1
+    first: socket.socket | None = None
     try:
         log = os.open(os.path.join(where.state, "daemon.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDWR)
@@ -215,7 +216,6 @@ def _daemon(
         os.ftruncate(lock, 0)
         os.write(lock, json.dumps({"pid": os.getpid(), "boot": _boot_id(), "started": _start_time()}).encode())
         listener.settimeout(_FIRST_CLIENT_S)
-        first: socket.socket | None = None
         try:
             first, _ = listener.accept()
             send_hello(first, facts, where.state)
@@ -227,15 +227,27 @@ def _daemon(
         status = run_daemon(
             listener, first, lock, where, facts, float(grace) if isinstance(grace, (int, float)) else None
         )
-    except BaseException:  # noqa: BLE001 - the top of a process: into its log, then its files go
+    except BaseException as error:  # noqa: BLE001 - the top of a process: into its log, then its files go
         import traceback
 
         traceback.print_exc()
+        if first is not None:
+            _say_bye(first, "the worker failed: %s: %s" % (type(error).__name__, error))
     finally:
         _remove(where.socket)
         _remove(where.lock)
         sys.stderr.flush()
         os._exit(status)
+
+
+def _say_bye(client: socket.socket, reason: str) -> None:
+    """The last word to the first client of a daemon that could not start."""
+    try:
+        client.setblocking(True)
+        client.settimeout(1)
+        client.sendall(json.dumps({"t": "bye", "reason": reason}).encode() + b"\n")
+    except OSError:
+        pass
 
 
 def _name_process() -> None:
