@@ -52,11 +52,11 @@ class Output:
     def add(self, data: bytes) -> None:
         """Take the next bytes."""
         room = _KEPT - len(self._head)
+        if len(data) > room and not self._tried:
+            self._open()
         if room > 0:
             self._head += data[:room]
         if len(data) > room:
-            if not self._tried:
-                self._open()
             self._tail += data[max(0, room) :]
             if len(self._tail) > 2 * _KEPT:
                 del self._tail[:-_KEPT]

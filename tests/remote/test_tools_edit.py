@@ -28,7 +28,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
         yield toolbox
 
 
-async def _seen(box: Toolbox, name: str, content: "str | bytes") -> Path:
+async def _seen(box: Toolbox, name: str, content: str | bytes) -> Path:
     path = box.write(name, content)
     await box("Read", file_path=str(path))
     return path
@@ -55,11 +55,12 @@ async def test_an_edit_replaces_the_text_and_tells_the_client_how(box: Toolbox) 
 @pytest.mark.parametrize("tool", ["Edit", "Write", "MultiEdit"])
 async def test_a_file_that_was_not_read_is_not_changed_and_nobody_is_asked(box: Toolbox, tool: str) -> None:
     path = box.write("a", "text")
-    change: Json = {
+    changes: dict[str, Json] = {
         "Edit": {"old_string": "text", "new_string": "x"},
         "Write": {"content": "x"},
         "MultiEdit": {"edits": [{"old_string": "text", "new_string": "x"}]},
-    }[tool]
+    }
+    change = changes[tool]
     reason = box.refusal(tool, file_path=str(path), **change)
     assert reason is not None
     assert "has not been read" in reason
@@ -242,7 +243,7 @@ _TEXT = st.text(alphabet="ab\n é", max_size=30)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "\n", "\r\n", "é", " "]), max_size=40), _TEXT, _TEXT)
-def test_what_an_edit_does_to_lf_text_it_does_to_any_endings(parts: "list[str]", old: str, new: str) -> None:
+def test_what_an_edit_does_to_lf_text_it_does_to_any_endings(parts: list[str], old: str, new: str) -> None:
     text = "".join(parts)
     plain = text.replace("\r\n", "\n")
     count = plain.count(old) if old else 0
@@ -269,7 +270,7 @@ def test_an_edit_and_its_reverse_give_the_file_back(text: str, marker: str) -> N
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abc"), max_size=40))
-def test_a_patch_leads_from_the_old_lines_to_the_new(old: "list[str]", new: "list[str]") -> None:
+def test_a_patch_leads_from_the_old_lines_to_the_new(old: list[str], new: list[str]) -> None:
     before, after = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)
     lines = list(old)
     shift = 0

@@ -172,7 +172,9 @@ async def test_notebooks_are_cells_and_outputs(box: Toolbox) -> None:
     assert isinstance(result.content, list)
     assert [block["type"] for block in result.content] == ["text", "image", "text"]
     first, last = result.content[0]["text"], result.content[2]["text"]
-    assert first.startswith('<cell id="m" type="markdown"># Title\ntext</cell>\n<cell id="c">plot()</cell>\n<output>a\n')
+    assert first.startswith(
+        '<cell id="m" type="markdown"># Title\ntext</cell>\n<cell id="c">plot()</cell>\n<output>a\n'
+    )
     assert "[... output cut: 20,002 characters ...]" in first
     assert last == "<output>ValueError</output>"
     broken = box.write("broken.ipynb", "[1")
@@ -265,7 +267,7 @@ def test_reading_tools_and_only_those_are_read_only() -> None:
     st.integers(1, 10),
 )
 async def test_any_range_is_that_slice_of_the_lines(
-    tmp_path_factory: pytest.TempPathFactory, lines: "list[str]", ended: bool, offset: int, limit: int
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], ended: bool, offset: int, limit: int
 ) -> None:
     path = tmp_path_factory.mktemp("range") / "a"
     text = "\n".join(lines) + ("\n" if ended and lines else "")

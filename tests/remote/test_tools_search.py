@@ -41,7 +41,7 @@ def _script(directory: Path, name: str, text: str) -> str:
     return str(path)
 
 
-def _backends(directory: Path) -> "dict[str, Json]":
+def _backends(directory: Path) -> dict[str, Json]:
     return {
         "rg": {"rg": _program("rg"), "grep": ""},
         "rg too old for our options": {"rg": _script(directory, "old-rg", "exit 2"), "grep": ""},
@@ -107,7 +107,7 @@ def _grep(pattern: str, root: Path, **more: Any) -> Json:
     }
 
 
-SEARCHES: "list[Json]" = [
+SEARCHES: list[Json] = [
     {"pattern": "needle"},
     {"pattern": "needle", "ignore_case": True},
     {"pattern": "needle", "mode": "count"},
@@ -208,11 +208,12 @@ async def test_rules_above_the_searched_directory_count_up_to_the_repository(box
 
 
 _NAME = st.sampled_from(["a", "b", "ab", "a.log", "b.txt", "build", "x y", ".h"])
+_PARTS = ["a", "b", "*", "a*", "*.log", "build", "**", "?", "[ab]", "[!a]*", "x\\ y", ".h"]
 _RULE = st.builds(
     lambda neg, lead, parts, end: neg + lead + "/".join(parts) + end,
     st.sampled_from(["", "", "!"]),
     st.sampled_from(["", "/", "**/"]),
-    st.lists(st.sampled_from(["a", "b", "*", "a*", "*.log", "build", "**", "?", "[ab]", "[!a]*", "x\\ y", ".h"]), min_size=1, max_size=3),
+    st.lists(st.sampled_from(_PARTS), min_size=1, max_size=3),
     st.sampled_from(["", "/", "/**", " ", "\r"]),
 )  # fmt: skip
 
@@ -224,7 +225,7 @@ _RULE = st.builds(
     st.lists(_RULE, max_size=3),
 )
 def test_gitignore_means_what_it_means_to_git(
-    tmp_path_factory: pytest.TempPathFactory, paths: "set[str]", rules: "list[str]", inner: "list[str]"
+    tmp_path_factory: pytest.TempPathFactory, paths: set[str], rules: list[str], inner: list[str]
 ) -> None:
     root = tmp_path_factory.mktemp("tree")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
@@ -266,7 +267,7 @@ def test_gitignore_means_what_it_means_to_git(
         ("!docs", ["a"], ["docs/a", "x/docs/y/z"]),
     ],
 )
-def test_globs(pattern: str, matches: "list[str]", others: "list[str]") -> None:
+def test_globs(pattern: str, matches: list[str], others: list[str]) -> None:
     globs = Globs([pattern])
     assert [path for path in matches if not globs.match(path)] == []
     assert [path for path in others if globs.match(path)] == []

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from ccb.remote.agent.schema import issues
 from ccb.remote.tools import close_context, default_tools, make_context
@@ -28,7 +28,7 @@ class Toolbox:
     tools: dict[str, Tool] = field(default_factory=dict)
     updates: list[Json] = field(default_factory=list)
 
-    def refusal(self, name: str, **tool_input: Any) -> Optional[str]:
+    def refusal(self, name: str, **tool_input: Any) -> str | None:
         """What stands against the call before anybody is asked."""
         found = issues(tool_input, self.tools[name].input_schema)
         return found[0] if found else self.tools[name].validate(tool_input, self.context)

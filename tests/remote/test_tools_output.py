@@ -1,0 +1,153 @@
+"""Outputs: bounded in memory, in the conversation and on disk, and nothing lost without a word."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccb.remote.tools.output import MOST_CHARS, Output, clean, limited
+from ccb.remote.tools.spill import Spill
+
+
+@pytest.fixture
+def spill(tmp_path: Path) -> Spill:
+    return Spill(str(tmp_path / "outputs"))
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\x1b[1;31mred\x1b[0m plain", "red plain"),
+        (b"\x1b]0;title\x07a\x1b]8;;http://x\x1b\\link", "alink"),
+        (b"a\tb\r\nc\rd", "a\tb\nc\rd"),
+        (b"N\x08NA\x08A", "NA"),
+        (b"bell\x07 nul\x00 esc\x1b", "bell nul esc"),
+        (b"caf\xe9 \xe2\x82", "caf\ufffd \ufffd"),
+        (b"cut \x1b[", "cut "),
+    ],
+)
+def test_what_the_model_gets_is_clean_text(data: bytes, text: str) -> None:
+    assert clean(data) == text
+
+
+def test_a_short_output_stays_as_it_is_and_makes_no_file(spill: Spill) -> None:
+    output = Output(spill, "bash")
+    output.add(b"one\n")
+    output.add(b"two\n")
+    assert output.text() == "one\ntwo\n"
+    assert output.path == ""
+    assert not Path(spill.directory).exists()
+
+
+def test_a_long_output_is_head_path_and_tail(spill: Spill) -> None:
+    output = Output(spill, "bash")
+    whole = b"".join(b"line %d\n" % n for n in range(200_000))
+    for start in range(0, len(whole), 70_001):
+        output.add(whole[start : start + 70_001])
+    output.close()
+    text = output.text()
+    assert len(text) <= MOST_CHARS
+    head, note, tail = re.split(r"\n\n(\[.*\])\n\n", text)
+    assert whole.decode().startswith(head + "\n")
+    assert whole.decode().endswith("\n" + tail)
+    assert output.path in note
+    assert f"{len(whole):,} bytes" in note
+    assert Path(output.path).read_bytes() == whole
+
+
+def test_files_are_for_their_owner_only(spill: Spill) -> None:
+    kept = spill.keep(b"x", "../Odd name!/x.txt")
+    assert kept is not None
+    assert os.path.dirname(kept.path) == spill.directory
+    assert stat.S_IMODE(os.stat(kept.path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(spill.directory).st_mode) == 0o700
+
+
+def test_a_file_of_an_earlier_daemon_is_not_overwritten(spill: Spill) -> None:
+    first = spill.keep(b"first", "a.txt")
+    second = Spill(spill.directory).keep(b"second", "a.txt")
+    assert first is not None
+    assert second is not None
+    assert Path(first.path).read_bytes() == b"first"
+
+
+def test_memory_is_bounded_and_the_file_too(tmp_path: Path) -> None:
+    spill = Spill(str(tmp_path), file_cap=1 << 20)
+    output = Output(spill, "bash")
+    for _ in range(64):
+        output.add(b"x" * 65536)
+    assert len(output._head) + len(output._tail) <= 600_000
+    assert os.path.getsize(output.path) == 1 << 20
+    assert output.dropped == 3 << 20
+    assert "the first 1,048,576 of them are in" in output.text()
+    assert "the rest was dropped" in output.text()
+    output.close()
+
+
+def test_the_oldest_finished_outputs_make_room_for_new_ones(tmp_path: Path) -> None:
+    spill = Spill(str(tmp_path), total_cap=2500)
+    kept = [spill.keep(b"x" * 1000, "a") for _ in range(4)]
+    assert [each is not None and os.path.exists(each.path) for each in kept] == [False, False, True, True]
+
+
+def test_without_a_place_for_files_the_rest_still_works(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    spill = Spill(str(tmp_path / "file" / "outputs"))
+    output = Output(spill, "bash")
+    output.add(b"x" * 500_000)
+    assert "could not be kept" in output.text()
+    assert "could not be kept" in limited("x" * 50_000, spill, "Grep")
+    assert spill.scratch("cwd") == ""
+
+
+def test_the_live_tail_is_the_newest_lines(spill: Spill) -> None:
+    output = Output(spill, "bash")
+    output.add(b"".join(b"%d\n" % n for n in range(100)))
+    assert output.last(3, 4096) == "97\n98\n99\n"
+    output.add(b"partial")
+    assert output.last(2, 4096) == "99\npartial"
+    assert len(output.last(100, 10)) <= 10
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=90_000), max_size=8), st.integers(0, 8))
+def test_what_came_since_is_never_lost_or_repeated(
+    tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], first: int
+) -> None:
+    output = Output(Spill(str(tmp_path_factory.mktemp("o"))), "bash", to_file=True)
+    for chunk in chunks[:first]:
+        output.add(chunk)
+    start = output.total
+    for chunk in chunks[first:]:
+        output.add(chunk)
+    new = b"".join(chunks)[start:]
+    text = output.since(start)
+    if len(clean(new)) <= MOST_CHARS and len(new) <= 128 * 1024:
+        assert text == clean(new)
+    else:
+        assert len(text) <= MOST_CHARS
+        assert output.path in text
+    assert Path(output.path).read_bytes() == b"".join(chunks)
+    output.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=400), st.integers(150, 400))
+def test_limited_text_is_the_text_or_its_two_ends(
+    tmp_path_factory: pytest.TempPathFactory, text: str, most: int
+) -> None:
+    spill = Spill(str(tmp_path_factory.mktemp("s")))
+    found = limited(text, spill, "x", most)
+    if len(text) <= most:
+        assert found == text
+        return
+    assert len(found) <= max(most, 250)
+    head, tail = re.split(r"\n\n\[\.\.\. .* \.\.\.\]\n\n", found, maxsplit=1)
+    assert text.startswith(head)
+    assert text.endswith(tail)
