@@ -1,7 +1,7 @@
 """The approval card: what a tool call would do, why it is asked, and the three answers.
 
 It never takes keystrokes that were meant for the composer: it gets the focus only when the composer is empty and no key was
-pressed for GRACE_S, or when the person goes there with Tab or Alt+A.
+pressed for GRACE_S, or when the person goes there with Tab or Alt+A; what is typed on it that is no answer goes to the composer.
 """
 
 from __future__ import annotations
@@ -9,25 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from ccb.tunnel.plain_text import neutralise
 
 from ..messages import ControlRequest
-from .look import Look, diff_text
+from .diffs import EDITS, diff_text
+from .look import one_line
+from .palette import Look
 
 Json = dict[str, Any]
 
 GRACE_S = 0.5
 
-_DIFFED = ("Edit", "MultiEdit", "Write")
-_MAX_DIFF = 200
+_MAX_DIFF = 2_000
+_BORDERS = 2
+_SHARE = 0.7  # of the screen that a card may take
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,6 @@ class Verdict:
 
     request_id: str
     response: Json
-    shown: str
 
 
 def describe_update(update: Json) -> str:
@@ -49,15 +52,15 @@ def describe_update(update: Json) -> str:
             if isinstance(rule, dict):
                 content = rule.get("ruleContent")
                 names.append(f"{rule.get('toolName', '?')}({content})" if content else str(rule.get("toolName", "?")))
-        return "allow " + ", ".join(neutralise(name) for name in names)
+        return f"{one_line(str(update.get('behavior', 'allow')))} " + ", ".join(map(one_line, names))
     if kind == "setMode":
-        return f"permission mode {neutralise(str(update.get('mode')))}"
+        return f"permission mode {one_line(str(update.get('mode')))}"
     if kind == "addDirectories":
         directories = update.get("directories")
         return "work in " + ", ".join(
-            neutralise(str(each)) for each in (directories if isinstance(directories, list) else [])
+            one_line(str(each)) for each in directories or () if isinstance(directories, list)
         )
-    return neutralise(str(kind))
+    return one_line(str(kind))
 
 
 def session_updates(request: ControlRequest) -> list[Json]:
@@ -69,11 +72,16 @@ class ApprovalCard(Vertical, can_focus=True):
     """One pending question."""
 
     DEFAULT_CSS = """
-    ApprovalCard { height: auto; max-height: 70%; border: round $warning; padding: 0 1; margin: 0 0; }
+    ApprovalCard { height: auto; border: round $warning; padding: 0 1; background: $background; }
     ApprovalCard:focus, ApprovalCard:focus-within { border: heavy $warning; }
-    ApprovalCard VerticalScroll { height: auto; max-height: 20; }
-    ApprovalCard Input { border: none; height: 1; padding: 0; background: $surface; display: none; }
+    ApprovalCard VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
+    ApprovalCard Static { height: auto; }
+    ApprovalCard Input {
+        border: none; height: 1; padding: 0; background: $surface; display: none;
+        &:focus { border: none; background-tint: $foreground 0%; }
+    }
     ApprovalCard.denying Input { display: block; }
+    ApprovalCard.denying .choices { display: none; }
     """
 
     @dataclass
@@ -86,53 +94,89 @@ class ApprovalCard(Vertical, can_focus=True):
     class Interrupted(Message):
         """The person wants the turn to end."""
 
-    def __init__(self, request: ControlRequest, where: str, look: Look, *, waiting: int) -> None:
+    @dataclass
+    class Typed(Message):
+        """Something was typed that is no answer."""
+
+        text: str
+
+    def __init__(self, request: ControlRequest, where: str, look: Look) -> None:
         super().__init__(id="approval")
         self.request = request
         self._where = where
         self._look = look
-        self._waiting = waiting
         self._updates = session_updates(request)
+        self._subject_box = VerticalScroll(Static(self._subject()), can_focus=False)
+        self._reason = Static(classes="reason")
+        self._choices = Static(classes="choices")
+        self._input = Input(placeholder="Why not? The agent reads it. Enter denies, Esc goes back.", compact=True)
 
     def compose(self) -> ComposeResult:
-        asked = self.request.request
-        self.border_title = Text(f" {neutralise(asked.tool_name)} on {self._where} ", style="bold").plain
-        if self._waiting:
-            self.border_subtitle = f" {self._waiting} more waiting "
-        yield VerticalScroll(Static(self._subject()), can_focus=False)
-        reason = neutralise(asked.decision_reason or "")
+        self.border_title = Content(f" {one_line(self.request.request.tool_name)} on {self._where} ")
+        yield self._subject_box
+        reason = one_line(self.request.request.decision_reason or "")
         if reason:
-            yield Static(Text(f"Asked because: {reason}", style=self._look.dim))
-        yield Static(self._choices())
-        yield Input(placeholder="Why not? The agent will read it. Enter denies, Esc goes back.")
+            self._reason.update(Text(f"Asked because: {reason}", style=self._look.dim))
+            yield self._reason
+        yield self._choices
+        yield self._input
 
-    def _subject(self) -> Group | Text:
+    def on_mount(self) -> None:
+        self._show_choices()
+        self.call_after_refresh(self.fit)
+
+    def more_waiting(self, count: int) -> None:
+        """Say how many questions come after this one."""
+        self.border_subtitle = Content(f" {count} more waiting ") if count else ""
+
+    def fit(self) -> None:
+        """Leave room for the answers, whatever the size of the subject and of the screen."""
+        below = sum(each.size.height for each in (self._reason, self._choices, self._input) if each.display)
+        room = int(self.app.size.height * _SHARE) - _BORDERS - below
+        self._subject_box.styles.max_height = max(1, room)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.fit)
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        super().watch_has_focus(_has_focus)
+        if self.is_running:
+            self._show_choices()
+
+    def _subject(self) -> RenderableType:
         asked = self.request.request
-        if asked.tool_name in _DIFFED:
+        if asked.tool_name in EDITS:
             path = Text(neutralise(str(asked.input.get("file_path", ""))), style="bold")
-            return Group(path, diff_text(asked.tool_name, asked.input, [], self._look, _MAX_DIFF))
+            return Group(path, diff_text(asked.tool_name, asked.input, [], self._look, _MAX_DIFF, wrap=True))
         command = asked.input.get("command")
         if isinstance(command, str):
-            return Text(neutralise(command), style="bold")
-        lines = [f"{neutralise(str(key))}: {neutralise(str(value))}" for key, value in asked.input.items()]
-        return Text("\n".join(lines))
+            text = Text(neutralise(command), style="bold", overflow="fold")
+            said = asked.input.get("description")
+            if isinstance(said, str) and said:
+                text.append(f"\n{one_line(said)}", style=f"not bold {self._look.dim}")
+            others = {key: value for key, value in asked.input.items() if key not in ("command", "description")}
+            return Group(text, _fields(others, self._look)) if others else text
+        return _fields(asked.input, self._look)
 
-    def _choices(self) -> Text:
+    def _show_choices(self) -> None:
+        accent, dim = f"bold {self._look.accent}", self._look.dim
         text = Text()
-        text.append("1", style=f"bold {self._look.accent}")
-        text.append(" allow once   ")
+        text.append("1", style=accent)
+        text.append(" once   ")
         if self._updates:
-            text.append("2", style=f"bold {self._look.accent}")
-            text.append(f" for this session: {'; '.join(map(describe_update, self._updates))}   ")
-        text.append("3", style=f"bold {self._look.accent}")
+            text.append("2", style=accent)
+            text.append(f" this session: {'; '.join(map(describe_update, self._updates))}   ")
+        text.append("3", style=accent)
         text.append(" deny   ")
-        text.append("Esc", style=f"bold {self._look.accent}")
-        text.append(" interrupt   ")
-        text.append("(Tab or Alt+A to answer)", style=self._look.dim)
-        return text
+        text.append("Esc", style=accent)
+        text.append(" interrupt")
+        if not self.has_focus:
+            text.stylize(dim)
+            text = Text.assemble(("Tab", accent), (" to answer:  ", ""), text)
+        self._choices.update(text)
 
     def on_key(self, event: events.Key) -> None:
-        if "denying" in self.classes:
+        if self.has_class("denying"):
             if event.key == "escape":
                 event.stop()
                 self.remove_class("denying")
@@ -146,25 +190,38 @@ class ApprovalCard(Vertical, can_focus=True):
             self._allow(self._updates)
         elif event.key == "3":
             self.add_class("denying")
-            self.query_one(Input).focus()
+            self._input.focus()
         elif event.key == "escape":
             self.post_message(self.Interrupted())
+        elif event.key in ("up", "down"):
+            self._subject_box.scroll_relative(y=-1 if event.key == "up" else 1, animate=False)
+        elif event.is_printable and event.character and event.character not in "123":
+            self.post_message(self.Typed(event.character))
         else:
             return
         event.stop()
         event.prevent_default()
 
+    def on_paste(self, event: events.Paste) -> None:
+        if self.has_focus:
+            event.stop()
+            self.post_message(self.Typed(event.text))
+
     def _allow(self, updates: list[Json]) -> None:
         response: Json = {"behavior": "allow", "updatedInput": self.request.request.input}
         if updates:
             response["updatedPermissions"] = updates
-        shown = "allowed for this session" if updates else "allowed once"
-        self.post_message(self.Answered(Verdict(self.request.request_id, response, shown)))
+        self.post_message(self.Answered(Verdict(self.request.request_id, response)))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        reason = event.value.strip()
-        message = reason or "The user does not want this to be done."
-        response: Json = {"behavior": "deny", "message": message}
-        shown = f"denied: {reason}" if reason else "denied"
-        self.post_message(self.Answered(Verdict(self.request.request_id, response, shown)))
+        message = event.value.strip() or "The user does not want this to be done."
+        self.post_message(self.Answered(Verdict(self.request.request_id, {"behavior": "deny", "message": message})))
+
+
+def _fields(values: Json, look: Look) -> Text:
+    text = Text(overflow="fold")
+    for number, (key, value) in enumerate(values.items()):
+        text.append(("\n" if number else "") + f"{one_line(str(key))}: ", style=look.dim)
+        text.append(neutralise(str(value)))
+    return text

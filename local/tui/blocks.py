@@ -36,12 +36,20 @@ class Block:
         return 0
 
 
+class PromptState(Enum):
+    """Where a prompt stands."""
+
+    TAKEN = "taken"
+    QUEUED = "queued"
+    FAILED = "failed"
+
+
 @dataclass(eq=False)
 class PromptBlock(Block):
-    """What the person asked; `queued` until the agent takes it."""
+    """What the person asked."""
 
     text: str = ""
-    queued: bool = False
+    state: PromptState = PromptState.TAKEN
 
     def size(self) -> int:
         return len(self.text)

@@ -17,11 +17,10 @@ class Command:
 COMMANDS = (
     Command("help", "/help", "this help"),
     Command("model", "/model [NAME]", "show or change the model (opus, sonnet, haiku, or an id)"),
-    Command(
-        "mode", "/mode [MODE]", "show or change the permission mode: default, acceptEdits, plan, bypassPermissions"
-    ),
+    Command("mode", "/mode [MODE]", "show or change the mode: default, acceptEdits, plan, bypassPermissions"),
     Command("status", "/status", "host, session, worker and connection"),
     Command("cost", "/cost", "tokens and money of this session"),
+    Command("theme", "/theme [NAME]", "show or change the colours: dark, light"),
     Command("copy", "/copy", "copy the last answer to the clipboard of this terminal"),
     Command("quit", "/quit", "leave; /exit does the same"),
 )
@@ -31,7 +30,7 @@ KEYS = (
     ("Ctrl+J, Shift+Enter", "new line"),
     ("Up, Down", "earlier prompts, at the edges of the input"),
     ("Esc", "interrupt the agent"),
-    ("Tab, Alt+A", "go to the waiting approval: 1 once, 2 for this session, 3 deny with a reason"),
+    ("Tab, Alt+A", "answer the waiting approval: 1 once, 2 this session, 3 deny"),
     ("Shift+Tab", "permission mode: default, acceptEdits, plan"),
     ("Ctrl+O", "show or hide all of tool output and thinking"),
     ("PgUp, PgDn, wheel", "scroll"),

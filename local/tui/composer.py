@@ -9,6 +9,8 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
+from ccb.tunnel.plain_text import neutralise
+
 _MAX_HISTORY = 1_000
 
 
@@ -19,8 +21,11 @@ class Composer(TextArea):
     Composer {
         height: auto; max-height: 10; min-height: 3;
         border: round $border-blurred; background: $background; padding: 0 1;
+        &:focus { border: round $accent; background-tint: $foreground 0%; }
+        .text-area--cursor-line { background: transparent; }
+        .text-area--placeholder { color: $foreground 62%; }
     }
-    Composer:focus { border: round $accent; }
+    .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
 
     @dataclass
@@ -47,13 +52,29 @@ class Composer(TextArea):
             event.prevent_default()
             event.stop()
             self.insert("\n")
-        elif (event.key == "up" and self.cursor_location[0] == 0 and self._recall(-1)) or (
-            event.key == "down" and self.cursor_location[0] == self.document.line_count - 1 and self._recall(1)
-        ):
+        elif (
+            event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location) and self._recall(-1)
+        ) or (event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location) and self._recall(1)):
             event.prevent_default()
             event.stop()
         else:
             await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        self.last_key = time.monotonic()
+        event.prevent_default()
+        event.stop()
+        self.type(event.text)
+
+    def type(self, text: str) -> None:
+        """Put text where the cursor is; control characters in it are made harmless."""
+        self.last_key = time.monotonic()
+        result = self.replace(neutralise(text.replace("\r\n", "\n").replace("\r", "\n")), *self.selection)
+        self.move_cursor(result.end_location)
+
+    def rest(self) -> None:
+        """Start the quiet time anew, as if a key had been pressed."""
+        self.last_key = time.monotonic()
 
     def _send(self) -> None:
         text = self.text.strip()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import RenderableType
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
 from ccb.tunnel.plain_text import neutralise
 
-from .blocks import Block, Level, NoticeBlock, PromptBlock, TextBlock, ThinkingBlock, ToolBlock, ToolState
+from .blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TextBlock, ThinkingBlock, ToolBlock, ToolState
+from .diffs import EDITS, diff_text
+from .palette import Look
+from .prose import prose
 
 Json = dict[str, Any]
 
@@ -23,22 +24,7 @@ _SUMMARY_LINES = 4
 _DETAIL_LINES = 400
 _DIFF_LINES = 24
 _PLAIN_OVER = 6_000  # a live block that is longer than this is shown as plain text until it is complete
-_EDITS = ("Edit", "MultiEdit", "Write")
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-
-
-@dataclass(frozen=True)
-class Look:
-    """Styles from the theme. `details` shows everything; `frame` moves the spinner."""
-
-    accent: str
-    dim: str
-    good: str
-    bad: str
-    warn: str
-    dark: bool
-    details: bool = False
-    frame: int = 0
 
 
 def render(block: Block, look: Look) -> list[RenderableType]:
@@ -66,17 +52,18 @@ def _prompt(block: PromptBlock, look: Look) -> Text:
     lines = block.text.splitlines() or [""]
     for number, line in enumerate(lines):
         text.append("❯ " if number == 0 else "\n  ", style=f"bold {look.accent}")
-        text.append(line, style=look.dim if block.queued else "bold")
-    if block.queued:
+        text.append(line, style="bold" if block.state is PromptState.TAKEN else look.dim)
+    if block.state is PromptState.QUEUED:
         text.append("  (queued)", style=look.dim)
+    elif block.state is PromptState.FAILED:
+        text.append("  (not sent)", style=look.bad)
     return text
 
 
 def _markdown(block: TextBlock, look: Look) -> RenderableType:
     if block.live and len(block.text) > _PLAIN_OVER:
         return Text(block.text)
-    theme = "monokai" if look.dark else "default"
-    return Markdown(block.text, code_theme=theme, inline_code_theme=theme, hyperlinks=False)
+    return prose(block.text, dark=look.dark)
 
 
 def _thinking(block: ThinkingBlock, look: Look) -> Text:
@@ -97,15 +84,20 @@ def _notice(block: NoticeBlock, look: Look) -> Text:
     return text
 
 
-def headline(name: str, tool_input: Mapping[str, Any]) -> str:
-    """What a call does in one line: the command, the file, the pattern."""
+def one_line(text: str) -> str:
+    """A name from the remote, harmless and on one line."""
+    return " ".join(neutralise(text).split())
+
+
+def headline(name: str, tool_input: Mapping[str, Any], *, whole: bool = False) -> str:
+    """What a call does in one line: the command, the file, the pattern. With `whole`, all lines of it."""
     if name == "TodoWrite":
         return ""
     for key in ("command", "file_path", "pattern", "path", "bash_id", "shell_id"):
         value = tool_input.get(key)
         if isinstance(value, str) and value:
             first, *more = neutralise(value).splitlines() or [""]
-            return first + (" …" if more else "")
+            return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
     return neutralise(json.dumps(tool_input, ensure_ascii=False)) if tool_input else ""
 
 
@@ -116,21 +108,23 @@ def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
         ToolState.DONE: ("●", look.good),
         ToolState.FAILED: ("✗", look.bad),
     }[block.state]
-    head = Text(no_wrap=not look.details, overflow="ellipsis")
+    head = Text(no_wrap=not look.details, overflow="fold" if look.details else "ellipsis")
     head.append(f"{mark} ", style=style)
-    head.append(neutralise(block.name), style="bold")
-    said = headline(block.name, block.tool_input)
+    head.append(one_line(block.name), style="bold")
+    said = headline(block.name, block.tool_input, whole=look.details)
     if said:
-        head.append(f"({said})")
+        head.append(f" {said}")
     if block.state is ToolState.RUNNING and block.elapsed_s >= 1:
         head.append(f"  {block.elapsed_s:.0f} s", style=look.dim)
     yield head
     if block.name == "TodoWrite":
         yield Padding(todos(block.tool_input, look), (0, 0, 0, 2))
-    elif block.name in _EDITS and block.state is not ToolState.FAILED:
+    elif block.name in EDITS and block.state is not ToolState.FAILED:
         if block.state is ToolState.DONE:
             lines = _DETAIL_LINES if look.details else _DIFF_LINES
-            yield Padding(diff_text(block.name, block.tool_input, block.patch, look, lines), (0, 0, 0, 2))
+            yield Padding(
+                diff_text(block.name, block.tool_input, block.patch, look, lines, wrap=look.details), (0, 0, 0, 2)
+            )
     else:
         body = _tool_body(block, look)
         if body is not None:
@@ -148,11 +142,13 @@ def _tool_body(block: ToolBlock, look: Look) -> Text | None:
         return _gutter([f"{len(lines)} line{'s' if len(lines) != 1 else ''}"], 0, look.dim)
     limit = _DETAIL_LINES if look.details else _SUMMARY_LINES
     style = look.bad if block.state is ToolState.FAILED else look.dim
-    return _gutter(lines[:limit], max(0, len(lines) - limit), style)
+    if block.name == "Bash" and len(lines) > limit and not look.details:
+        return _gutter([f"… {len(lines) - limit + 1} earlier lines (Ctrl+O)", *lines[1 - limit :]], 0, style)
+    return _gutter(lines[:limit], max(0, len(lines) - limit), style, wrap=look.details)
 
 
-def _gutter(lines: list[str], more: int, style: str) -> Text:
-    text = Text(style=style, no_wrap=True, overflow="ellipsis")
+def _gutter(lines: list[str], more: int, style: str, *, wrap: bool = False) -> Text:
+    text = Text(style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     for number, line in enumerate(lines):
         text.append(("⎿ " if number == 0 else "\n  ") + line)
     if more:
@@ -174,34 +170,3 @@ def todos(tool_input: Mapping[str, Any], look: Look) -> Text:
         text.append(("\n" if number else "") + mark + " ", style=look.accent)
         text.append(neutralise(str(item.get("content", ""))), style=style)
     return text
-
-
-def diff_text(name: str, tool_input: Mapping[str, Any], patch: list[Json], look: Look, limit: int) -> Text:
-    """An edit as coloured lines: from the patch when there is one, else from what the call says it will do."""
-    lines = list(_patch_lines(patch)) or list(_planned_lines(name, tool_input))
-    text = Text(no_wrap=True, overflow="ellipsis")
-    styles = {"+": look.good, "-": look.bad, "@": look.dim}
-    for number, line in enumerate(lines[:limit]):
-        text.append(("\n" if number else "") + neutralise(line), style=styles.get(line[:1], look.dim))
-    if len(lines) > limit:
-        text.append(f"\n… {len(lines) - limit} more lines (Ctrl+O)", style=look.dim)
-    return text
-
-
-def _patch_lines(patch: list[Json]) -> Iterator[str]:
-    for hunk in patch:
-        lines = hunk.get("lines")
-        if isinstance(lines, list):
-            yield f"@@ line {hunk.get('newStart', '?')} @@"
-            yield from (str(line) for line in lines)
-
-
-def _planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
-    if name == "Write":
-        yield from ("+" + line for line in str(tool_input.get("content", "")).splitlines())
-        return
-    edits = tool_input.get("edits") if name == "MultiEdit" else [tool_input]
-    for edit in edits if isinstance(edits, list) else []:
-        if isinstance(edit, dict):
-            yield from ("-" + line for line in str(edit.get("old_string", "")).splitlines())
-            yield from ("+" + line for line in str(edit.get("new_string", "")).splitlines())

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import Static
 
-from ccb.tunnel.plain_text import neutralise
-
 from ..client import LinkState
-from .look import Look
+from .look import one_line
+from .palette import Look
 from .story import Totals
 
 _LINK = {
@@ -21,6 +20,8 @@ _LINK = {
     LinkState.FENCED: ("✗", "bad"),
     LinkState.CLOSED: ("○", "dim"),
 }
+_GAP = "  "
+_SHORTEST = 4
 _MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", "bypassPermissions": "BYPASS"}
 
 
@@ -51,37 +52,46 @@ def status_text(facts: Facts, look: Look, width: int) -> Text:
     colours = {"good": look.good, "warn": look.warn, "bad": look.bad, "dim": look.dim}
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{mark} ", style=colours[tone])
-    text.append(neutralise(facts.where), style="bold")
-    if facts.link is not LinkState.CONNECTED:
-        said = facts.link.value + (f": {neutralise(facts.reason)}" if facts.reason else "")
-        text.append(f"  {said}", style=colours[tone])
+    where = one_line(facts.where)
+    text.append(where if len(where) <= width // 2 else "…" + where[1 - width // 2 :], style="bold")
     parts: list[tuple[str, str]] = []
+    if facts.link is not LinkState.CONNECTED:
+        parts.append((facts.link.value + (f": {one_line(facts.reason)}" if facts.reason else ""), colours[tone]))
     if facts.hint:
         parts.append((facts.hint, look.warn))
     if facts.busy_s is not None:
-        parts.append((f"working {facts.busy_s:.0f} s · Esc interrupts", look.accent))
-    mode = _MODES.get(facts.mode, neutralise(facts.mode))
+        parts.append((f"working {facts.busy_s:.0f} s, Esc interrupts", look.accent))
+    mode = _MODES.get(facts.mode, one_line(facts.mode))
     parts.append(
         (mode, look.bad if facts.mode == "bypassPermissions" else look.warn if facts.mode != "default" else look.dim)
     )
-    parts.append((neutralise(facts.model), look.dim))
+    parts.append((one_line(facts.model), look.dim))
     totals = facts.totals
     if totals.input_tokens or totals.output_tokens:
-        parts.append((f"{tokens(totals.input_tokens)} in {tokens(totals.output_tokens)} out", look.dim))
+        parts.append((f"{tokens(totals.input_tokens)} in, {tokens(totals.output_tokens)} out", look.dim))
     if totals.cost_usd:
         parts.append((f"${totals.cost_usd:.2f}", look.dim))
     for part, style in parts:
-        if part and text.cell_len + len(part) + 3 <= width:
-            text.append("  ")
-            text.append(part, style=style)
+        room = width - text.cell_len - len(_GAP)
+        if not part or room < _SHORTEST:
+            continue
+        if len(part) > room and part is not parts[0][0]:
+            continue  # the next one may fit
+        text.append(_GAP, style=look.dim)
+        text.append(part if len(part) <= room else part[: room - 1] + "…", style=style)
     return text
 
 
 class StatusLine(Static):
     """One line at the bottom."""
 
-    DEFAULT_CSS = "StatusLine { height: 1; padding: 0 2; background: $surface; }"
+    DEFAULT_CSS = "StatusLine { height: 1; padding: 0 1; background: $surface; }"
+
+    _shown: Text | None = None
 
     def show(self, facts: Facts, look: Look) -> None:
         """Draw the line anew."""
-        self.update(status_text(facts, look, max(20, self.size.width - 4)))
+        text = status_text(facts, look, max(20, self.size.width))
+        if text != self._shown or text.spans != self._shown.spans:
+            self._shown = text
+            self.update(text)

@@ -6,6 +6,7 @@ and a lost delta does not matter.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,15 +36,18 @@ from .blocks import (
     Level,
     NoticeBlock,
     PromptBlock,
+    PromptState,
     TextBlock,
     ThinkingBlock,
     ToolBlock,
     ToolState,
 )
+from .prose import safe_split
 
 Json = dict[str, Any]
 
-_SPLIT_OVER = 2_000  # a live text is split at a safe place once it is longer
+_SPLIT_OVER = 1_500  # a live text is split at a safe place once it is longer
+_KNOWN = 1_000
 
 
 class Page(Protocol):
@@ -78,35 +82,57 @@ class Story:
     last_answer: str = ""
     _live: dict[int, Block] = field(default_factory=dict)  # content index -> block of the message that streams
     _pieces: dict[int, list[TextBlock]] = field(default_factory=dict)  # parts of a live text that are complete
+    _split_over: int = _SPLIT_OVER
     _message_id: str = ""
     _tools: dict[str, ToolBlock] = field(default_factory=dict)
-    _prompts: list[PromptBlock] = field(default_factory=list)
+    _queued: dict[str, PromptBlock] = field(default_factory=dict)  # uuid -> block
+    _known: deque[str] = field(default_factory=lambda: deque(maxlen=_KNOWN))  # uuids of prompts that are shown
     _by_message: dict[str, list[Block]] = field(default_factory=dict)
-    _notice: NoticeBlock | None = None
 
-    def prompt_sent(self, text: str) -> None:
-        """The person sent a prompt; it is queued while a turn runs."""
-        block = PromptBlock(text=neutralise(text), queued=self.running)
-        self.page.add(block)
+    def prompt_sent(self, text: str, uuid: str) -> None:
+        """The person sent a prompt; it is queued, below everything else, while a turn runs."""
+        self._known.append(uuid)
+        block = PromptBlock(text=neutralise(text))
         if self.running:
-            self._prompts.append(block)
+            block.state = PromptState.QUEUED
+            self._queued[uuid] = block
+        self.page.add(block)
         self.running = True
+
+    def prompt_failed(self, uuid: str) -> None:
+        """The prompt did not leave the laptop."""
+        block = self._queued.pop(uuid, None)
+        if block is not None:
+            block.state = PromptState.FAILED
+            self.page.update_block(block)
+        else:
+            self.running = False
 
     def notice(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
         """A word of ccb itself."""
         block = NoticeBlock(text=text, level=level)
-        self.page.add(block)
+        self._add(block)
         return block
+
+    def ended(self) -> None:
+        """Nothing more comes: nothing runs, and nothing looks as if it did."""
+        self.running = False
+        self._drop_live()
+        self._close_tools()
+        for uuid in list(self._queued):
+            self.prompt_failed(uuid)
 
     def fact(self, kind: str, body: Json) -> None:
         """A record of the journal that is not a message."""
         if kind == "turn_start":
             self.running = True
+        elif kind == "input":
+            self._input(body)
         elif kind == "prompt":
-            for waiting in self._prompts[: max(1, len(body.get("items", ())))]:
-                waiting.queued = False
-                self.page.update_block(waiting)
-                self._prompts.remove(waiting)
+            items = body.get("items")
+            for item in items if isinstance(items, list) else []:
+                if isinstance(item, dict):
+                    self._taken(str(item.get("input")))
         elif kind == "tool_start":
             tool = self._tools.get(str(body.get("tool_use_id")))
             if tool is not None and tool.state is ToolState.WAITING:
@@ -117,6 +143,32 @@ class Story:
                 self.page.take_away(block)
         elif kind == "model":
             self.model = str(body.get("model") or self.model)
+
+    def _add(self, block: Block) -> None:
+        """Show a block above what is queued."""
+        self.page.add(block, before=next(iter(self._queued.values()), None))
+
+    def _taken(self, uuid: str) -> None:
+        """The agent takes a queued prompt: it moves to where the conversation is."""
+        block = self._queued.pop(uuid, None)
+        if block is not None:
+            self.page.take_away(block)
+            block.state = PromptState.TAKEN
+            block.changed()
+            self._add(block)
+
+    def _input(self, body: Json) -> None:
+        """Something was sent to the session; a prompt that is not from here is shown as one."""
+        sent = body.get("body")
+        uuid = str(body.get("id"))
+        if not isinstance(sent, dict) or sent.get("type") != "user" or uuid in self._known:
+            return
+        message = sent.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, list):
+            content = "\n".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
+        if isinstance(content, str) and content.strip():
+            self.prompt_sent(content, uuid)
 
     def message(self, message: Message) -> None:
         """Something the session said."""
@@ -159,38 +211,51 @@ class Story:
         elif kind == "thinking":
             block = ThinkingBlock(live=True, message_id=self._message_id)
         elif kind == "tool_use" and isinstance(start.get("id"), str) and start["id"] not in self._tools:
-            block = self._new_tool(str(start["id"]), str(start.get("name", "")), {})
+            block = ToolBlock(tool_id=str(start["id"]), name=str(start.get("name", "")))
+            self._tools[block.tool_id] = block
         if block is not None:
             self._live[index] = block
             if not isinstance(block, TextBlock):  # an empty text shows nothing yet
-                self.page.add(block)
+                self._add(block)
 
     def _grow(self, index: int, block: TextBlock | ThinkingBlock, more: str) -> None:
+        if not more:
+            return
         new = not block.text and isinstance(block, TextBlock) and not self._pieces.get(index)
         block.text = (block.text + neutralise(more))[-MAX_BLOCK_CHARS:]
         if new:
-            self.page.add(block)
+            self._split_over = _SPLIT_OVER
+            self._add(block)
             return
-        if isinstance(block, TextBlock) and len(block.text) > _SPLIT_OVER:
-            place = safe_split(block.text)
-            if place:
-                piece = TextBlock(text=block.text[:place], message_id=block.message_id, tight=block.tight)
-                block.text = block.text[place:]
-                block.tight = False
-                self._pieces.setdefault(index, []).append(piece)
-                self.page.add(piece, before=block)
+        if isinstance(block, TextBlock) and len(block.text) > self._split_over:
+            self._split(index, block)
         self.page.update_block(block)
+
+    def _split(self, index: int, block: TextBlock) -> None:
+        """Put what can no longer change into a block of its own, so that only the rest is drawn again with every delta."""
+        place = safe_split(block.text)
+        if not place:
+            self._split_over = len(block.text) * 5 // 4
+            return
+        piece = TextBlock(text=block.text[:place], message_id=block.message_id, tight=block.tight)
+        block.tight = not piece.text.endswith("\n\n")  # in the middle of a list
+        block.text = block.text[place:]
+        self._split_over = max(_SPLIT_OVER, len(block.text) * 5 // 4)
+        self._pieces.setdefault(index, []).append(piece)
+        self.page.add(piece, before=block)
 
     def _drop_live(self) -> None:
         """Take away what was never confirmed: its message was cut off."""
         for index, block in self._live.items():
-            if isinstance(block, (TextBlock, ThinkingBlock)):
-                for piece in [*self._pieces.get(index, ()), block]:
-                    self.page.take_away(piece)
+            for piece in self._pieces.get(index, ()):
+                self.page.take_away(piece)
+            self.page.take_away(block)
+            if isinstance(block, ToolBlock):
+                self._tools.pop(block.tool_id, None)
         self._live.clear()
         self._pieces.clear()
 
-    def _claim(self, kind: type[TextBlock] | type[ThinkingBlock]) -> tuple[Block | None, list[TextBlock]]:
+    def _claim(self, kind: type[Block]) -> tuple[Block | None, list[TextBlock]]:
         """The first live block of a kind, which a finished line now replaces, and its finished parts."""
         for index, block in list(self._live.items()):
             if isinstance(block, kind):
@@ -212,18 +277,25 @@ class Story:
                 block, _ = self._claim(ThinkingBlock)
                 if not isinstance(block, ThinkingBlock):
                     block = ThinkingBlock()
-                    self.page.add(block)
+                    self._add(block)
                 block.text, block.live = neutralise(content.thinking), False
                 self.page.update_block(block)
                 shown.append(block)
             elif isinstance(content, ToolUseBlock):
-                tool = self._tools.get(content.id)
-                if tool is None:
-                    tool = self._new_tool(content.id, content.name, content.input)
-                    self.page.add(tool)
-                tool.tool_input = content.input
-                self.page.update_block(tool)
-                shown.append(tool)
+                shown.append(self._tool_use(content))
+
+    def _tool_use(self, content: ToolUseBlock) -> ToolBlock:
+        """A finished call; the worker may have given it another id than the stream."""
+        tool, _ = self._claim(ToolBlock)
+        if isinstance(tool, ToolBlock):
+            self._tools.pop(tool.tool_id, None)
+            tool.tool_id, tool.name, tool.tool_input = content.id, content.name, content.input
+            self.page.update_block(tool)
+        else:
+            tool = ToolBlock(tool_id=content.id, name=content.name, tool_input=content.input)
+            self._add(tool)
+        self._tools[content.id] = tool
+        return tool
 
     def _text(self, content: TextContent, message: Assistant) -> list[Block]:
         if message.is_api_error_message:
@@ -238,20 +310,15 @@ class Story:
         if not isinstance(block, TextBlock):
             block = TextBlock()
         if not block.text and not pieces:
-            self.page.add(block)
+            self._add(block)
         if "".join(piece.text for piece in pieces) + block.text != text:
             for piece in pieces:
                 self.page.take_away(piece)
-            pieces = []
+            pieces, block.tight = [], False
             block.text = text[:MAX_BLOCK_CHARS]
         block.live = False
         self.page.update_block(block)
         return [*pieces, block]
-
-    def _new_tool(self, tool_id: str, name: str, tool_input: Json) -> ToolBlock:
-        tool = ToolBlock(tool_id=tool_id, name=name, tool_input=tool_input, message_id=self._message_id)
-        self._tools[tool_id] = tool
-        return tool
 
     def _user(self, message: User) -> None:
         content = message.message.content
@@ -299,7 +366,8 @@ class Story:
 
     def _result(self, result: Result) -> None:
         self._drop_live()
-        self.running = bool(self._prompts)
+        self._close_tools()
+        self.running = bool(self._queued)
         self._by_message.clear()
         for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
             value = result.usage.get(name)
@@ -310,22 +378,8 @@ class Story:
         if result.is_error and result.errors and result.terminal_reason not in ("aborted_streaming", "aborted_tools"):
             self.notice("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
 
-
-def safe_split(text: str) -> int:
-    """Where a growing Markdown text can be cut so that both parts read the same as the whole: after the last blank line (or
-    before the last item of a flat list) that is outside a fence; 0 when there is no such place."""
-    place = 0
-    fenced = False
-    position = 0
-    lines = text.splitlines(keepends=True)
-    for number, line in enumerate(lines):
-        stripped = line.lstrip()
-        if stripped.startswith(("```", "~~~")):
-            fenced = not fenced
-        elif not fenced and position and number + 1 < len(lines):
-            if not line.strip() and not lines[number + 1].startswith((" ", "\t")):
-                place = position + len(line)
-            elif line.startswith(("- ", "* ")) and position > _SPLIT_OVER // 2:
-                place = position
-        position += len(line)
-    return place
+    def _close_tools(self) -> None:
+        for tool in self._tools.values():
+            tool.state = ToolState.FAILED
+            self.page.update_block(tool)
+        self._tools.clear()

@@ -1,14 +1,18 @@
 """The conversation as one widget: blocks rendered to lines where they are looked at, whatever their number.
 
 A widget for each message costs two orders of magnitude more (measured). Heights of blocks that were never seen at this width
-are estimated, and corrected when they come into view.
+are estimated, and corrected when they come into view. Changes are laid out at most once a frame; a frame lasts longer when
+laying out does, so that streaming never takes the whole CPU.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
+from dataclasses import replace
 from itertools import accumulate
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -18,11 +22,15 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from .blocks import Block, Level, NoticeBlock
-from .look import Look, is_animated, render
+from .look import is_animated, render
+from .palette import Look, look_of
 
 MAX_BLOCKS = 5_000
 MAX_CHARS = 20_000_000
 _FRESH = 60  # newest blocks that are laid out exactly after a resize
+_FRAME_S = 0.04
+_SLOWEST_FRAME_S = 0.5
+_SHARE = 6  # a frame lasts this many times as long as the layout before it took
 
 
 class _Laid:
@@ -33,11 +41,14 @@ class _Laid:
         self.strips = strips
 
 
-class Transcript(ScrollView, can_focus=True):
+class Transcript(ScrollView, can_focus=False):
     """Shows blocks; stays at the bottom unless the person has scrolled up."""
 
     DEFAULT_CSS = """
-    Transcript { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; background: $background; }
+    Transcript {
+        height: 1fr; padding: 0 1; background: $background;
+        scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden;
+    }
     """
     ALLOW_SELECT = True
 
@@ -47,10 +58,15 @@ class Transcript(ScrollView, can_focus=True):
         self._laid: dict[Block, _Laid] = {}
         self._heights: list[int] = []
         self._ends: list[int] = []
+        self._sizes: dict[Block, int] = {}
         self._chars = 0
         self._details = False
         self._frame = 0
+        self._look: Look | None = None
         self._dirty_from: int | None = None
+        self._waiting = False
+        self._frame_s = _FRAME_S
+        self._laid_at = 0.0
         self._dropped = 0
 
     def on_mount(self) -> None:
@@ -61,17 +77,21 @@ class Transcript(ScrollView, can_focus=True):
         """Whether all of tool output and thinking is shown."""
         return self._details
 
+    @property
+    def below(self) -> int:
+        """Lines under the last one shown."""
+        return round(self.max_scroll_y - self.scroll_y)
+
     def toggle_details(self) -> None:
         self._details = not self._details
-        self._laid.clear()
-        self._relay(0)
+        self._lay_out_anew()
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
         """Append a block, or put it in front of another one."""
-        position = len(self.blocks) if before is None else self.blocks.index(before)
+        position = len(self.blocks) if before is None else self._position(before)
         self.blocks.insert(position, block)
         self._heights.insert(position, 0)
-        self._chars += block.size()
+        self._weigh(block)
         self._relay(position)
         if len(self.blocks) > MAX_BLOCKS or self._chars > MAX_CHARS:
             self._drop_oldest()
@@ -79,52 +99,73 @@ class Transcript(ScrollView, can_focus=True):
     def update_block(self, block: Block) -> None:
         """Show a block's new state."""
         block.changed()
-        try:
-            position = len(self.blocks) - 1 - self.blocks[::-1].index(block)
-        except ValueError:
-            return
-        self._relay(position)
+        if block in self._sizes:
+            self._weigh(block)
+            self._relay(self._position(block))
 
     def take_away(self, block: Block) -> None:
         """Take a block away."""
-        if block in self.blocks:
-            position = self.blocks.index(block)
+        if block in self._sizes:
+            position = self._position(block)
             del self.blocks[position], self._heights[position]
             self._laid.pop(block, None)
-            self._chars -= block.size()
+            self._chars -= self._sizes.pop(block)
             self._relay(position)
 
     def tick(self) -> None:
-        """Move the spinners of running tools that can be seen."""
+        """Move the spinners of running tools."""
         self._frame += 1
         for block in self.blocks[-_FRESH:]:
             if is_animated(block):
-                self._laid.pop(block, None)
                 self.refresh()
+                return
+
+    def _position(self, block: Block) -> int:
+        """Where a block is; it is nearly always one of the last."""
+        for position in range(len(self.blocks) - 1, -1, -1):
+            if self.blocks[position] is block:
+                return position
+        return len(self.blocks)
+
+    def _weigh(self, block: Block) -> None:
+        self._chars += block.size() - self._sizes.get(block, 0)
+        self._sizes[block] = block.size()
 
     def _drop_oldest(self) -> None:
-        count = max(1, len(self.blocks) // 10)
-        self._dropped += count
+        count = max(2, len(self.blocks) // 10)
         for block in self.blocks[:count]:
             self._laid.pop(block, None)
+            self._chars -= self._sizes.pop(block)
+        self._dropped += count - (1 if self._dropped else 0)
         marker = NoticeBlock(text=f"… {self._dropped} older entries are no longer shown here", level=Level.DIM)
         self.blocks[:count] = [marker]
         self._heights[:count] = [0]
-        self._chars = sum(block.size() for block in self.blocks)
+        self._weigh(marker)
+        self._relay(0)
+
+    def _lay_out_anew(self) -> None:
+        self._laid.clear()
         self._relay(0)
 
     def _relay(self, position: int) -> None:
-        """Lay out again from a block on, once before the next refresh."""
-        first = self._dirty_from is None
+        """Lay out again from a block on, with the next frame."""
         self._dirty_from = position if self._dirty_from is None else min(self._dirty_from, position)
-        if first:
-            self.call_next(self._lay_out)
+        if not self._waiting and self.is_running:
+            self._waiting = True
+            wait = self._laid_at + self._frame_s - time.monotonic()
+            if wait > 0:
+                self.set_timer(wait, self._lay_out)
+            else:
+                self.call_next(self._lay_out)
 
     def _lay_out(self) -> None:
+        self._waiting = False
         start = self._dirty_from
-        if start is None or not self.is_mounted:
+        if start is None or not self.size.width:
             return
         self._dirty_from = None
+        began = time.monotonic()
+        top, within = self._top()
         width = self._text_width()
         exact_from = max(0, len(self.blocks) - _FRESH)
         for position in range(start, len(self.blocks)):
@@ -133,43 +174,47 @@ class Transcript(ScrollView, can_focus=True):
                 self._heights[position] = len(self._strips(block, width))
             else:
                 self._heights[position] = _estimate(block, width)
-        self._measure()
-
-    def _measure(self) -> None:
         self._ends = list(accumulate(self._heights))
-        self.virtual_size = Size(self._text_width(), self._ends[-1] if self._ends else 0)
+        self.virtual_size = Size(width, self._ends[-1] if self._ends else 0)
+        if top is not None and self._anchor_released and top in self._sizes:
+            position = self._position(top)
+            within = min(within, max(0, self._heights[position] - 1))
+            self.scroll_to(y=self._ends[position] - self._heights[position] + within, animate=False, immediate=True)
         self.refresh()
+        self._laid_at = time.monotonic()
+        self._frame_s = min(_SLOWEST_FRAME_S, max(_FRAME_S, _SHARE * (self._laid_at - began)))
+
+    def _top(self) -> tuple[Block | None, int]:
+        """The block at the top of what is shown, and which of its lines; it stays there when heights above it change."""
+        line = round(self.scroll_y)
+        position = bisect_right(self._ends, line)
+        if position >= min(len(self.blocks), len(self._ends)):
+            return None, 0
+        start = self._ends[position - 1] if position else 0
+        return self.blocks[position], line - start
 
     def _text_width(self) -> int:
         return max(10, self.scrollable_content_region.width)
 
     def on_resize(self) -> None:
-        self._laid.clear()
-        self._relay(0)
+        self._frame_s = 0
+        self._lay_out_anew()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._laid.clear()
-        self._relay(0)
+        self._look = None
+        self._lay_out_anew()
 
     def look(self) -> Look:
         """The styles of the current theme."""
-        colours = self.app.get_css_variables()
-        return Look(
-            accent=colours.get("accent", "cyan"),
-            dim=colours.get("foreground-muted-rich", "grey50"),
-            good=colours.get("success", "green"),
-            bad=colours.get("error", "red"),
-            warn=colours.get("warning", "yellow"),
-            dark=self.app.current_theme.dark,
-            details=self._details,
-            frame=self._frame,
-        )
+        if self._look is None:
+            self._look = look_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        return replace(self._look, details=self._details, frame=self._frame)
 
     def _strips(self, block: Block, width: int) -> list[Strip]:
-        """The lines of a block, a blank one first unless it is tight or the first of all."""
+        """The lines of a block, a blank one first unless it is tight."""
         frame = self._frame if is_animated(block) else 0
-        key = (width, block.version, self._details, frame)
+        key = (width, block.version, frame)
         laid = self._laid.get(block)
         if laid is None or laid.key != key:
             laid = _Laid(key, self._draw(block, width))
@@ -179,42 +224,42 @@ class Transcript(ScrollView, can_focus=True):
     def _draw(self, block: Block, width: int) -> list[Strip]:
         console: Console = self.app.console
         options = console.options.update(width=width, height=None, highlight=False)
-        strips = [] if block.tight else [Strip.blank(width)]
-        for renderable in render(block, self.look()):
-            lines = console.render_lines(renderable, options, pad=False, new_lines=False)
-            strips.extend(Strip(_without_links(line)) for line in lines)
-        while len(strips) > 1 and not strips[-1].text.strip():
+        look = self.look()
+        strips: list[Strip] = []
+        with console.use_theme(look.markdown):
+            for renderable in render(block, look):
+                lines = console.render_lines(renderable, options, pad=False, new_lines=False)
+                strips.extend(Strip(_without_links(line)) for line in lines)
+        while strips and not strips[-1].text.strip():
             strips.pop()
-        if not block.tight:
-            while len(strips) > 2 and not strips[1].text.strip():
-                strips.pop(1)
-        return strips
+        while strips and not strips[0].text.strip():
+            strips.pop(0)
+        return strips if block.tight else [Strip.blank(0), *strips]
 
     def render_line(self, y: int) -> Strip:
         scroll_x, scroll_y = self.scroll_offset
         line = scroll_y + y
         width = self._text_width()
         position = bisect_right(self._ends, line)
-        if position >= len(self.blocks) or position >= len(self._ends):
+        if position >= min(len(self.blocks), len(self._ends)):
             return Strip.blank(width, self.rich_style)
         block = self.blocks[position]
         strips = self._strips(block, width)
         if len(strips) != self._heights[position]:
             self._relay(position)
-        within = line - (self._ends[position] - self._heights[position])
-        strip = strips[within] if 0 <= within < len(strips) else Strip.blank(width)
-        strip = self._selected(strip, line)
-        return strip.apply_style(self.rich_style).crop_extend(scroll_x, scroll_x + width, self.rich_style).apply_offsets(
-            scroll_x, line
-        )  # fmt: skip
+        within = line - (self._ends[position - 1] if position else 0)
+        strip = self._selected(strips[within], line) if within < len(strips) else Strip.blank(width)
+        strip = strip.apply_style(self.rich_style).crop_extend(scroll_x, scroll_x + width, self.rich_style)
+        return strip.apply_offsets(scroll_x, line)
 
     def _selected(self, strip: Strip, line: int) -> Strip:
         selection = self.text_selection
         span = selection.get_span(line) if selection is not None else None
         if span is None:
             return strip
-        start, end = span
-        end = strip.cell_length if end == -1 else min(end, strip.cell_length)
+        text = strip.text
+        start = cell_len(text[: span[0]])
+        end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])
         if start >= end:
             return strip
         style: Style = self.screen.get_component_rich_style("screen--selection")
@@ -224,7 +269,15 @@ class Transcript(ScrollView, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         width = self._text_width()
-        lines = [strip.text.rstrip() for block in self.blocks for strip in self._strips(block, width)]
+        first = selection.start.y if selection.start is not None else 0
+        last = selection.end.y if selection.end is not None else self.virtual_size.height
+        lines: list[str] = []
+        for block, end in zip(self.blocks, self._ends, strict=False):
+            if end <= first or len(lines) > last:
+                lines.extend("" for _ in range(len(lines), end))
+                continue
+            lines.extend(strip.text.rstrip() for strip in self._strips(block, width)[: end - len(lines)])
+            lines.extend("" for _ in range(len(lines), end))
         return selection.extract("\n".join(lines)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -244,4 +297,4 @@ def _without_links(line: list[Segment]) -> list[Segment]:
 
 def _estimate(block: Block, width: int) -> int:
     """A height that is about right, for blocks far from what is shown."""
-    return 2 + block.size() // width if block.size() else 2
+    return 2 + block.size() // width

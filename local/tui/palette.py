@@ -1,0 +1,52 @@
+"""The styles that blocks are drawn with, taken from the theme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.theme import Theme
+
+from .themes import muted
+
+
+@dataclass(frozen=True)
+class Look:
+    """Rich styles; `markdown` names those of Markdown. `details` shows everything; `frame` moves the spinner."""
+
+    accent: str
+    dim: str
+    good: str
+    bad: str
+    warn: str
+    dark: bool
+    markdown: Theme
+    details: bool = False
+    frame: int = 0
+
+
+def look_of(colours: Mapping[str, str], *, dark: bool) -> Look:
+    """The look for a theme, given its CSS variables."""
+    dim = muted(colours["foreground"], colours["background"])
+    accent, surface = colours["accent"], colours["surface"]
+    markdown = {
+        "markdown.code": f"{accent} on {surface}",
+        "markdown.block_quote": f"italic {dim}",
+        "markdown.list": "none",
+        "markdown.item.bullet": f"bold {accent}",
+        "markdown.item.number": f"bold {accent}",
+        "markdown.hr": dim,
+        "markdown.h1": f"bold underline {accent}",
+        "markdown.h2": f"bold {accent}",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold italic",
+        "markdown.h5": "italic",
+        "markdown.h6": f"italic {dim}",
+        "markdown.link": f"underline {accent}",
+        "markdown.link_url": f"underline {accent}",
+        "markdown.table.border": dim,
+        "markdown.table.header": "bold",
+    }
+    return Look(
+        accent, dim, colours["success"], colours["error"], colours["warning"], dark, Theme(markdown, inherit=True)
+    )

@@ -1,0 +1,234 @@
+"""A session in memory that says what a script makes it say: what the REPL's tests, its benchmark and its demo stand on.
+
+`python -m tests.support.scripted_session` opens the REPL on one that plays a small piece of work for every prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from ccb.local.client import ControlError, LinkChange, LinkState, Received
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire import Hello
+
+Json = dict[str, Any]
+Play = Callable[["ScriptedSession", str], Awaitable[None]]
+
+MODEL = "claude-sonnet-4-5"
+
+
+def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop") -> Hello:
+    """The hello of a session that waits for its first prompt."""
+    return Hello(1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", notes=notes or [])
+
+
+class ScriptedSession:
+    """A `SessionClient` that keeps what it was told (`prompts`, `controls`, `answers`, `interrupts`) and says what it is
+    made to say. With `play`, every prompt starts it; an interrupt or the end of the session cancels it."""
+
+    def __init__(self, *, greeting: Hello | None = None, play: Play | None = None) -> None:
+        self._hello = greeting or hello()
+        self._play = play
+        self._state = LinkState.CONNECTED
+        self._events: asyncio.Queue[Received | LinkChange | CcbError | None] = asyncio.Queue()
+        self._playing: asyncio.Task[None] | None = None
+        self._asked: dict[str, asyncio.Future[Json]] = {}
+        self._seq = 0
+        self._calls = 0
+        self.prompts: list[str] = []
+        self.controls: list[tuple[str, Json]] = []
+        self.answers: dict[str, Json] = {}
+        self.interrupts = 0
+        self.refuse_controls = ""
+        self.prompt_failure: CcbError | None = None
+
+    @property
+    def hello(self) -> Hello:
+        return self._hello
+
+    @property
+    def state(self) -> LinkState:
+        return self._state
+
+    async def events(self) -> AsyncIterator[Received | LinkChange]:
+        while True:
+            item = await self._events.get()
+            if item is None:
+                return
+            if isinstance(item, CcbError):
+                raise item
+            yield item
+
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
+        if self.prompt_failure is not None:
+            raise self.prompt_failure
+        text = content if isinstance(content, str) else str(content)
+        self.prompts.append(text)
+        if self._play is not None:
+            before = self._playing
+            self._playing = asyncio.create_task(self._after(before, self._play, text), name="play")
+        return uuid or _id()
+
+    async def _after(self, before: asyncio.Task[None] | None, play: Play, text: str) -> None:
+        if before is not None:
+            await asyncio.gather(before, return_exceptions=True)
+        await play(self, text)
+
+    async def send(self, body: Json) -> str:
+        raise NotImplementedError("the REPL sends nothing raw")
+
+    async def control(self, subtype: str, **fields: Any) -> Json:
+        self.controls.append((subtype, fields))
+        if self.refuse_controls:
+            raise ControlError(self.refuse_controls)
+        return {}
+
+    async def interrupt(self) -> None:
+        self.interrupts += 1
+        if self._playing is not None and not self._playing.done():
+            self._playing.cancel()
+            self.finish(is_error=True, terminal_reason="aborted_tools", subtype="error_during_execution")
+
+    async def answer(self, request_id: str, response: Json) -> None:
+        self.answers[request_id] = response
+        waiting = self._asked.pop(request_id, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(response)
+
+    async def stop(self, *, finish: bool = False) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._playing is not None:
+            self._playing.cancel()
+            await asyncio.gather(self._playing, return_exceptions=True)
+        self._events.put_nowait(None)
+
+    # What the session says.
+
+    def say(self, body: Json) -> None:
+        """A message of the journal."""
+        self._seq += 1
+        self._events.put_nowait(Received("message", body, self._seq))
+
+    def progress(self, body: Json) -> None:
+        """Something replaceable: a delta, or the output of a running tool."""
+        self._events.put_nowait(Received("progress", body, self._seq))
+
+    def fact(self, kind: str, **body: Any) -> None:
+        """A record of the journal that is not a message."""
+        self._seq += 1
+        self._events.put_nowait(Received(kind, body, self._seq))
+
+    def link(self, state: LinkState, reason: str = "") -> None:
+        self._state = state
+        self._events.put_nowait(LinkChange(state, reason))
+
+    def fail(self, error: CcbError) -> None:
+        """The session is lost for good."""
+        self._state = LinkState.LOST
+        self._events.put_nowait(error)
+
+    def begin(self, *, model: str = MODEL, mode: str = "default") -> None:
+        """The start of a turn, with everything the worker says at one."""
+        self.fact("turn_start")
+        self.fact("prompt", context=[], items=[{"input": "x"}])
+        init = {"type": "system", "subtype": "init", "session_id": "5e55", "cwd": self._hello.cwd}
+        self.say({**init, "model": model, "permissionMode": mode, "tools": ["Bash", "Edit"]})
+
+    def event(self, **event: Any) -> None:
+        self.progress({"type": "stream_event", "event": event, "parent_tool_use_id": None})
+
+    def open_block(self, kind: str, index: int = 0, message_id: str = "msg_1", **fields: Any) -> None:
+        """The stream starts a block; block 0 starts the message."""
+        if index == 0:
+            self.event(type="message_start", message={"id": message_id, "role": "assistant", "content": []})
+        self.event(type="content_block_start", index=index, content_block={"type": kind, **fields})
+
+    def delta(self, text: str, index: int = 0, kind: str = "text") -> None:
+        self.event(type="content_block_delta", index=index, delta={"type": f"{kind}_delta", kind: text})
+
+    def assistant(self, *content: Json, message_id: str = "msg_1", **fields: Any) -> None:
+        """Finished blocks, a line each, as the worker says them."""
+        for block in content:
+            message = {"id": message_id, "role": "assistant", "model": MODEL, "content": [block], "usage": {}}
+            self.say({"type": "assistant", "message": message, "uuid": _id(), "parent_tool_use_id": None, **fields})
+
+    def text(self, text: str, message_id: str = "msg_1", **fields: Any) -> None:
+        self.assistant({"type": "text", "text": text}, message_id=message_id, **fields)
+
+    def call(self, name: str, message_id: str = "msg_1", tool_id: str | None = None, **tool_input: Any) -> str:
+        """A finished tool call; its id."""
+        self._calls += 1
+        call_id = tool_id or f"toolu_{self._calls}"
+        self.assistant({"type": "tool_use", "id": call_id, "name": name, "input": tool_input}, message_id=message_id)
+        return call_id
+
+    def run(self, call_id: str, output: str = "", elapsed_s: float = 0, name: str = "Bash") -> None:
+        """The tool runs, and has printed `output` so far."""
+        self.fact("tool_start", tool_use_id=call_id)
+        if output or elapsed_s:
+            body = {"type": "tool_progress", "tool_use_id": call_id, "tool_name": name}
+            self.progress({**body, "elapsed_time_seconds": elapsed_s, "output": output, "total_bytes": len(output)})
+
+    def done(self, call_id: str, text: str, *, is_error: bool = False, structured: Any = None) -> None:
+        """The result of a tool call."""
+        result = {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": is_error}
+        message = {"role": "user", "content": [result]}
+        self.say({"type": "user", "message": message, "uuid": _id(), "tool_use_result": structured})
+
+    def ask(self, request_id: str, tool_name: str, tool_input: Json, **fields: Any) -> asyncio.Future[Json]:
+        """Ask for an approval; the answer of the person."""
+        request = {"subtype": "can_use_tool", "tool_name": tool_name, "input": tool_input, "tool_use_id": "t", **fields}
+        self._asked[request_id] = asyncio.get_running_loop().create_future()
+        self.say({"type": "control_request", "request_id": request_id, "request": request})
+        return self._asked[request_id]
+
+    def withdraw_question(self, request_id: str) -> None:
+        self.say({"type": "control_cancel_request", "request_id": request_id})
+
+    def finish(
+        self, *, input_tokens: int = 1200, output_tokens: int = 345, cost: float = 0.0123, **fields: Any
+    ) -> None:
+        """The end of a turn."""
+        usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+        result = {"type": "result", "subtype": "success", "is_error": False, "usage": usage, "total_cost_usd": cost}
+        self.say({**result, "session_id": "5e55", **fields})
+        self.fact("turn_end")
+
+
+def session_rule(tool: str, content: str) -> Json:
+    """A permission suggestion of one rule."""
+    rules = [{"toolName": tool, "ruleContent": content}]
+    return {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"}
+
+
+def _id() -> str:
+    return str(uuid.uuid4())
+
+
+def main() -> int:
+    """The REPL over a scripted session."""
+    from tests.support.scripted_work import work
+
+    from ccb import __version__
+    from ccb.local.tui.app import run_repl
+    from ccb.local.tui.info import ReplInfo
+
+    async def run() -> int:
+        session = ScriptedSession(play=work)
+        info = ReplInfo("devbox", "/srv/shop", MODEL, "default", __version__)
+        try:
+            return await run_repl(session, info, " ".join(sys.argv[1:]) or None)
+        finally:
+            await session.close()
+
+    return asyncio.run(run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
