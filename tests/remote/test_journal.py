@@ -113,7 +113,12 @@ def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
         assert [seq for seq, _, _ in records(journal, after)] == list(range(after + 1, len(sizes) + 1))
         await journal.close()
 
-    asyncio.run(scenario())
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(scenario())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
 
 
 async def test_a_full_disk_leaves_no_half_record(tmp_path: Path) -> None:
