@@ -1,0 +1,227 @@
+"""The REPL's transcript against Textual's own MarkdownStream, in the same run, each in a process with a pseudo terminal.
+
+CPU seconds for one long answer sent as fast as it is taken, CPU share at 200 and 1,000 tokens a second, and what 2,000
+messages cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tests.support.scripted_session import MODEL, ScriptedSession
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Markdown
+
+from ccb.local.tui.app import Repl
+from ccb.local.tui.info import ReplInfo
+from ccb.local.tui.transcript import Transcript
+
+Json = dict[str, Any]
+Write = Callable[[str], Awaitable[None]]
+
+DELTA = 24  # characters, about six tokens
+TOKEN = 4  # characters
+LIMIT_S = 5.0
+PACED_S = 8.0
+ITEM = "- item {n}: the **quick** brown fox jumps over `lazy_dogs({n})` and goes on its way\n"
+PARAGRAPH = "The *{n}*th paragraph says what `module_{n}` does, why it does it, and what it will **never** do.\n\n"
+FENCED = "    value_{n} = compute({n}, mode='fast')  # line {n}\n"
+ROW = "| {n} | name {n} | `value_{n}` | a remark on {n} |\n"
+
+
+def sample(kind: str, size: int) -> str:
+    """`size` characters of one kind of Markdown."""
+    item = {"list": ITEM, "prose": PARAGRAPH, "fence": FENCED, "table": ROW}[kind]
+    head = {"fence": "```python\n", "table": "| n | name | value | remark |\n|---|---|---|---|\n"}.get(kind, "")
+    return head + "".join(item.format(n=n) for n in range(size // len(item) + 1))[:size]
+
+
+async def stream(text: str, write: Write, *, tokens_per_s: float = 0) -> None:
+    """Write `text` in deltas, at a pace or as fast as the event loop turns."""
+    began = time.monotonic()
+    for start in range(0, len(text), DELTA):
+        due = began + start / TOKEN / tokens_per_s if tokens_per_s else 0
+        await asyncio.sleep(max(0, due - time.monotonic()))
+        await write(text[start : start + DELTA])
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process so far."""
+    return time.process_time()
+
+
+class Ours:
+    """The REPL on a scripted session."""
+
+    def __init__(self) -> None:
+        self.session = ScriptedSession()
+        self.app = Repl(self.session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0"), None)
+
+    async def answer(self, text: str, tokens_per_s: float = 0) -> None:
+        self.session.begin()
+        self.session.open_block("text")
+        await stream(text, self._write, tokens_per_s=tokens_per_s)
+        self.session.text(text)
+        self.session.finish()
+        await self._shown(1)
+
+    async def _write(self, delta: str) -> None:
+        self.session.delta(delta)
+
+    async def messages(self, count: int) -> None:
+        self.session.begin()
+        for number in range(count):
+            self.session.text(sample("prose", 800), message_id=f"m{number}")
+        self.session.finish()
+        await self._shown(count)
+
+    async def _shown(self, count: int) -> None:
+        while len(self.scrollable.blocks) < count or self.app.story.running:
+            await asyncio.sleep(0.01)
+
+    @property
+    def scrollable(self) -> Transcript:
+        return self.app.query_one(Transcript)
+
+
+class _Peer(App[None]):
+    def compose(self) -> ComposeResult:
+        yield VerticalScroll()
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).anchor()
+
+
+class Peer:
+    """Textual's Markdown widgets in a scrolling container."""
+
+    def __init__(self) -> None:
+        self.app = _Peer()
+
+    async def answer(self, text: str, tokens_per_s: float = 0) -> None:
+        widget = Markdown()
+        await self.scrollable.mount(widget)
+        made = Markdown.get_stream(widget)
+        await stream(text, made.write, tokens_per_s=tokens_per_s)
+        await made.stop()
+
+    async def messages(self, count: int) -> None:
+        await self.scrollable.mount_all([Markdown(sample("prose", 800)) for _ in range(count)])
+
+    @property
+    def scrollable(self) -> VerticalScroll:
+        return self.app.query_one(VerticalScroll)
+
+
+async def _settle() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0.1)
+
+
+async def _measure(side: Ours | Peer, job: Json) -> Json:
+    await _settle()
+    began, wall = cpu_s(), time.monotonic()
+    if job["what"] == "answer":
+        await side.answer(sample(job["kind"], job["size"]), job.get("tokens_per_s", 0))
+        await _settle()
+        return {"cpu_s": cpu_s() - began, "wall_s": time.monotonic() - wall}
+    await side.messages(job["count"])
+    await _settle()
+    found = {"mount_s": cpu_s() - began}
+    began = cpu_s()
+    for _ in range(20):
+        side.scrollable.scroll_page_up(animate=False)
+        await asyncio.sleep(0.02)
+    found["scroll_ms"] = (cpu_s() - began) / 20 * 1000
+    found["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return found
+
+
+async def _child(job: Json, answer: Path) -> None:
+    side = Ours() if job["side"] == "ours" else Peer()
+
+    async def work() -> None:
+        found = await _measure(side, job)
+        answer.write_text(json.dumps(found))
+        side.app.exit()
+
+    def start() -> None:
+        side.app.run_worker(work())
+
+    side.app.call_later(start)
+    await side.app.run_async()
+
+
+def run(**job: Any) -> Json:
+    """One measurement in a process of its own on a 120x40 terminal."""
+    with tempfile.TemporaryDirectory() as directory:
+        answer = Path(directory) / "answer.json"
+        ours, theirs = pty.openpty()
+        size = {"COLUMNS": "120", "LINES": "40", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        command = [sys.executable, "-m", "benchmarks.tui", json.dumps(job), str(answer)]
+        child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **size})
+        os.close(theirs)
+        reader = threading.Thread(target=_drain, args=(ours,))
+        reader.start()
+        child.wait(timeout=300)
+        reader.join()
+        os.close(ours)
+        return json.loads(answer.read_text())
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 65536):
+            pass
+    except OSError:  # the other end is closed
+        return
+
+
+def main() -> int:
+    """Print the figures; 1 when the long list costs too much."""
+    worst = 0.0
+    for kind in ("list", "prose", "fence", "table"):
+        small = run(side="ours", what="answer", kind=kind, size=16_384)["cpu_s"]
+        peer = run(side="peer", what="answer", kind=kind, size=16_384)["cpu_s"]
+        large = run(side="ours", what="answer", kind=kind, size=65_536)["cpu_s"]
+        worst = max(worst, large)
+        print(
+            f"{kind}: 16 KB {small:.2f} s CPU, MarkdownStream {peer:.2f} s, ratio {small / peer:.3f}; "
+            f"64 KB {large:.2f} s (limit {LIMIT_S:.0f})",
+            flush=True,
+        )
+    for rate in (200, 1000):
+        job = {"what": "answer", "kind": "prose", "size": int(rate * TOKEN * PACED_S), "tokens_per_s": rate}
+        shares = [found["cpu_s"] / found["wall_s"] for found in (run(side=side, **job) for side in ("ours", "peer"))]
+        print(
+            f"{rate} tokens/s: {shares[0]:.0%} CPU, MarkdownStream {shares[1]:.0%}, ratio {shares[0] / shares[1]:.2f}",
+            flush=True,
+        )
+    many = run(side="ours", what="messages", count=2000)
+    few = run(side="peer", what="messages", count=100)
+    print(
+        f"2,000 messages: {many['mount_s']:.2f} s, page up {many['scroll_ms']:.1f} ms, peak {many['rss_mb']:.0f} MB; "
+        f"100 messages as Markdown widgets: {few['mount_s']:.2f} s, page up {few['scroll_ms']:.1f} ms, "
+        f"peak {few['rss_mb']:.0f} MB; ratio for each message {many['mount_s'] / few['mount_s'] / 20:.4f}"
+    )
+    return 0 if worst < LIMIT_S else 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        asyncio.run(_child(json.loads(sys.argv[1]), Path(sys.argv[2])))
+    else:
+        sys.exit(main())
