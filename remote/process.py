@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 MARK = "CCB_MARK"
 """Environment variable that every child inherits: `<token of the session>.<token of the call>`."""
 
-TERM_GRACE = 0.12  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
+TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
 _CHUNK = 65536
 _READS_AT_ONCE = 4  # chunks taken from a pipe before other work of the event loop gets its turn
 _DRAIN = 0.1  # seconds that output may still come in after the process has ended and something else holds its pipe

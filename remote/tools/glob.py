@@ -12,7 +12,7 @@ from .changing import refusal
 from .output import limited
 from .paths import absolute, missing, os_error, path_error
 from .search.globs import BadGlob, Globs
-from .searching import SECONDS, SearchFailed, load_program, search
+from .searching import MOST_PATTERN, SECONDS, SearchFailed, load_program, search
 
 Json = dict[str, Any]
 
@@ -22,7 +22,12 @@ MOST_FILES = 100
 _GLOB_SCHEMA: Json = {
     "type": "object",
     "properties": {
-        "pattern": {"type": "string", "minLength": 1, "description": "The glob pattern to match files against"},
+        "pattern": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MOST_PATTERN,
+            "description": "The glob pattern to match files against",
+        },
         "path": {
             "type": "string",
             "description": "The directory to search in (the session's directory if it is left out)",

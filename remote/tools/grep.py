@@ -15,7 +15,7 @@ from .paths import absolute, missing, os_error, path_error
 from .search.globs import BadGlob, Globs
 from .search.program import BadRequest, compiled
 from .search.types import TYPES
-from .searching import SECONDS, SearchFailed, load_program, search
+from .searching import MOST_PATTERN, SECONDS, SearchFailed, load_program, search
 
 Json = dict[str, Any]
 
@@ -30,12 +30,21 @@ def _count(text: str) -> Json:
 _GREP_SCHEMA: Json = {
     "type": "object",
     "properties": {
-        "pattern": {"type": "string", "minLength": 1, "description": "The regular expression to search for"},
+        "pattern": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MOST_PATTERN,
+            "description": "The regular expression to search for",
+        },
         "path": {
             "type": "string",
             "description": "File or directory to search in (the session's directory if it is left out)",
         },
-        "glob": {"type": "string", "description": "Glob patterns for files, separated by spaces"},
+        "glob": {
+            "type": "string",
+            "maxLength": MOST_PATTERN,
+            "description": "Glob patterns for files, separated by spaces",
+        },
         "type": {"type": "string", "description": "File type, such as js, py, rust, go, java"},
         "output_mode": {
             "type": "string",
@@ -110,9 +119,19 @@ class Grep:
             return refusal(str(error))
         except OSError as error:
             return refusal(os_error(error, path))
-        root = os.path.relpath(request["root"], context.host.real_path(context.cwd))
-        prefix = "" if root == "." else request["root"].rstrip("/") + "/" if root.startswith("..") else root + "/"
+        prefix = _prefix(request["root"], [context.cwd, context.host.real_path(context.cwd)])
         return _result(request, found, prefix, context)
+
+
+def _prefix(root: str, session: list[str]) -> str:
+    """What goes before the names: nothing in the session's directory, the way below it, or the whole path outside."""
+    for directory in session:
+        below = os.path.relpath(root, directory)
+        if below == ".":
+            return ""
+        if below.split("/")[0] != "..":
+            return below + "/"
+    return root.rstrip("/") + "/"
 
 
 def _request(tool_input: Json, path: str, is_file: bool) -> Json:

@@ -18,6 +18,9 @@ Json = dict[str, Any]
 SECONDS = 20.0
 """What a search may take before it gives what it has."""
 
+MOST_PATTERN = 10_000
+"""Longest pattern in characters: a request travels in a command line."""
+
 _KILL_AFTER = 5.0  # seconds over that, for a program that does not look at its clock (a pattern that explodes)
 _MOST_ANSWER = 16 << 20
 _MODULES = ("globs", "ignore", "literals", "types", "walk", "scan", "program")

@@ -8,7 +8,7 @@ from .base import ToolContext, ToolResult
 from .changing import refusal
 from .output import clean, limited
 from .search.program import BadRequest, compiled
-from .searching import SearchFailed, load_program, search
+from .searching import MOST_PATTERN, SearchFailed, load_program, search
 from .shells import Shell, Status
 
 Json = dict[str, Any]
@@ -20,7 +20,11 @@ _BASH_OUTPUT_SCHEMA: Json = {
     "type": "object",
     "properties": {
         "bash_id": {"type": "string", "description": "The ID of the background command"},
-        "filter": {"type": "string", "description": "Optional regular expression for the lines to show"},
+        "filter": {
+            "type": "string",
+            "maxLength": MOST_PATTERN,
+            "description": "Optional regular expression for the lines to show",
+        },
     },
     "required": ["bash_id"],
     "additionalProperties": False,

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 import ccb.remote
+from ccb.remote.tools import close_context, make_context
+from ccb.remote.tools.grep import Grep
 from ccb.remote.tools.search.globs import BadGlob, Globs, expand_braces
 from ccb.remote.tools.search.literals import required
 from ccb.remote.tools.search.program import BadRequest, answer, compiled
@@ -233,9 +235,9 @@ def test_gitignore_means_what_it_means_to_git(
         if not any((root / parent).is_file() for parent in Path(path).parents) and not (root / path).is_dir():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text("x")
-    (root / ".gitignore").write_text("\n".join(rules) + "\n", newline="\n")
+    (root / ".gitignore").write_bytes(("\n".join(rules) + "\n").encode())
     if (root / "a").is_dir():
-        (root / "a" / ".gitignore").write_text("\n".join(inner) + "\n", newline="\n")
+        (root / "a" / ".gitignore").write_bytes(("\n".join(inner) + "\n").encode())
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-per-directory=.gitignore"],
         cwd=root,
@@ -340,6 +342,25 @@ async def test_paths_outside_the_session_are_absolute(box: Toolbox, tmp_path: Pa
     other.mkdir()
     (other / "x").write_text("needle\n")
     assert await box.text("Grep", pattern="needle", path=str(other)) == f"Found 1 file\n{other}/x"
+
+
+async def test_a_session_behind_a_link_gives_relative_paths(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "project").symlink_to("real")
+    (tmp_path / "real" / "a").write_text("needle\n")
+    context = make_context(str(tmp_path / "project"), str(tmp_path / "outputs"))
+    try:
+        result = await Grep().run({"pattern": "needle"}, context)
+        assert result.content == "Found 1 file\na"
+        result = await Grep().run({"pattern": "needle", "path": "a", "output_mode": "content"}, context)
+        assert result.content == "a:1:needle"
+    finally:
+        await close_context(context)
+
+
+async def test_a_pattern_too_long_for_a_command_line_is_refused(box: Toolbox) -> None:
+    assert "10000" in (box.refusal("Grep", pattern="é" * 10_001) or "")
+    assert await box.text("Grep", pattern="é" * 10_000) == "No files found"
 
 
 async def test_long_results_go_to_a_file(box: Toolbox) -> None:
