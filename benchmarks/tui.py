@@ -179,7 +179,8 @@ def run(**job: Any) -> Json:
         child.wait(timeout=300)
         reader.join()
         os.close(ours)
-        return json.loads(answer.read_text())
+        found: Json = json.loads(answer.read_text())
+        return found
 
 
 def _drain(descriptor: int) -> None:
