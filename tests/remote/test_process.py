@@ -41,7 +41,7 @@ async def test_all_output_is_there_when_wait_returns(tmp_path: Path) -> None:
 
 async def test_input_is_empty_and_the_process_leads_its_own_session(tmp_path: Path) -> None:
     output = bytearray()
-    process = _start('cat; ps -o sid= -p $$; echo $$', output, tmp_path)
+    process = _start("cat; ps -o sid= -p $$; echo $$", output, tmp_path)
     await process.wait()
     sid, pid = output.split()
     assert sid == pid != str(os.getsid(0)).encode()
