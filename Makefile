@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := .make/venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bench clean
+.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,6 +45,10 @@ unit: $(STAMP) ## pytest on the laptop's Python
 
 worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.13 that is installed
 	@.ci/worker-pythons
+
+bullseye: $(STAMP) ## the main job on a whole Debian 11 host with Python 3.9, made by debootstrap (root)
+	@.ci/system-packages test $(PYTHON)
+	@$(BIN)/python -m tests.support.bullseye
 
 bench: $(STAMP) ## every benchmark, each a ratio against its peer in the same run
 	@.ci/system-packages test $(PYTHON)

@@ -1,6 +1,8 @@
 # Runs on the host, before anything of ccb is there: Python 3.9, standard library, sent compressed inside the command line.
 # argv: marker, sha256 of the bundle, its size, base64 JSON parameters. It announces itself behind the marker, takes the
 # bundle only when no cached copy has the right SHA-256, and becomes the bridge in this same process.
+from __future__ import annotations
+
 import base64
 import hashlib
 import json
@@ -36,24 +38,26 @@ def places() -> Iterator[str]:
     )
 
 
-def ours(path: str) -> str:
-    # A directory that is ours alone: made 0700 when missing; not a link, not another user's, not open to others.
-    parent, name = os.path.split(path)
-    if name == "worker" and os.path.basename(parent).startswith("ccb"):
-        top = os.path.dirname(parent)
-        if not os.path.isdir(top):
-            os.makedirs(top, 0o700)
-        for step in (parent, path):
+def ours(path: str, make: bool) -> bool:
+    # Whether path is a directory that is ours alone: not a link, not another user's, not open to others. Made when asked.
+    parent = os.path.dirname(path)
+    top = os.path.dirname(parent)
+    if make and not os.path.isdir(top):
+        os.makedirs(top, 0o700)
+    for step in (parent, path):
+        if make:
             try:
                 os.mkdir(step, 0o700)
             except FileExistsError:
                 pass
-            info = os.lstat(step)
-            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-                raise OSError(17, "is not a directory of ours", step)
-            if stat.S_IMODE(info.st_mode) & 0o077:
-                os.chmod(step, 0o700)
-    return path
+        elif not os.path.lexists(step):
+            return False
+        info = os.lstat(step)
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            raise OSError(17, "is not a directory of ours", step)
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            os.chmod(step, 0o700)
+    return True
 
 
 def good(path: str) -> bytes | None:
@@ -154,7 +158,7 @@ def main() -> None:
     for directory in places():
         path = os.path.join(directory, digest + ".zip")
         try:
-            data = good(path) if ours(directory) else None
+            data = good(path) if ours(directory, False) else None
         except OSError as error:
             notes.append("%s: %s" % (error.filename or directory, error.strerror or error))
             continue
@@ -170,12 +174,13 @@ def main() -> None:
             sys.exit(95)
         for directory, path in where:
             try:
+                ours(directory, True)
                 put(directory, path, data)
                 storage, chosen = "disk", path
                 prune(directory, path)
                 break
             except OSError as error:
-                notes.append("%s: %s" % (directory, error.strerror or error))
+                notes.append("%s: %s" % (error.filename or directory, error.strerror or error))
     else:
         say(have=True, py=version, exe=sys.executable, notes=notes)
         storage, chosen = "disk", where[-1][1]
