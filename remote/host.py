@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import enum
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Callable, Protocol, TypeVar
 
@@ -20,6 +23,7 @@ T = TypeVar("T")
 
 _BLOCK = 1 << 20
 _TEMP_PREFIX = ".ccb-"
+_LOCK_WAIT = 1.0  # seconds
 
 
 class Kind(enum.Enum):
@@ -116,6 +120,7 @@ class LocalHost:
     ) -> None:
         self.session = session or new_mark()
         self._untrusted = [real for real in map(os.path.realpath, untrusted) if real != "/"]
+        self._replacing = threading.Lock()
         self._environ = dict(os.environ if environ is None else environ)
 
     def real_path(self, path: str) -> str:
@@ -140,7 +145,7 @@ class LocalHost:
         return await _in_thread(_list, path)
 
     async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
-        return await _in_thread(_replace, path, data, expected)
+        return await _in_thread(_replace, self._replacing, path, data, expected)
 
     def which(self, name: str) -> str | None:
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
@@ -243,7 +248,7 @@ def _list(path: str) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _replace(path: str, data: bytes, expected: str) -> FileInfo:
+def _replace(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
     path = os.path.realpath(path)
     directory = os.path.dirname(path)
     if expected == ABSENT:
@@ -265,15 +270,40 @@ def _replace(path: str, data: bytes, expected: str) -> FileInfo:
         if expected == ABSENT:
             _rename_to_new(temp, path)
         else:
-            if _digest(path) != expected:
-                raise FileChanged(f"{path} has changed")
-            os.replace(temp, path)
+            with lock, _locked(directory):
+                if _digest(path) != expected:
+                    raise FileChanged(f"{path} has changed")
+                os.replace(temp, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temp)
         raise
     _sync_directory(directory)
     return info
+
+
+@contextlib.contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Keeps the other sessions of this machine from looking at a version that is about to go. Where directories cannot be locked, or
+    something else holds the lock, it goes on without: the digest is still checked right before the rename."""
+    try:
+        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        deadline = time.monotonic() + _LOCK_WAIT
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.005)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(file)
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from pathlib import Path
@@ -34,6 +35,19 @@ async def test_replace_refuses_a_file_that_is_another_version(tmp_path: Path) ->
     with pytest.raises(FileChanged):
         await LocalHost().replace(str(path), b"new", digest_of(OLD))
     assert path.read_bytes() == b"somebody was faster"
+    assert _names(tmp_path) == ["a"]
+
+
+async def test_of_many_changes_to_one_version_exactly_one_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for _ in range(20):
+        path.write_bytes(OLD)
+        hosts = [LocalHost(), LocalHost()]  # two sessions
+        attempts = [hosts[n % 2].replace(str(path), b"new %d" % n, digest_of(OLD)) for n in range(8)]
+        results = await asyncio.gather(*attempts, return_exceptions=True)
+        made = [n for n, result in enumerate(results) if not isinstance(result, FileChanged)]
+        assert len(made) == 1
+        assert path.read_bytes() == b"new %d" % made[0]
     assert _names(tmp_path) == ["a"]
 
 
