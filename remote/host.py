@@ -284,8 +284,8 @@ def _replace(lock: threading.Lock, path: str, data: bytes, expected: str) -> Fil
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Keeps the other sessions of this machine from looking at a version that is about to go. Where directories cannot be locked, or
-    something else holds the lock, it goes on without: the digest is still checked right before the rename."""
+    """Keeps the other sessions of this machine from looking at a version that is about to go. Where directories cannot be
+    locked, or something else holds the lock, it goes on without: the digest is still checked right before the rename."""
     try:
         file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
