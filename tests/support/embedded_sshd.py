@@ -50,6 +50,7 @@ async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> A
             status = await child.wait()
             await process.stdout.drain()
             process.exit(max(status, 0))
+            await process.wait_closed()
         finally:
             if child.returncode is None:
                 os.killpg(child.pid, signal.SIGKILL)
