@@ -64,7 +64,7 @@ def _run(arguments: Arguments) -> int:
         from .headless import run_headless
 
         return asyncio.run(run_headless(arguments))
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr
         raise UsageError(
             "the terminal interface needs a terminal on stdin and stdout",
             do='For a run without one: -p "what to do" (see `ccb help`).',
