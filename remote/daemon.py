@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import time
+from io import TextIOWrapper
 from typing import Any
 
 from ccb import __version__
@@ -63,8 +64,20 @@ def run_daemon(
     return asyncio.run(_serve(listener, first, where, facts, GRACE_S if grace_s is None else grace_s))
 
 
+class _PrivateLog(logging.handlers.RotatingFileHandler):
+    """Bounded, and readable for its owner only, whatever the umask is."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=private_file)
+
+
+def private_file(path: str, flags: int) -> int:
+    """Opener for files of the session."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
 def _log_to(path: str) -> None:
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=1024 * 1024, backupCount=1, encoding="utf-8")
+    handler = _PrivateLog(path, maxBytes=1024 * 1024, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
@@ -259,6 +272,6 @@ class Daemon:
 def write_epoch(state_directory: str, epoch: int) -> None:
     """Remember the highest epoch ever granted."""
     path = os.path.join(state_directory, "epoch")
-    with open(path + ".new", "w", encoding="ascii") as file:
+    with open(path + ".new", "w", encoding="ascii", opener=private_file) as file:
         file.write(str(epoch))
     os.replace(path + ".new", path)

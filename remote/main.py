@@ -36,44 +36,69 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
     `params`: `session` (UUID), `cwd` (absolute, `~…`, relative to home, or "" for home), `create`, and optionally
     `fresh` (refuse a session that exists), `grace_s`, `notes` (of the stub). `storage` is `disk` or `memory`, for hello.
     """
-    os.umask(0o077)
+    users_umask = os.umask(0o077)
     try:
-        return _serve(params, bundle, storage)
+        try:
+            daemon = _find_or_start(params, bundle, storage, users_umask)
+        except OSError as error:
+            said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+            raise Refusal(
+                "no_storage" if full else "internal",
+                "the session cannot be started on the host: %s" % said,
+                {"tried": [said]} if full else {},
+            ) from error
     except Refusal as refusal:
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         os.write(1, json.dumps(frame).encode() + b"\n")
         return 1
+    bridge.run(0, 1, daemon)
+    return 0
 
 
-def _serve(params: dict[str, object], bundle: str, storage: str) -> int:
+def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
+    """A connection to the session's daemon, which is started when none is alive."""
     session = str(params["session"])
-    create = bool(params.get("create", True))
-    fresh = bool(params.get("fresh", False))
+    if not session or session.startswith(".") or len(session) > 64 or "/" in session or "\0" in session:
+        raise Refusal("internal", "%r is no session id" % session[:80], {})
     try:
         where = places.find_places(session)
     except places.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
-    lock = _lock(where.lock)
-    if lock is None:
-        if fresh:
+    deadline = time.monotonic() + _CONNECT_DEADLINE_S
+    while True:
+        lock = _lock(where.lock)
+        if lock is not None:
+            try:
+                _start(params, bundle, storage, where, lock, users_umask)
+            except BaseException:
+                _remove(where.lock)
+                _remove_empty(where.state)
+                raise
+            finally:
+                os.close(lock)
+        elif params.get("fresh"):
             raise _in_use(session)
-        return _bridge(where.socket)
+        try:
+            return _connect(where.socket)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise Refusal("internal", "the session's daemon does not answer: %s" % error.strerror, {}) from None
+        time.sleep(0.02)  # the holder of the lock is about to listen, or about to be gone; then it is our turn
+
+
+def _start(
+    params: dict[str, object], bundle: str, storage: str, where: places.Places, lock: int, users_umask: int
+) -> None:
+    """Start the daemon of a session that has none, if these parameters allow it. It takes over `lock`."""
+    session = str(params["session"])
     journal = os.path.join(where.state, "journal.jsonl")
-    if fresh and os.path.exists(journal):
-        os.close(lock)
-        _remove(where.lock)
+    exists = os.path.exists(journal) and os.path.getsize(journal) > 0
+    if exists and params.get("fresh"):
         raise _in_use(session)
-    if not create and not os.path.exists(journal):
-        os.close(lock)
-        _remove(where.lock)
+    if not exists and not params.get("create", True):
         raise Refusal("no_session", "there is no session %s on this host" % session, {})
-    try:
-        cwd = resolve_directory(str(params.get("cwd") or "~"))
-    except Refusal:
-        os.close(lock)
-        _remove(where.lock)
-        _remove_empty(where.state)
-        raise
+    cwd = resolve_directory((exists and _journalled_directory(journal)) or str(params.get("cwd") or "~"))
     stub_notes = params.get("notes")
     notes = [str(note) for note in stub_notes] if isinstance(stub_notes, list) else []
     facts: dict[str, object] = {
@@ -83,12 +108,24 @@ def _serve(params: dict[str, object], bundle: str, storage: str) -> int:
         "storage": storage if where.durable else "volatile",
         "notes": notes + where.notes,
     }
-    listener = _listen(where.socket)
-    if _fork():
-        _daemon(listener, lock, where, facts, params)
-    os.close(lock)
-    listener.close()
-    return _bridge(where.socket)
+    with _listen(where.socket) as listener:
+        try:
+            if _fork():
+                os.umask(users_umask)  # what tools make belongs to the user; our own files name their modes
+                _daemon(listener, lock, where, facts, params)
+        except OSError:
+            _remove(where.socket)
+            raise
+
+
+def _journalled_directory(journal: str) -> str:
+    """Where the session has always worked, as its first record says; "" when that cannot be read."""
+    try:
+        with open(journal, "rb") as file:
+            cwd = json.loads(file.readline(65536))["body"]["cwd"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return cwd if isinstance(cwd, str) else ""
 
 
 def _in_use(session: str) -> Refusal:
@@ -106,8 +143,8 @@ def resolve_directory(path: str) -> str:
         full = os.path.join(home or "/", path)
     full = os.path.normpath(full or "/")
     try:
-        os.listdir(full)
-        os.chdir(full)
+        with os.scandir(full):
+            os.chdir(full)
     except NotADirectoryError:
         if os.path.exists(full):
             raise Refusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
@@ -165,31 +202,33 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def _bridge(path: str) -> int:
-    deadline = time.monotonic() + _CONNECT_DEADLINE_S
-    while True:
-        daemon = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            daemon.connect(path)
-            break
-        except OSError as error:
-            daemon.close()
-            if time.monotonic() > deadline:
-                raise Refusal("internal", "the session's daemon does not answer: %s" % error.strerror, {}) from None
-            time.sleep(0.02)  # another connection holds the lock and is about to bind
-    bridge.run(0, 1, daemon)
-    return 0
+def _connect(path: str) -> socket.socket:
+    daemon = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        daemon.connect(path)
+    except OSError:
+        daemon.close()
+        raise
+    return daemon
 
 
 def _fork() -> bool:
-    """Fork twice, so that the daemon is nobody's child; True in the daemon. The middle process is reaped here."""
+    """Fork twice, so that the daemon is nobody's child; True in the daemon. The middle process is reaped here.
+
+    Raises OSError when the host gives no more processes.
+    """
     pid = os.fork()
     if pid:
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        if status:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return False
-    os.setsid()
-    if os.fork():
-        os._exit(0)
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+    except OSError:
+        os._exit(1)
     return True
 
 
@@ -215,12 +254,13 @@ def _daemon(
         _name_process()
         os.ftruncate(lock, 0)
         os.write(lock, json.dumps({"pid": os.getpid(), "boot": _boot_id(), "started": _start_time()}).encode())
-        listener.settimeout(_FIRST_CLIENT_S)
-        try:
-            first, _ = listener.accept()
-            send_hello(first, facts, where.state)
-        except OSError:
-            first = None
+        first = _greet_first(listener, facts, where.state)
+        if first is None:
+            status = 0
+            return
+        import signal
+
+        signal.signal(signal.SIGTERM, _leave)  # until the daemon has its own: an import takes its time
         from .daemon import run_daemon
 
         grace = params.get("grace_s")
@@ -235,9 +275,30 @@ def _daemon(
             _say_bye(first, "the worker failed: %s: %s" % (type(error).__name__, error))
     finally:
         _remove(where.socket)
+        if status == 0:
+            _remove_unused(where.state)
         _remove(where.lock)
         sys.stderr.flush()
         os._exit(status)
+
+
+def _greet_first(listener: socket.socket, facts: dict[str, object], state_directory: str) -> socket.socket | None:
+    """The first client that takes its hello; None when nobody does."""
+    listener.settimeout(_FIRST_CLIENT_S)
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return None
+        try:
+            send_hello(client, facts, state_directory)
+            return client
+        except OSError:
+            client.close()
+
+
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)
 
 
 def _say_bye(client: socket.socket, reason: str) -> None:
@@ -281,6 +342,18 @@ def _remove(path: str) -> None:
         os.unlink(path)
     except OSError:
         pass
+
+
+def _remove_unused(state_directory: str) -> None:
+    """A session that was never begun has an empty journal and leaves nothing."""
+    try:
+        if os.path.getsize(os.path.join(state_directory, "journal.jsonl")):
+            return
+    except OSError:
+        pass
+    for name in ("journal.jsonl", "daemon.log", "epoch"):
+        _remove(os.path.join(state_directory, name))
+    _remove_empty(state_directory)
 
 
 def _remove_empty(path: str) -> None:
