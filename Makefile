@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := .make/venv
+# The tests make throwaway Unix users on a real sshd, which only root may.
+ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n --preserve-env=PATH,PYENV_ROOT,HOME PYTHONDONTWRITEBYTECODE=1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye bench clean
@@ -41,10 +43,10 @@ imports: $(STAMP) ## the room contracts
 	@$(BIN)/lint-imports
 
 unit: $(STAMP) ## pytest on the laptop's Python
-	@$(BIN)/pytest -n 4 -q
+	@$(ROOT) $(BIN)/pytest -n 4 -q
 
 worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.13 that is installed
-	@.ci/worker-pythons
+	@$(ROOT) .ci/worker-pythons
 
 bullseye: $(STAMP) ## the main job on a whole Debian 11 host with Python 3.9, made by debootstrap (root)
 	@.ci/system-packages test $(PYTHON)
