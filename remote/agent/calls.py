@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from typing import Any, Callable
@@ -116,11 +117,22 @@ class CallRunner:
                 call.id, messages.tool_progress(call.name, call.id, update)
             ),
         )
+        beating = asyncio.ensure_future(self._beat(call))
         try:
             return await tool.run(granted, context)
         except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
             _log.exception("tool %s failed", call.name)
             return ToolResult(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
+        finally:
+            beating.cancel()
+
+    async def _beat(self, call: ToolCall) -> None:
+        """Say every now and then that the tool still runs, for those who would take silence for a hang."""
+        elapsed = 0.0
+        while True:
+            await asyncio.sleep(self._around.heartbeat_s)
+            elapsed += self._around.heartbeat_s
+            self._around.emitter.progress(call.id + ":heartbeat", messages.heartbeat(call.name, call.id, elapsed))
 
     def _check(self, tool: Tool, tool_input: Json) -> None:
         wrong = issues(tool_input, tool.input_schema)

@@ -158,6 +158,18 @@ def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
     }
 
 
+def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
+    """A sign of life of a tool that may be silent for long."""
+    return {
+        "type": "tool_progress",
+        "tool_use_id": tool_use_id,
+        "tool_name": name,
+        "elapsed_time_seconds": round(elapsed),
+        "heartbeat": True,
+        "parent_tool_use_id": None,
+    }
+
+
 def result(
     ending: Ending,
     ledger: Ledger,

@@ -69,5 +69,6 @@ class Surroundings:
     api_key_source: str = "none"
     take_queued: Callable[[], Sequence[Prompt]] = tuple
     link_up_since: Callable[[], float | None] = lambda: 0.0
+    heartbeat_s: float = 30.0  # a running tool says that it still runs
     limits: RetrySettings = field(default_factory=RetrySettings)
     clock: Clock = field(default_factory=SystemClock)

@@ -357,6 +357,7 @@ def make_world(
     conversation: Conversation | None = None,
     ledger: Ledger | None = None,
     model: str | None = None,
+    heartbeat_s: float = 30.0,
 ) -> World:
     log: list[str] = []
     read, write = SpyTool("Look", read_only=True, log=log), SpyTool("Change", read_only=False, log=log)
@@ -388,6 +389,7 @@ def make_world(
         partial_messages=partial,
         take_queued=take_queued,
         link_up_since=link_up_since,
+        heartbeat_s=heartbeat_s,
         limits=RetrySettings(max_retries=max_retries),
         clock=clock,
     )

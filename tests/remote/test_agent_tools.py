@@ -164,6 +164,25 @@ async def test_live_output_is_progress_keyed_by_its_call() -> None:
     ]
 
 
+async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), heartbeat_s=0.01)
+    gate = world.read.gates["a"] = asyncio.Event()
+    turn = world.start()
+
+    async def beats() -> list[Json]:
+        while True:
+            found = [body for kind, body in world.emitter.all if kind == "progress" and body.get("heartbeat")]
+            if len(found) >= 2:
+                return found
+            await asyncio.sleep(0.01)
+
+    first, second = (await asyncio.wait_for(beats(), 10))[:2]
+    assert (first["tool_use_id"], first["tool_name"]) == ("t1", "Look")
+    assert second["elapsed_time_seconds"] >= first["elapsed_time_seconds"]
+    gate.set()
+    await asyncio.wait_for(turn, 10)
+
+
 async def test_an_unknown_tool_is_a_result() -> None:
     world = make_world(calls(("t1", "Fly", {})), says("sorry", "msg_2"))
     result = await world.turn()
