@@ -12,10 +12,10 @@ MOST_CHARS = 30_000
 _KEPT = 128 * 1024  # bytes held in memory at each end: enough for MOST_CHARS of any text
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[\]PX^_](?:[^\x07\x1b]{0,8192}(?:\x07|\x1b\\)|[^\x07\x1b\n]*)"  # OSC, DCS, SOS, PM, APC; without an end: the line
     r"|\x1b[ -/]*[0-~]"  # other escapes
     r"|[^\n]\x08"  # overstrike
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 
 from ..host import Host
@@ -13,7 +14,7 @@ MOST_LINE = 2000
 MOST_CHARS = 100_000
 """Most characters of a result."""
 MOST_BYTES = 150_000
-"""Most bytes of a result in UTF-8, so that its message line stays small."""
+"""Most bytes of a result as JSON in UTF-8, so that its message line stays small."""
 
 _BLOCK = 1 << 20
 _MOST_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version
@@ -128,7 +129,7 @@ class _Wanted:
         if cut or len(text) > MOST_LINE:
             text = f"{text[:MOST_LINE]}… [line cut: it has {self._line_size:,} bytes]"
         chars = len(text) + len(str(self._number)) + 2
-        size = len(text.encode("utf-8", "replace")) + len(str(self._number)) + 2
+        size = len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) + len(str(self._number)) + 2
         if self._lines and (self._chars + chars > MOST_CHARS or self._bytes + size > MOST_BYTES):
             self.done = self._full = True
             return

@@ -49,7 +49,15 @@ async def test_a_failure_has_its_code_and_its_output(box: Toolbox) -> None:
     assert await box.error("Bash", command="echo x; exit 3") == "Exit code 3\nx"
     assert await box.error("Bash", command="false") == "Exit code 1"
     assert await box.error("Bash", command="kill -9 $$") == "Exit code 137 (killed by signal 9)"
-    assert "syntax error" in await box.error("Bash", command="if")
+    error = await box.error("Bash", command="echo 'hi' )")
+    assert "line 1: syntax error" in error
+    assert "echo 'hi' )" in error
+    assert str(box.outputs) not in error, "what is ours is not shown"
+
+
+async def test_a_command_has_no_arguments_and_its_lines_count_from_one(box: Toolbox) -> None:
+    assert await box.text("Bash", command="echo $# ${1-none}; set -- a; echo $1") == "0 none\na"
+    assert "line 2: nowhere-at-all:" in await box.error("Bash", command="# a comment\nnowhere-at-all")
 
 
 async def test_it_is_bash_with_empty_input(box: Toolbox) -> None:

@@ -30,6 +30,9 @@ def spill(tmp_path: Path) -> Spill:
         (b"bell\x07 nul\x00 esc\x1b", "bell nul esc"),
         (b"caf\xe9 \xe2\x82", "caf\ufffd \ufffd"),
         (b"cut \x1b[", "cut "),
+        (b"a\x1b]0;title without an end\nb\nc\x1b[0m", "a\nb\nc"),
+        (b"a\x1bPq#1\n#2\x1b\\b", "ab"),
+        (b"c1 \xc2\x9b1m\xc2\x85", "c1 1m"),
     ],
 )
 def test_what_the_model_gets_is_clean_text(data: bytes, text: str) -> None:

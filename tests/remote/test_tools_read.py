@@ -73,10 +73,11 @@ async def test_long_lines_and_long_results_are_cut_and_say_so(box: Toolbox) -> N
     assert "the result is full at line 99 of 1,000 lines; go on with offset=100" in text
 
 
-async def test_a_result_stays_small_in_bytes_too(box: Toolbox) -> None:
-    path = box.write("a", ("漢" * 900 + "\n") * 1000)
+@pytest.mark.parametrize("char", ["漢", '"', "\x01"])
+async def test_a_result_stays_small_on_the_wire_too(box: Toolbox, char: str) -> None:
+    path = box.write("a", (char * 900 + "\n") * 1000)
     result = await box("Read", file_path=str(path))
-    assert len(str(result.content).encode()) < 151_000
+    assert len(json.dumps(result.content, ensure_ascii=False).encode()) < 151_000
     assert len(json.dumps(result.structured, ensure_ascii=False).encode()) < 50_000
 
 

@@ -165,6 +165,18 @@ async def test_every_backend_gives_the_same_answers(box: Toolbox, tmp_path: Path
             assert found == expected, f"{name}: {pattern}"
 
 
+async def test_every_backend_reads_bytes_as_they_are(box: Toolbox, tmp_path: Path) -> None:
+    box.write("mark16.txt", b"\xff\xfeneedle\n", age=1)
+    box.write("mark8.txt", b"\xef\xbb\xbfneedle\n", age=2)
+    box.write("wide16.txt", "needle\n".encode("utf-16"), age=3)
+    box.write("é.py", "needle\n", age=4)
+    for name, backend in _backends(tmp_path).items():
+        found = answer({**_grep("needle", box.root), **backend})
+        assert found["items"] == ["mark16.txt", "mark8.txt", "é.py"], name
+        found = answer({**_grep("needle", box.root, globs=["?.py"]), **backend})
+        assert found["items"] == ["é.py"], f"{name}: ? stands for a character, not for a byte"
+
+
 async def test_the_answer_is_the_right_one(box: Toolbox) -> None:
     _corpus(box)
     found = answer({**_grep("needle", box.root), "rg": "", "grep": ""})

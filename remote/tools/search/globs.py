@@ -135,7 +135,8 @@ class Globs:
 
     def _note_name(self, glob: str) -> None:
         if self._names is not None:
-            simple = re.fullmatch(r"[\w.*?+@-]+", glob, re.ASCII) and "**" not in glob
+            # no `?`: in a file type of ripgrep it is a byte, here it is a character
+            simple = re.fullmatch(r"[\w.*+@-]+", glob, re.ASCII) and "**" not in glob
             self._names = [*self._names, glob] if simple else None
 
 

@@ -42,7 +42,7 @@ class Found:
 
 RIPGREP = (
     *("--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude"),
-    *("--no-messages", "--glob", "!.git", "--null"),
+    *("--no-messages", "--glob", "!.git", "--null", "--encoding=none"),
 )
 """Options with which ripgrep sees the tree as the walker does."""
 
