@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.1
 _QUIT_WINDOW_S = 2.0
 _HINT_S = 3.0
+_TALL = 16
 _MODES = ("default", "acceptEdits", "plan")
 
 
@@ -43,9 +44,15 @@ class Repl(App[int]):
     """One attached session on the screen. Ends with exit code 0 when the person leaves."""
 
     TITLE = "ccb"
-    CSS = "Screen { layout: vertical; background: $background; }"
+    CSS = """
+    Screen { layout: vertical; background: $background; overflow: hidden; }
+    .-short ApprovalCard, .-short ApprovalCard:focus, .-short ApprovalCard:focus-within {
+        border: none; border-top: heavy $warning;
+    }
+    .-short ApprovalCard .reason { max-height: 1; }
+    .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
+    """
     ENABLE_COMMAND_PALETTE = False
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "interrupt", "Interrupt", show=False, id="interrupt"),
         Binding("ctrl+c", "ladder", "Clear, interrupt, quit", show=False, priority=True, id="ladder"),
@@ -61,6 +68,7 @@ class Repl(App[int]):
 
     def __init__(self, client: SessionClient, info: ReplInfo, first_prompt: str | None = None) -> None:
         super().__init__()
+        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL, "-tall")]
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = fitting_theme(os.environ)
@@ -77,6 +85,7 @@ class Repl(App[int]):
         self._link = client.state
         self._link_reason = ""
         self._busy_since: float | None = None
+        self._turn = 0
         self._quit_asked = 0.0
         self._hint = ""
         self._hint_until = 0.0
@@ -123,7 +132,7 @@ class Repl(App[int]):
                     self._received(event)
         except CcbError as error:
             if self._link is not LinkState.FENCED:
-                self._link = LinkState.LOST
+                self._link, self._link_reason = LinkState.LOST, error.what
             self._end(error)
         else:
             self._link = LinkState.CLOSED
@@ -184,8 +193,8 @@ class Repl(App[int]):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        if self.story.running and self._busy_since is None:
-            self._busy_since = now
+        if self.story.running and (self._busy_since is None or self._turn != self.story.turns):
+            self._busy_since, self._turn = now, self.story.turns
         elif not self.story.running:
             self._busy_since = None
         self.transcript.tick()
@@ -289,6 +298,7 @@ class Repl(App[int]):
         if self.story.running:
             self.hint("interrupting")
             await self.attempt(self._client.interrupt())
+            self.hint("", 0)
 
     def action_ladder(self) -> None:
         """Ctrl+C: clear the input, else interrupt, else quit when pressed twice."""

@@ -30,8 +30,8 @@ Json = dict[str, Any]
 GRACE_S = 0.5
 
 _MAX_DIFF = 2_000
-_BORDERS = 2
 _SHARE = 0.7  # of the screen that a card may take
+_REST = 3  # lines of transcript, composer and status that stay on a small screen
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,6 @@ class ApprovalCard(Vertical, can_focus=True):
         yield self._input
 
     def on_mount(self) -> None:
-        self._show_choices()
         self.call_after_refresh(self.fit)
 
     def more_waiting(self, count: int) -> None:
@@ -131,16 +130,20 @@ class ApprovalCard(Vertical, can_focus=True):
 
     def fit(self) -> None:
         """Leave room for the answers, whatever the size of the subject and of the screen."""
+        if not self.is_attached:
+            return
+        self._show_choices()
         below = sum(each.size.height for each in (self._reason, self._choices, self._input) if each.display)
-        room = int(self.app.size.height * _SHARE) - _BORDERS - below
-        self._subject_box.styles.max_height = max(1, room)
+        height = self.app.size.height
+        room = int(height * _SHARE) if self.screen.has_class("-tall") else height - _REST
+        self._subject_box.styles.max_height = max(1, room - self.gutter.height - below)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.fit)
 
     def watch_has_focus(self, _has_focus: bool) -> None:
         super().watch_has_focus(_has_focus)
-        if self.is_running:
+        if self.is_attached:
             self._show_choices()
 
     def _subject(self) -> RenderableType:
@@ -159,20 +162,18 @@ class ApprovalCard(Vertical, can_focus=True):
         return _fields(asked.input, self._look)
 
     def _show_choices(self) -> None:
+        """The answers in one line; one a line where that is too narrow but high enough."""
         accent, dim = f"bold {self._look.accent}", self._look.dim
-        text = Text()
-        text.append("1", style=accent)
-        text.append(" once   ")
+        answers = [("1", "once")]
         if self._updates:
-            text.append("2", style=accent)
-            text.append(f" this session: {'; '.join(map(describe_update, self._updates))}   ")
-        text.append("3", style=accent)
-        text.append(" deny   ")
-        text.append("Esc", style=accent)
-        text.append(" interrupt")
+            answers.append(("2", f"this session: {'; '.join(map(describe_update, self._updates))}"))
+        answers += [("3", "deny"), ("Esc", "interrupt")]
+        parts = [Text.assemble((key, accent), f" {does}", style="" if self.has_focus else dim) for key, does in answers]
         if not self.has_focus:
-            text.stylize(dim)
-            text = Text.assemble(("Tab", accent), (" to answer:  ", ""), text)
+            parts.insert(0, Text.assemble(("Tab", accent), " to answer:"))
+        text = Text("   ").join(parts)
+        if text.cell_len > self.content_size.width and self.screen.has_class("-tall"):
+            text = Text("\n").join(parts)
         self._choices.update(text)
 
     def on_key(self, event: events.Key) -> None:

@@ -19,6 +19,7 @@ class ToolState(Enum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    UNKNOWN = "unknown"
 
 
 @dataclass(eq=False)

@@ -23,9 +23,8 @@ class Composer(TextArea):
         border: round $border-blurred; background: $background; padding: 0 1;
         &:focus { border: round $accent; background-tint: $foreground 0%; }
         .text-area--cursor-line { background: transparent; }
-        .text-area--placeholder { color: $foreground 62%; }
+        .text-area--placeholder { color: $foreground 70%; }
     }
-    .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
 
     @dataclass

@@ -63,7 +63,7 @@ def _prompt(block: PromptBlock, look: Look) -> Text:
 def _markdown(block: TextBlock, look: Look) -> RenderableType:
     if block.live and len(block.text) > _PLAIN_OVER:
         return Text(block.text)
-    return prose(block.text, dark=look.dark)
+    return prose(block.text, look)
 
 
 def _thinking(block: ThinkingBlock, look: Look) -> Text:
@@ -107,6 +107,7 @@ def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
         ToolState.RUNNING: (_SPINNER[look.frame % len(_SPINNER)], look.accent),
         ToolState.DONE: ("●", look.good),
         ToolState.FAILED: ("✗", look.bad),
+        ToolState.UNKNOWN: ("?", look.warn),
     }[block.state]
     head = Text(no_wrap=not look.details, overflow="fold" if look.details else "ellipsis")
     head.append(f"{mark} ", style=style)
@@ -114,7 +115,9 @@ def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
     said = headline(block.name, block.tool_input, whole=look.details)
     if said:
         head.append(f" {said}")
-    if block.state is ToolState.RUNNING and block.elapsed_s >= 1:
+    if block.state is ToolState.UNKNOWN:
+        head.append("  how it ended is not known here", style=look.dim)
+    elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
         head.append(f"  {block.elapsed_s:.0f} s", style=look.dim)
     yield head
     if block.name == "TodoWrite":
@@ -132,7 +135,7 @@ def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
 
 
 def _tool_body(block: ToolBlock, look: Look) -> Text | None:
-    if block.state is ToolState.RUNNING:
+    if block.state in (ToolState.RUNNING, ToolState.UNKNOWN):
         tail = neutralise(block.output).splitlines()[-_LIVE_LINES:]
         return _gutter(tail, 0, look.dim) if tail else None
     if block.state is ToolState.WAITING or not block.result:
@@ -150,7 +153,7 @@ def _tool_body(block: ToolBlock, look: Look) -> Text | None:
 def _gutter(lines: list[str], more: int, style: str, *, wrap: bool = False) -> Text:
     text = Text(style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     for number, line in enumerate(lines):
-        text.append(("⎿ " if number == 0 else "\n  ") + line)
+        text.append(("└ " if number == 0 else "\n  ") + line)
     if more:
         text.append(f"\n  … {more} more line{'s' if more != 1 else ''} (Ctrl+O)")
     return text

@@ -19,6 +19,7 @@ class Look:
     good: str
     bad: str
     warn: str
+    surface: str
     dark: bool
     markdown: Theme
     details: bool = False
@@ -48,5 +49,12 @@ def look_of(colours: Mapping[str, str], *, dark: bool) -> Look:
         "markdown.table.header": "bold",
     }
     return Look(
-        accent, dim, colours["success"], colours["error"], colours["warning"], dark, Theme(markdown, inherit=True)
+        accent,
+        dim,
+        colours["success"],
+        colours["error"],
+        colours["warning"],
+        surface,
+        dark,
+        Theme(markdown, inherit=True),
     )

@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
 
+from .palette import Look
+
 
 class _Heading(Heading):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -21,7 +23,8 @@ class _Heading(Heading):
 class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
-        syntax = Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, background_color="default", padding=0)
+        theme, _, background = self.theme.partition(" ")
+        syntax = Syntax(code, self.lexer_name, theme=theme, word_wrap=True, background_color=background, padding=(0, 1))
         yield Padding(syntax, (0, 0, 0, 2))
 
 
@@ -45,10 +48,10 @@ class Prose(Markdown):
     }
 
 
-def prose(text: str, *, dark: bool) -> Prose:
+def prose(text: str, look: Look) -> Prose:
     """`text`, already neutralised, as a renderable."""
-    theme = "github-dark" if dark else "friendly"
-    return Prose(text, code_theme=theme, hyperlinks=False)
+    theme = "github-dark" if look.dark else "friendly"
+    return Prose(text, code_theme=f"{theme} {look.surface}", hyperlinks=False)
 
 
 def safe_split(text: str) -> int:

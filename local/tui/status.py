@@ -43,7 +43,7 @@ def tokens(count: int) -> str:
     """`950`, `12.3k`, `1.2M`."""
     if count < 1_000:
         return str(count)
-    return f"{count / 1_000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
+    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def status_text(facts: Facts, look: Look, width: int) -> Text:

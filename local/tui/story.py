@@ -78,6 +78,7 @@ class Story:
     model: str = ""
     mode: str = "default"
     running: bool = False
+    turns: int = 0
     totals: Totals = field(default_factory=Totals)
     last_answer: str = ""
     _live: dict[int, Block] = field(default_factory=dict)  # content index -> block of the message that streams
@@ -115,17 +116,16 @@ class Story:
         return block
 
     def ended(self) -> None:
-        """Nothing more comes: nothing runs, and nothing looks as if it did."""
+        """Nothing more comes; what was under way has an end that nobody here knows."""
         self.running = False
         self._drop_live()
-        self._close_tools()
-        for uuid in list(self._queued):
-            self.prompt_failed(uuid)
+        self._close_tools(ToolState.UNKNOWN)
 
     def fact(self, kind: str, body: Json) -> None:
         """A record of the journal that is not a message."""
         if kind == "turn_start":
             self.running = True
+            self.turns += 1
         elif kind == "input":
             self._input(body)
         elif kind == "prompt":
@@ -366,7 +366,7 @@ class Story:
 
     def _result(self, result: Result) -> None:
         self._drop_live()
-        self._close_tools()
+        self._close_tools(ToolState.FAILED)
         self.running = bool(self._queued)
         self._by_message.clear()
         for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
@@ -378,8 +378,8 @@ class Story:
         if result.is_error and result.errors and result.terminal_reason not in ("aborted_streaming", "aborted_tools"):
             self.notice("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
 
-    def _close_tools(self) -> None:
+    def _close_tools(self, state: ToolState) -> None:
         for tool in self._tools.values():
-            tool.state = ToolState.FAILED
+            tool.state = state
             self.page.update_block(tool)
         self._tools.clear()

@@ -56,4 +56,4 @@ def fitting_theme(environ: Mapping[str, str]) -> str:
 
 def muted(foreground: str, background: str) -> str:
     """A colour for what matters less, still readable (contrast over 4.5)."""
-    return Color.parse(background).blend(Color.parse(foreground), 0.62).hex
+    return Color.parse(background).blend(Color.parse(foreground), 0.7).hex

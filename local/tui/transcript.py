@@ -196,6 +196,10 @@ class Transcript(ScrollView, can_focus=False):
     def _text_width(self) -> int:
         return max(10, self.scrollable_content_region.width)
 
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._check_anchor()  # ScrollView does not: at the bottom again, the page follows again
+
     def on_resize(self) -> None:
         self._frame_s = 0
         self._lay_out_anew()

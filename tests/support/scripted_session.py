@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from ccb.local.client import ControlError, LinkChange, LinkState, Received
@@ -16,7 +17,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire import Hello
 
 Json = dict[str, Any]
-Play = Callable[["ScriptedSession", str], Awaitable[None]]
+Play = Callable[["ScriptedSession", str], Coroutine[Any, Any, None]]
 
 MODEL = "claude-sonnet-4-5"
 
@@ -27,19 +28,23 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop") -> Hello:
 
 
 class ScriptedSession:
-    """A `SessionClient` that keeps what it was told (`prompts`, `controls`, `answers`, `interrupts`) and says what it is
-    made to say. With `play`, every prompt starts it; an interrupt or the end of the session cancels it."""
+    """A `SessionClient` that keeps what it was told (`prompts` and their `identities`, `controls`, `answers`, `interrupts`)
+    and says what it is made to say. With `play`, every prompt starts it; an interrupt or the end of the session cancels it."""
 
     def __init__(self, *, greeting: Hello | None = None, play: Play | None = None) -> None:
         self._hello = greeting or hello()
         self._play = play
         self._state = LinkState.CONNECTED
         self._events: asyncio.Queue[Received | LinkChange | CcbError | None] = asyncio.Queue()
-        self._playing: asyncio.Task[None] | None = None
+        self._waiting: deque[str] = deque()
+        self._player: asyncio.Task[None] | None = None
+        self._turn: asyncio.Task[None] | None = None
         self._asked: dict[str, asyncio.Future[Json]] = {}
         self._seq = 0
         self._calls = 0
+        self._taken = 0
         self.prompts: list[str] = []
+        self.identities: list[str] = []
         self.controls: list[tuple[str, Json]] = []
         self.answers: dict[str, Json] = {}
         self.interrupts = 0
@@ -67,16 +72,24 @@ class ScriptedSession:
         if self.prompt_failure is not None:
             raise self.prompt_failure
         text = content if isinstance(content, str) else str(content)
+        identity = uuid or _id()
         self.prompts.append(text)
+        self.identities.append(identity)
         if self._play is not None:
-            before = self._playing
-            self._playing = asyncio.create_task(self._after(before, self._play, text), name="play")
-        return uuid or _id()
+            self._waiting.append(text)
+            if self._player is None:
+                self._player = asyncio.create_task(self._play_all(self._play), name="play")
+        return identity
 
-    async def _after(self, before: asyncio.Task[None] | None, play: Play, text: str) -> None:
-        if before is not None:
-            await asyncio.gather(before, return_exceptions=True)
-        await play(self, text)
+    async def _play_all(self, play: Play) -> None:
+        while self._waiting:
+            self._turn = asyncio.create_task(play(self, self._waiting.popleft()), name="turn")
+            await asyncio.wait([self._turn])
+            if self._turn.cancelled():
+                self.finish(is_error=True, terminal_reason="aborted_tools", subtype="error_during_execution")
+            else:
+                self._turn.result()
+        self._player = None
 
     async def send(self, body: Json) -> str:
         raise NotImplementedError("the REPL sends nothing raw")
@@ -89,9 +102,11 @@ class ScriptedSession:
 
     async def interrupt(self) -> None:
         self.interrupts += 1
-        if self._playing is not None and not self._playing.done():
-            self._playing.cancel()
-            self.finish(is_error=True, terminal_reason="aborted_tools", subtype="error_during_execution")
+        for request_id in self._asked:
+            self.withdraw_question(request_id)
+        self._asked.clear()
+        if self._turn is not None:
+            self._turn.cancel()
 
     async def answer(self, request_id: str, response: Json) -> None:
         self.answers[request_id] = response
@@ -103,9 +118,11 @@ class ScriptedSession:
         await self.close()
 
     async def close(self) -> None:
-        if self._playing is not None:
-            self._playing.cancel()
-            await asyncio.gather(self._playing, return_exceptions=True)
+        self._waiting.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+        if self._player is not None:
+            await asyncio.gather(self._player, return_exceptions=True)
         self._events.put_nowait(None)
 
     # What the session says.
@@ -136,9 +153,17 @@ class ScriptedSession:
     def begin(self, *, model: str = MODEL, mode: str = "default") -> None:
         """The start of a turn, with everything the worker says at one."""
         self.fact("turn_start")
-        self.fact("prompt", context=[], items=[{"input": "x"}])
+        self.fact(
+            "prompt", context=[], items=[{"input": each} for each in self.identities[self._taken : self._taken + 1]]
+        )
+        self._taken += 1
         init = {"type": "system", "subtype": "init", "session_id": "5e55", "cwd": self._hello.cwd}
         self.say({**init, "model": model, "permissionMode": mode, "tools": ["Bash", "Edit"]})
+
+    def take(self, identity: str) -> None:
+        """The agent takes a queued prompt into the running turn."""
+        self._taken += 1
+        self.fact("prompt", context=[], items=[{"input": identity}])
 
     def event(self, **event: Any) -> None:
         self.progress({"type": "stream_event", "event": event, "parent_tool_use_id": None})

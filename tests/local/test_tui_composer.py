@@ -1,0 +1,248 @@
+"""The composer, the queue, the keys and the slash commands."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.pilot import desk
+from tests.support.scripted_session import ScriptedSession
+from textual import events
+
+from ccb.local.client import LinkState
+from ccb.local.tui.commands import COMMANDS, parse_command
+from ccb.tunnel.errors import ConnectionLost
+
+
+async def test_enter_sends_and_empties() -> None:
+    async with desk() as at:
+        await at.type("fix it")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.prompts == ["fix it"])
+        assert at.app.composer.text == ""
+        await at.sees("❯ fix it", "working")
+
+
+async def test_an_empty_prompt_is_not_sent() -> None:
+    async with desk() as at:
+        await at.type("  ")
+        await at.pilot.press("enter")
+        await at.type("x")
+        await at.until(lambda: at.app.composer.text == "  x")
+        assert at.session.prompts == []
+
+
+@pytest.mark.parametrize("key", ["ctrl+j", "shift+enter"])
+async def test_a_new_line_does_not_send(key: str) -> None:
+    async with desk() as at:
+        await at.type("one")
+        await at.pilot.press(key)
+        await at.type("two")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.prompts == ["one\ntwo"])
+
+
+async def test_the_first_prompt_of_the_command_line_is_sent_at_once() -> None:
+    async with desk(prompt="from the shell") as at:
+        await at.until(lambda: at.session.prompts == ["from the shell"])
+        await at.sees("❯ from the shell")
+
+
+async def test_up_and_down_walk_through_earlier_prompts_and_the_draft_comes_back() -> None:
+    async with desk() as at:
+        await at.prompt("first")
+        await at.prompt("second")
+        await at.type("draft")
+        await at.pilot.press("up")
+        assert at.app.composer.text == "second"
+        await at.pilot.press("up")
+        assert at.app.composer.text == "first"
+        await at.pilot.press("up", "down", "down")
+        assert at.app.composer.text == "draft"
+
+
+async def test_up_inside_a_prompt_of_several_lines_moves_the_cursor() -> None:
+    async with desk(size=(40, 20)) as at:
+        await at.prompt("earlier")
+        await at.type("word " * 12)
+        await at.pilot.press("up")
+        assert at.app.composer.text.startswith("word")
+        await at.pilot.press("up")
+        await at.until(lambda: at.app.composer.text == "earlier")
+
+
+async def test_prompts_sent_during_a_turn_are_queued_below_what_the_agent_says() -> None:
+    async with desk() as at:
+        await at.prompt("first")
+        at.session.begin()
+        await at.prompt("second")
+        await at.sees("❯ second  (queued)")
+        at.session.text("Still at the first.")
+        await at.sees("Still at the first.")
+        assert at.screen.index("Still at the first.") < at.screen.index("❯ second")
+        at.session.take(at.session.identities[1])
+        await at.loses("(queued)")
+        at.session.text("Now the second.", message_id="msg_2")
+        await at.sees("Now the second.")
+        assert at.screen.index("❯ second") < at.screen.index("Now the second.")
+
+
+async def test_a_turn_that_ends_with_a_queued_prompt_goes_on() -> None:
+    async with desk() as at:
+        await at.prompt("first")
+        at.session.begin()
+        await at.prompt("second")
+        at.session.finish()
+        await at.until(lambda: at.app.story.totals.output_tokens)
+        assert at.app.story.running
+        at.session.begin()
+        at.session.finish()
+        await at.until(lambda: not at.app.story.running)
+
+
+async def test_a_prompt_that_could_not_be_sent_says_so() -> None:
+    session = ScriptedSession()
+    session.prompt_failure = ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again.")
+    async with desk(session) as at:
+        await at.type("hello")
+        await at.pilot.press("enter")
+        await at.sees("devbox is gone", "reset by peer", "Connect again.")
+        await at.until(lambda: "working" not in at.status)
+
+
+async def test_esc_interrupts_a_running_turn_and_nothing_else() -> None:
+    async with desk() as at:
+        await at.pilot.press("escape")
+        await at.prompt("go")
+        at.session.begin()
+        await at.pilot.press("escape")
+        await at.until(lambda: at.session.interrupts == 1)
+        at.session.finish(is_error=True, terminal_reason="aborted_streaming", errors=["aborted"])
+        await at.until(lambda: not at.app.story.running)
+        assert "aborted" not in at.screen
+
+
+async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        await at.type("half")
+        await at.pilot.press("ctrl+c")
+        assert at.app.composer.text == ""
+        assert at.session.interrupts == 0
+        await at.pilot.press("ctrl+c")
+        await at.until(lambda: at.session.interrupts == 1)
+        at.session.finish()
+        await at.until(lambda: not at.app.story.running)
+        await at.pilot.press("ctrl+c")
+        await at.sees("press Ctrl+C again to quit")
+        assert at.app.is_running
+        await at.pilot.press("ctrl+c")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_ctrl_d_deletes_while_there_is_text_and_quits_when_there_is_none() -> None:
+    async with desk() as at:
+        await at.type("ab")
+        await at.pilot.press("home", "ctrl+d")
+        assert at.app.composer.text == "b"
+        await at.pilot.press("ctrl+d")
+        assert at.app.return_value is None
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_shift_tab_walks_through_the_modes() -> None:
+    async with desk() as at:
+        for mode, shown in (("acceptEdits", "accept edits"), ("plan", "plan"), ("default", "ask")):
+            await at.pilot.press("shift+tab")
+            await at.sees(f"devbox:/srv/shop  {shown}  ")
+            assert at.session.controls[-1] == ("set_permission_mode", {"mode": mode})
+
+
+async def test_a_mode_that_is_refused_is_not_shown() -> None:
+    async with desk() as at:
+        at.session.refuse_controls = "bypassPermissions is not allowed here"
+        await at.type("/mode bypassPermissions")
+        await at.pilot.press("enter")
+        await at.sees("bypassPermissions is not allowed here")
+        assert "BYPASS" not in at.status
+
+
+async def test_a_paste_keeps_its_lines_and_loses_its_escape_sequences() -> None:
+    async with desk() as at:
+        at.app.post_message(events.Paste("one\r\ntwo\x1b[31m\x1b]52;c;eA==\x07 three\x9b2J"))
+        await at.until(lambda: at.app.composer.text)
+        assert at.app.composer.text == "one\ntwo three"
+
+
+async def test_help_lists_all_commands_and_the_keys() -> None:
+    async with desk(size=(100, 60)) as at:
+        await at.pilot.press("f1")
+        await at.sees("Shift+Tab", "Ctrl+O", *(command.usage for command in COMMANDS))
+
+
+@pytest.mark.parametrize(
+    ("typed", "seen"),
+    [
+        ("/status", ["Session     5e55", "devbox:/srv/shop", "pid 4242", "connected"]),
+        ("/cost", ["0 tokens in, 0 out, $0.0000"]),
+        ("/copy", ["There is no answer yet."]),
+        ("/model", ["Model: claude-sonnet-4-5"]),
+        ("/mode", ["Permission mode: default"]),
+        ("/theme", ["Theme: dark"]),
+        ("/helpp", ["There is no command /helpp."]),
+        ("/", ["❯ /"]),
+    ],
+)
+async def test_commands_answer(typed: str, seen: list[str]) -> None:
+    async with desk() as at:
+        await at.type(typed)
+        await at.pilot.press("enter")
+        await at.sees(*seen)
+        assert at.session.prompts == ([typed] if typed == "/" else [])
+
+
+async def test_model_and_theme_change() -> None:
+    async with desk() as at:
+        await at.type("/model opus")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.controls == [("set_model", {"model": "opus"})])
+        await at.until(lambda: "opus" in at.status)
+        await at.type("/theme light")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.app.theme == "ccb-light")
+
+
+async def test_copy_puts_the_last_answer_on_the_clipboard() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        at.session.begin()
+        at.session.text("The **answer**.")
+        at.session.finish()
+        await at.until(lambda: not at.app.story.running)
+        await at.type("/copy")
+        await at.pilot.press("enter")
+        await at.sees("Copied the last answer.")
+        assert at.app.clipboard == "The **answer**."
+
+
+@pytest.mark.parametrize("typed", ["/quit", "/exit"])
+async def test_quit(typed: str) -> None:
+    async with desk() as at:
+        await at.type(typed)
+        await at.pilot.press("enter")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
+    assert parse_command("/etc/hosts is wrong") is None
+    assert parse_command("/help\nme") is None
+
+
+async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.link(LinkState.FENCED, "another client drives this session now")
+        at.session.fail(ConnectionLost("another client drives this session now", do="Attach again."))
+        await at.sees("fenced: another client", "Attach again.", "Ctrl+D leaves")
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value == 0)

@@ -1,0 +1,90 @@
+"""Driving the REPL in tests: conditions instead of sleeps, and the screen as text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tests.support.scripted_session import MODEL, ScriptedSession
+from textual.pilot import Pilot
+
+from ccb.local.tui.app import Repl
+from ccb.local.tui.info import ReplInfo
+
+DEADLINE_S = 20.0
+
+
+def screen_text(app: Repl) -> str:
+    """What is on the screen, a line each, without trailing blanks."""
+    lines = ("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
+    return "\n".join(line.rstrip() for line in lines)
+
+
+async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+    """Let the application run until `condition` holds; fails with the screen when it never does."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > end:
+            app = pilot.app
+            raise AssertionError(
+                "it did not happen; the screen was:\n" + (screen_text(app) if isinstance(app, Repl) else "")
+            )
+        await pilot.pause(0.01)
+
+
+@dataclass
+class Desk:
+    """A running REPL, the session it is attached to, and the person's hands."""
+
+    app: Repl
+    session: ScriptedSession
+    pilot: Pilot[int]
+
+    @property
+    def screen(self) -> str:
+        return screen_text(self.app)
+
+    @property
+    def status(self) -> str:
+        return self.screen.splitlines()[-1]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await wait_until(self.pilot, condition)
+
+    async def sees(self, *texts: str) -> None:
+        """Wait until all of `texts` are on the screen."""
+        await self.until(lambda: all(text in self.screen for text in texts))
+
+    async def loses(self, text: str) -> None:
+        """Wait until `text` is no longer on the screen."""
+        await self.until(lambda: text not in self.screen)
+
+    async def type(self, text: str) -> None:
+        await self.pilot.press(*("space" if char == " " else char for char in text))
+
+    async def prompt(self, text: str) -> None:
+        """Send a prompt and wait until the session has it."""
+        self.app.composer.focus()
+        count = len(self.session.prompts)
+        self.app.composer.text = text
+        await self.pilot.press("enter")
+        await self.until(lambda: len(self.session.prompts) > count)
+
+    async def card_focused(self) -> None:
+        """Wait until the approval card is there and has the focus by itself."""
+        await self.until(lambda: self.app.card is not None and self.app.card.has_focus)
+
+
+@asynccontextmanager
+async def desk(
+    session: ScriptedSession | None = None, *, size: tuple[int, int] = (100, 30), prompt: str | None = None
+) -> AsyncIterator[Desk]:
+    """The REPL over a scripted session, on a screen of `size`."""
+    session = session or ScriptedSession()
+    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0"), prompt)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield Desk(app, session, pilot)
+    await session.close()
