@@ -34,9 +34,12 @@ from .assembly import assemble
 from .calls import Calls, Line
 from .clients import Client, farewell, fence
 from .greeting import hello_frame, read_epoch
+from .host import LocalHost
+from .inputs import TooManyInputs
 from .journal import Journal, JournalError
 from .permissions.engine import PermissionEngine
 from .places import Places, home_directory
+from .process import stop_marked
 from .session import Session
 from .tools import close_context, make_context
 
@@ -115,8 +118,15 @@ class Daemon:
         cwd = str(facts["cwd"])
         self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
         self._context = make_context(cwd, os.path.join(where.state, "outputs"))
+        self._left_behind = self._session.resume() if self.journal.seq else []
         if self.journal.seq:
-            self._session.resume()
+            self._session.fact("worker", self._identity())
+
+    def _identity(self) -> Json:
+        """For the journal: which worker goes on from here, and the mark of the processes it starts."""
+        host = self._context.host
+        mark = host.session if isinstance(host, LocalHost) else None
+        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
 
     def _assemble(self, session: Session, options: SessionOptions) -> Agent:
         cwd = str(self._facts["cwd"])
@@ -146,6 +156,8 @@ class Daemon:
         self._add(reader, writer, None)
         listener.setblocking(False)
         server = await asyncio.start_unix_server(self._accept, sock=listener)
+        for mark in self._left_behind:  # of a worker that was killed: what it had started must not go on beside us
+            await stop_marked(mark)
         turns = loop.create_task(self._session.run())
         watch = loop.create_task(self._watch())
         stop = loop.create_task(self._stopping.wait())
@@ -224,7 +236,7 @@ class Daemon:
         try:
             options = SessionOptions.from_json(frame.options)
             if self._session.agent is None:
-                self._session.begin(options, {"cwd": self._facts["cwd"], "bundle": self._facts["bundle"]})
+                self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
             write_epoch(self._where.state, frame.epoch)
         except (FrameError, ValueError) as error:
             client.close(str(error), Refused("bad_attach", str(error)))
@@ -244,7 +256,9 @@ class Daemon:
             try:
                 client.applied_after(self._session.take_input(frame.id, frame.body), frame.id)
             except JournalError as error:
-                self._session.fail(str(error))
+                self._session.refuse_input(str(error))
+            except TooManyInputs as error:
+                client.close(str(error), Refused("internal", str(error)))
         elif isinstance(frame, Stop):
             if frame.finish:
                 self._session.finish()

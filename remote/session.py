@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 import uuid
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire import SessionOptions
 
 from .agent.agent import Agent
+from .agent.ledger import zero_usage
 from .agent.ports import Prompt
 from .controls import Controls
+from .inputs import Inputs
 from .journal import Journal, JournalError
 from .ports import Answer
+from .recovery import recover
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-_MAX_SEEN = 20_000  # ids remembered to apply an input once
+_CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
 
 
 class Watchers(Protocol):
@@ -49,24 +54,25 @@ class Session:
         self._watchers = watchers
         self._assemble = assemble
         self._controls = Controls(self)
-        self._queue: deque[tuple[Prompt, str]] = deque()  # prompt, uuid of its message
-        self._queued = asyncio.Event()
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._inputs = Inputs()
+        self._replays: dict[str, Json] = {}  # prompts that wait, to be shown again when their turn takes them
+        self._spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
+        self._result_due = False
         self._asks: OrderedDict[str, asyncio.Future[Json]] = OrderedDict()
         self._finish = False
         self._in_turn = False
 
     @property
     def has_input(self) -> bool:
-        """Whether anybody ever asked something."""
-        return bool(self._seen)
+        """Whether anybody ever prompted."""
+        return self._inputs.any_prompt
 
     @property
     def state(self) -> str:
         """`idle`, `running` or `requires_action`."""
         if self._asks:
             return "requires_action"
-        return "running" if self._in_turn or self._queue else "idle"
+        return "running" if self._in_turn or self._inputs else "idle"
 
     def use_modes(self, set_mode: Callable[[str], None], mode: Callable[[], str]) -> None:
         """Let clients change and read the permission mode."""
@@ -77,39 +83,50 @@ class Session:
         """Start a new session. Raises ValueError when the options make no sense on this host."""
         self.options = options
         self.agent = self._assemble(self, options)
-        self.fact("options", {"options": options.to_json(), **facts})
+        created = round(time.time(), 3)
+        self.fact("options", {"options": options.to_json(), "session": self.id, "created": created, **facts})
         self.journal.flush_soon()
 
-    def resume(self) -> None:
-        """Go on from the journal, which has records."""
-        prompts: dict[str, tuple[Prompt, str]] = {}
-        for record in self.journal.read(0, self.journal.seq):
-            if record.kind == "options" and isinstance(record.body.get("options"), dict):
-                self.options = SessionOptions.from_json(record.body["options"])
-            elif record.kind == "input":
-                self._remember(str(record.body.get("id")), record.body.get("body"))
-                body = record.body.get("body")
-                if isinstance(body, dict) and body.get("type") == "user":
-                    input_id = str(record.body["id"])
-                    prompts[input_id] = (Prompt.from_input(input_id, body), str(body.get("uuid") or ""))
-            elif record.kind == "prompt":
-                for item in record.body.get("items", ()):
-                    prompts.pop(str(item.get("input", "")), None)
-        self.agent = self._assemble(self, self.options)
+    def resume(self) -> list[str]:
+        """Go on from the journal, which has records: no tool runs again, what was open is closed. The marks of processes
+        that earlier workers may have left."""
+        recovered = recover(self.journal.read(0, self.journal.seq), self._inputs)
+        self.options = recovered.options
+        self._remember_spent(recovered.last_result)
         for damage in self.journal.damaged:
             self.fact("damaged", {"what": damage})
-        self._queue.extend(prompts.values())
-        if self._queue:
-            self._queued.set()
+        for request_id in recovered.open_asks:
+            self.message({"type": "control_cancel_request", "request_id": request_id})
+        self.agent = self._assemble(self, self.options)
+        if recovered.result_due:
+            self._result_due = True
+            self.fail(_CUT_OFF)
+        if recovered.turn_open:
+            self.fact("turn_end", {})
+        for input_id, body in recovered.waiting.items():
+            self._put(input_id, body)
+        self.journal.flush_soon()
+        return recovered.marks
 
     def message(self, body: Json) -> None:
         """Emitter."""
         self.journal.append("message", {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())})
+        if body.get("type") == "result":
+            self._result_due = False
+            self._remember_spent(body)
         self.journal.flush_soon()
+
+    def _remember_spent(self, result: Json) -> None:
+        self._spent = {name: result.get(name, empty) for name, empty in self._spent.items()}
 
     def fact(self, kind: str, body: Json) -> None:
         """Emitter."""
         self.journal.append(kind, body)
+        if kind == "prompt":
+            for item in body.get("items", ()):
+                replay = self._replays.pop(str(item.get("input", "")), None)
+                if replay is not None:
+                    self.message({**replay, "isReplay": True})
 
     def progress(self, key: str, body: Json) -> None:
         """Emitter."""
@@ -148,17 +165,20 @@ class Session:
                 answer.cancel()
 
     def take_input(self, input_id: str, body: Json) -> int:
-        """Apply a client's input once; the seq after which it is in the journal. Raises JournalError."""
-        if input_id in self._seen:
+        """Apply a client's input once; the seq after which it is in the journal. Raises JournalError, TooManyInputs."""
+        if self._inputs.knows(input_id):
             return self.journal.seq
-        self.fact("input", {"id": input_id, "body": body})
-        message_id = body.get("uuid")
-        repeated = isinstance(message_id, str) and f"uuid:{message_id}" in self._seen
-        self._remember(input_id, body)
         kind = body.get("type")
         if kind == "user":
+            self._inputs.check_room()
+        repeated = self._inputs.knows_message(body)
+        self.fact("input", {"id": input_id, "body": body})
+        self._inputs.remember(input_id, body)
+        if kind == "user":
             if not repeated:
-                self._take_prompt(input_id, body)
+                self._put(input_id, body)
+            elif self.options.replay_user_messages:
+                self.message({**body, "isReplay": True})
         elif kind == "control_request":
             self._controls.take(body)
         elif kind == "control_response":
@@ -166,18 +186,10 @@ class Session:
         self.journal.flush_soon()
         return self.journal.seq
 
-    def _remember(self, input_id: str, body: object) -> None:
-        self._seen[input_id] = None
-        if isinstance(body, dict) and isinstance(body.get("uuid"), str):
-            self._seen["uuid:" + body["uuid"]] = None
-        while len(self._seen) > _MAX_SEEN:
-            self._seen.popitem(last=False)
-
-    def _take_prompt(self, input_id: str, body: Json) -> None:
+    def _put(self, input_id: str, body: Json) -> None:
         if self.options.replay_user_messages:
-            self.message({**body, "isReplay": True})
-        self._queue.append((Prompt.from_input(input_id, body), str(body.get("uuid") or "")))
-        self._queued.set()
+            self._replays[input_id] = body
+        self._inputs.put(input_id, body)
 
     def _take_response(self, body: Json) -> None:
         response = body.get("response")
@@ -191,14 +203,11 @@ class Session:
     @property
     def queued_uuids(self) -> list[str]:
         """Message uuids of the prompts that wait."""
-        return [message_id for _, message_id in self._queue if message_id]
+        return self._inputs.waiting_uuids
 
     def take_queued(self) -> Sequence[Prompt]:
         """Prompts that arrived during the turn, for the agent to fold into it; they leave the queue."""
-        prompts = [prompt for prompt, _ in self._queue]
-        self._queue.clear()
-        self._queued.clear()
-        return prompts
+        return self._inputs.take_all()
 
     def interrupt(self) -> None:
         """End the running turn, if there is one."""
@@ -208,29 +217,26 @@ class Session:
     def finish(self) -> None:
         """End the session once the queue is empty."""
         self._finish = True
-        self._queued.set()
+        self._inputs.wake()
 
     async def run(self) -> None:
         """Run turns until the session ends."""
         try:
             while True:
-                while not self._queue:
+                while not self._inputs:
                     if self._finish:
                         return
-                    self._queued.clear()
-                    await self._queued.wait()
-                prompt, _ = self._queue.popleft()
-                await self._turn(prompt)
+                    await self._inputs.wait()
+                await self._turn(self._inputs.pop())
         finally:
             self.ended.set()
 
     async def _turn(self, prompt: Prompt) -> None:
         assert self.agent is not None
-        self._in_turn = True
+        self._in_turn = self._result_due = True
         try:
             self.fact("turn_start", {})
             await self.agent.run_turn([prompt])
-            self.fact("turn_end", {})
         except JournalError as error:
             log.error("the turn ended: %s", error)
             self.fail(str(error))
@@ -239,19 +245,32 @@ class Session:
             self.fail(f"internal error in the worker: {type(error).__name__}: {error}")
         finally:
             self._in_turn = False
+        with contextlib.suppress(JournalError):
+            self.fact("turn_end", {})
             self.journal.flush_soon()
 
     def fail(self, reason: str) -> None:
-        """A result for a turn that could not write its own; shown even when it cannot be journalled."""
+        """The result of a turn that could not write its own; shown even when it cannot be journalled. A turn that has its
+        result gets no second one."""
+        if not self._result_due:
+            log.error("after the result: %s", reason)
+            return
+        self._result_due = False
         result: Json = {
             "type": "result", "subtype": "error_during_execution", "is_error": True, "duration_ms": 0, "duration_api_ms": 0,
-            "num_turns": 0, "stop_reason": None, "total_cost_usd": 0, "usage": {}, "modelUsage": {}, "permission_denials": [],
+            "num_turns": 0, "stop_reason": None, **self._spent, "usage": zero_usage(), "permission_denials": [],
             "terminal_reason": "model_error", "errors": [reason],
         }  # fmt: skip
         try:
             self.message(result)
         except JournalError:
             self.progress("", result)
+
+    def refuse_input(self, reason: str) -> None:
+        """An input could not be journalled. Within a turn the turn says so itself; outside of one nothing else would."""
+        if not self._in_turn:
+            self._result_due = True
+            self.fail(reason)
 
 
 def _answer(response: Json) -> Answer:

@@ -1,0 +1,91 @@
+"""What a worker that starts again reads out of its journal, besides the conversation."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire import SessionOptions
+
+from .inputs import Inputs
+from .journal import Record
+
+Json = dict[str, Any]
+
+
+class Recovered:
+    """The projection of a journal, record by record.
+
+    `waiting` are the user messages that no turn has taken, by input id. `open_asks` are the ids of questions without an
+    answer. `turn_open` tells that a turn was running, `result_due` that it never had its result. `marks` are those of the
+    earlier workers' processes.
+    """
+
+    def __init__(self) -> None:
+        self.options = SessionOptions()
+        self.waiting: OrderedDict[str, Json] = OrderedDict()
+        self.open_asks: OrderedDict[str, None] = OrderedDict()
+        self.turn_open = False
+        self.result_due = False
+        self.last_result: Json = {}
+        self.marks: list[str] = []
+
+    def apply(self, record: Record, inputs: Inputs) -> None:
+        """Take the next record; `inputs` learns what was applied."""
+        body = record.body
+        if record.kind == "message":
+            self._message(body)
+        elif record.kind == "input":
+            self._input(str(body.get("id")), body.get("body"), inputs)
+        elif record.kind == "prompt":
+            for item in body.get("items") or ():
+                self.waiting.pop(str(item.get("input", "")), None)
+        elif record.kind == "turn_start":
+            self.turn_open = self.result_due = True
+        elif record.kind == "turn_end":
+            self.turn_open = self.result_due = False
+        elif record.kind == "options":
+            options = body.get("options")
+            self.options = SessionOptions.from_json(options) if isinstance(options, dict) else self.options
+            self._mark(body)
+        elif record.kind == "worker":
+            self._mark(body)
+
+    def _mark(self, body: Json) -> None:
+        if isinstance(body.get("mark"), str):
+            self.marks.append(body["mark"])
+
+    def _message(self, body: Json) -> None:
+        kind = body.get("type")
+        if kind == "result":
+            self.result_due = False
+            self.last_result = body
+        elif kind == "control_request":
+            self.open_asks[str(body.get("request_id"))] = None
+        elif kind == "control_cancel_request":
+            self.open_asks.pop(str(body.get("request_id")), None)
+        elif kind == "system" and isinstance(body.get("permissionMode"), str):
+            self.options = replace(self.options, permission_mode=body["permissionMode"])
+
+    def _input(self, input_id: str, body: object, inputs: Inputs) -> None:
+        repeated = isinstance(body, dict) and inputs.knows_message(body)
+        inputs.remember(input_id, body)
+        if not isinstance(body, dict):
+            return
+        if body.get("type") == "user":
+            inputs.any_prompt = True
+            if not repeated:
+                self.waiting[input_id] = body
+        elif body.get("type") == "control_response":
+            response = body.get("response")
+            self.open_asks.pop(str(response.get("request_id") if isinstance(response, dict) else None), None)
+
+
+def recover(records: Iterable[Record], inputs: Inputs) -> Recovered:
+    """Read a journal, one record at a time."""
+    recovered = Recovered()
+    for record in records:
+        recovered.apply(record, inputs)
+    return recovered
