@@ -14,7 +14,9 @@ _SEQUENCES = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff\ud800-\udfff]"
+)
 
 
 def _harmless(match: re.Match[str]) -> str:
@@ -25,7 +27,8 @@ def _harmless(match: re.Match[str]) -> str:
 
 
 def neutralise(text: str) -> str:
-    """`text` with terminal sequences removed, `\\r\\n` as `\\n`, and other control and bidi characters shown as symbols.
+    """`text` with terminal sequences removed, `\\r\\n` as `\\n`, and other control and bidi characters and lone surrogates
+    shown as symbols.
 
     Newline and tab stay.
     """
