@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
@@ -61,11 +61,15 @@ def assemble(
     version: str,
 ) -> Agent:
     """The agent of `session`, with the conversation that its journal holds."""
-    events = [(record.kind, record.body) for record in session.journal.read(0, session.journal.seq)]
-    conversation = Conversation.from_events(events)
-    started = {str(body.get("tool_use_id")) for kind, body in events if kind == "tool_start"}
-    ledger = Ledger.from_events(events)
-    del events
+
+    def events() -> Iterator[tuple[str, Json]]:
+        """One record at a time: a journal may be larger than the memory it should take to read it."""
+        return ((record.kind, record.body) for record in session.journal.read(0, session.journal.seq))
+
+    conversation = Conversation.from_events(events())
+    opened = set(conversation.open_tool_uses)
+    started = opened & {str(body.get("tool_use_id")) for kind, body in events() if kind == "tool_start"}
+    ledger = Ledger.from_events(events())
     for body in close_open_tool_uses(
         conversation, lambda tool_id: INTERRUPTED if tool_id in started else NEVER_STARTED
     ):

@@ -56,6 +56,7 @@ class _Call:
         self.headers: dict[str, str] = {}
         self.has_head = asyncio.Event()
         self.received = 0
+        self.window = 0  # bytes the laptop may still send
         self.chunks: deque[bytes] = deque()
         self.news = asyncio.Event()
         self.complete = False
@@ -85,6 +86,7 @@ class Response:
                 call.ungranted += len(chunk)
                 if call.ungranted >= _GRANT_AT and call.line is not None:
                     call.line.urgent(Credit(call.line.epoch, call.stream, call.ungranted))
+                    call.window += call.ungranted
                     call.ungranted = 0
                 yield chunk
             if call.complete:
@@ -181,7 +183,7 @@ class Calls:
         self._next_stream += 1
         call.stream = self._next_stream
         call.line = line
-        call.credit = INITIAL_CREDIT
+        call.credit = call.window = INITIAL_CREDIT
         call.ungranted = -sum(map(len, call.chunks))  # what lies here unread is not on this link's account
         self._by_stream[call.stream] = call
         opened = Open(
@@ -244,6 +246,10 @@ class Calls:
         if frame.off != call.received:
             call.fail("the laptop sent byte %d of the response, expected %d" % (frame.off, call.received))
             return
+        if len(chunk) > call.window:
+            call.fail("the laptop sent more than it was granted")
+            return
+        call.window -= len(chunk)
         call.received += len(chunk)
         call.chunks.append(chunk)
         call.news.set()

@@ -34,7 +34,7 @@ from ccb.tunnel.wire import (
     encode_frame,
 )
 
-from .journal import Journal
+from .journal import Journal, Record
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ PING_EVERY_S = 15.0
 SILENT_S = 45.0  # a client that says nothing for so long is detached
 _MAX_CONTROL = 10_000
 _MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest go
-_BATCH = 128 * 1024
+_BATCH = 128 * 1024  # bytes written before the socket is waited for
 _MAX_BULK = 4
 
 
@@ -77,15 +77,19 @@ class Client:
         self._reader = reader
         self._writer = writer
         self._greeting = greeting
+        writer.transport.set_write_buffer_limits(0)  # what `drain` has returned for has left this process
         self._decoder = FrameDecoder()
         self._control: deque[Frame] = deque()
         self._waiting_applied: deque[tuple[int, str]] = deque()  # (seq, input id)
         self._progress: OrderedDict[object, tuple[int, str, Json]] = OrderedDict()
+        self._ahead: deque[Record] = deque()  # events read from the journal and not sent yet
+        self._lines: deque[bytes] = deque()  # the rest of an event too long for one line
         self._bulk: deque[Frame] = deque()
         self._bulk_room = asyncio.Event()
         self._bulk_room.set()
         self._wake = asyncio.Event()
         self._closing = False
+        self._last: Frame | None = None
         self._drop_reason = ""
         self._heard = time.monotonic()
         self._part = 0
@@ -104,7 +108,7 @@ class Client:
                 if isinstance(result, Exception) and not isinstance(result, (ConnectionError, BrokenPipeError)):
                     log.error("client %s: %r", self.name, result)
             self._bulk_room.set()
-            self._writer.close()
+            self._writer.transport.abort()  # a peer that takes nothing must not keep what lies here
             self._owner.left(self)
 
     def admit(self, role: str, epoch: int, have: int) -> None:
@@ -152,6 +156,12 @@ class Client:
             self._control.append(last)
         self._closing = True
         self._drop_reason = reason
+        self._bulk_room.set()
+        self._wake.set()
+
+    def finish(self, last: Frame) -> None:
+        """Send all events there are, then `last`, then end the connection."""
+        self._last = last
         self._bulk_room.set()
         self._wake.set()
 
@@ -207,13 +217,11 @@ class Client:
             self._wake.clear()
             size = 0
             while size < _BATCH:
-                frame = self._next()
-                if frame is None:
+                line = self._next_line()
+                if line is None:
                     break
-                self._part += 1
-                for line in encode_frame(frame, self._part):
-                    self._writer.write(line)
-                    size += len(line)
+                self._writer.write(line)
+                size += len(line)
             if size:
                 await self._writer.drain()
                 continue
@@ -222,33 +230,56 @@ class Client:
                 return
             await _first(self._wake.wait(), changed.wait())
 
-    def _next(self) -> Frame | None:
-        """The most urgent frame: control, then events and progress in their order, then data."""
-        journal = self._owner.journal
-        if self._waiting_applied and self._waiting_applied[0][0] <= journal.durable:
-            return Applied(self.epoch, self._waiting_applied.popleft()[1])
-        if self._control:
-            return self._control.popleft()
+    def _next_line(self) -> bytes | None:
+        """The most urgent line: control, then events and progress in their order, then data. Control frames go between the
+        parts of a long event; everything else comes after it."""
+        control = self._next_control()
+        if control is not None:
+            return self._encode(control)
+        if self._lines:
+            return self._lines.popleft()
         if self._closing:
             return None
-        if self.role:
-            if self._progress:
-                slot = next(iter(self._progress))
-                seq, key, body = self._progress[slot]
-                if seq <= self.sent:
-                    del self._progress[slot]
-                    return Progress(self.sent, self.epoch, key, body)
-            if self.sent < journal.durable:
-                record = next(iter(journal.read(self.sent)), None)
-                if record is not None:
-                    self.sent = record.seq
-                    return Event(record.seq, self.epoch, record.kind, record.body)
-        if self._bulk:
-            frame = self._bulk.popleft()
-            if len(self._bulk) < _MAX_BULK:
-                self._bulk_room.set()
-            return frame
-        return None
+        frame = self._next_of_session() if self.role else None
+        if frame is None and self._last is not None:
+            frame, self._last, self._closing = self._last, None, True
+        frame = frame or self._next_bulk()
+        return None if frame is None else self._encode(frame)
+
+    def _encode(self, frame: Frame) -> bytes:
+        """The first line of `frame`; what follows it waits in `_lines`. Only events, sent when that is empty, are so long."""
+        self._part += 1
+        first, *rest = encode_frame(frame, self._part)
+        self._lines.extend(rest)
+        return first
+
+    def _next_control(self) -> Frame | None:
+        if self._waiting_applied and self._waiting_applied[0][0] <= self._owner.journal.durable:
+            return Applied(self.epoch, self._waiting_applied.popleft()[1])
+        return self._control.popleft() if self._control else None
+
+    def _next_of_session(self) -> Frame | None:
+        if self._progress:
+            slot = next(iter(self._progress))
+            seq, key, body = self._progress[slot]
+            if seq <= self.sent:
+                del self._progress[slot]
+                return Progress(self.sent, self.epoch, key, body)
+        if not self._ahead and self.sent < self._owner.journal.durable:
+            self._ahead.extend(self._owner.journal.batch(self.sent))
+        if not self._ahead:
+            return None
+        record = self._ahead.popleft()
+        self.sent = record.seq
+        return Event(record.seq, self.epoch, record.kind, record.body)
+
+    def _next_bulk(self) -> Frame | None:
+        if not self._bulk:
+            return None
+        frame = self._bulk.popleft()
+        if len(self._bulk) < _MAX_BULK:
+            self._bulk_room.set()
+        return frame
 
 
 def encode_frame_dict(frame: Json) -> bytes:
@@ -277,5 +308,5 @@ def fence(client: Client, epoch: int, by: str) -> None:
 
 
 def farewell(client: Client, reason: str) -> None:
-    """Say that the daemon is going."""
-    client.close(reason, Bye(reason))
+    """Say that the daemon is going, after everything that happened before."""
+    client.finish(Bye(reason))

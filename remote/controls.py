@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Callable
 
+from .model.models import facts
+
 if TYPE_CHECKING:
     from .session import Session
 
@@ -30,6 +32,7 @@ class Controls:
             "set_permission_mode": self._set_permission_mode,
             "set_model": self._set_model,
             "mcp_status": lambda request: {"mcpServers": []},
+            "get_context_usage": self._context_usage,
         }
         self.set_mode: Callable[[str], None] = lambda mode: None
         self.mode: Callable[[], str] = lambda: "default"
@@ -78,6 +81,27 @@ class Controls:
             "current_permission_mode": self.mode(),
             "session_state": session.state,
             "capabilities": ["interrupt_receipt_v1"],
+        }
+
+    def _context_usage(self, request: Json) -> Json:
+        agent = self._session.agent
+        model = agent.model if agent is not None else ""
+        used, window = self._session.context_tokens, facts(model).context_window
+        return {
+            "categories": [
+                {"name": "Messages", "tokens": used, "color": "blue"},
+                {"name": "Free space", "tokens": max(0, window - used), "color": "gray"},
+            ],
+            "totalTokens": used,
+            "maxTokens": window,
+            "rawMaxTokens": window,
+            "percentage": round(100 * used / window),
+            "gridRows": [],
+            "model": model,
+            "memoryFiles": [],
+            "mcpTools": [],
+            "agents": [],
+            "isAutoCompactEnabled": False,
         }
 
     def _interrupt(self, request: Json) -> Json:

@@ -49,7 +49,7 @@ GRACE_S = 24 * 3600.0
 """How long a session without a client is kept."""
 
 _UNUSED_S = 60.0  # a session that nobody ever asked anything
-_GOODBYE_S = 2.0
+_GOODBYE_S = 10.0  # for clients to take the last events
 
 
 def run_daemon(

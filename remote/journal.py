@@ -159,6 +159,16 @@ class Journal:
             yield record
             expected = record.seq + 1
 
+    def batch(self, after: int, most: int = 64, size: int = 256 * 1024) -> list[Record]:
+        """The next durable records after `after`: at most `most`, and no more once they have `size` bytes together."""
+        records: list[Record] = []
+        for record in self.read(after):
+            records.append(record)
+            size -= _rough_size(record.body)
+            if len(records) >= most or size <= 0:
+                break
+        return records
+
     def _stored(self, after: int) -> Iterator[Record]:
         if self._ring and self._ring[0][0].seq <= after + 1:
             first = self._ring[0][0].seq
@@ -185,6 +195,15 @@ class Journal:
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
         os.close(self._fd)
+
+
+def _rough_size(value: object) -> int:
+    """Characters of the texts in a JSON value: what makes a record large."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_rough_size, value.values()))
+    return sum(map(_rough_size, value)) if isinstance(value, list) else 8
 
 
 def _parse(line: bytes) -> Record | None:

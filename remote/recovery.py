@@ -11,6 +11,7 @@ from ccb.tunnel.wire import SessionOptions
 
 from .inputs import Inputs
 from .journal import Record
+from .model.models import count
 
 Json = dict[str, Any]
 
@@ -30,6 +31,7 @@ class Recovered:
         self.turn_open = False
         self.result_due = False
         self.last_result: Json = {}
+        self.context_tokens = 0
         self.marks: list[str] = []
 
     def apply(self, record: Record, inputs: Inputs) -> None:
@@ -46,6 +48,8 @@ class Recovered:
             self.turn_open = self.result_due = True
         elif record.kind == "turn_end":
             self.turn_open = self.result_due = False
+        elif record.kind == "model_end":
+            self.context_tokens = tokens_of(body.get("usage"))
         elif record.kind == "options":
             options = body.get("options")
             self.options = SessionOptions.from_json(options) if isinstance(options, dict) else self.options
@@ -81,6 +85,13 @@ class Recovered:
         elif body.get("type") == "control_response":
             response = body.get("response")
             self.open_asks.pop(str(response.get("request_id") if isinstance(response, dict) else None), None)
+
+
+def tokens_of(usage: object) -> int:
+    """Tokens of the conversation after the model call that used these."""
+    known = usage if isinstance(usage, dict) else {}
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    return sum(count(known, name) for name in names)
 
 
 def recover(records: Iterable[Record], inputs: Inputs) -> Recovered:

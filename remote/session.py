@@ -20,7 +20,7 @@ from .controls import Controls
 from .inputs import Inputs
 from .journal import Journal, JournalError
 from .ports import Answer
-from .recovery import recover
+from .recovery import recover, tokens_of
 
 Json = dict[str, Any]
 
@@ -51,6 +51,7 @@ class Session:
         self.options = SessionOptions()
         self.agent: Agent | None = None
         self.ended = asyncio.Event()
+        self.context_tokens = 0  # of the conversation, as the model counted them last
         self._watchers = watchers
         self._assemble = assemble
         self._controls = Controls(self)
@@ -92,6 +93,7 @@ class Session:
         that earlier workers may have left."""
         recovered = recover(self.journal.read(0, self.journal.seq), self._inputs)
         self.options = recovered.options
+        self.context_tokens = recovered.context_tokens
         self._remember_spent(recovered.last_result)
         for damage in self.journal.damaged:
             self.fact("damaged", {"what": damage})
@@ -122,7 +124,9 @@ class Session:
     def fact(self, kind: str, body: Json) -> None:
         """Emitter."""
         self.journal.append(kind, body)
-        if kind == "prompt":
+        if kind == "model_end":
+            self.context_tokens = tokens_of(body.get("usage"))
+        elif kind == "prompt":
             for item in body.get("items", ()):
                 replay = self._replays.pop(str(item.get("input", "")), None)
                 if replay is not None:
