@@ -254,7 +254,7 @@ def _replace(lock: threading.Lock, path: str, data: bytes, expected: str) -> Fil
     if expected == ABSENT:
         if os.path.lexists(path):
             raise FileChanged(f"{path} exists already")
-        os.makedirs(directory, exist_ok=True)
+        _make_directories(directory)
     temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
     mode = 0o666 if expected == ABSENT else 0o600
     file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -280,6 +280,13 @@ def _replace(lock: threading.Lock, path: str, data: bytes, expected: str) -> Fil
         raise
     _sync_directory(directory)
     return info
+
+
+def _make_directories(directory: str) -> None:
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ MARK = "CCB_MARK"
 """Environment variable that every child inherits: `<token of the session>.<token of the call>`."""
 
 TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
+_KILL_WAIT = 0.06  # seconds for SIGKILL to take effect; what is stuck in the kernel is not waited for
 _CHUNK = 65536
 _READS_AT_ONCE = 4  # chunks taken from a pipe before other work of the event loop gets its turn
 _DRAIN = 0.1  # seconds that output may still come in after the process has ended and something else holds its pipe
@@ -74,15 +75,19 @@ class Process:
         return self.returncode
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL, to the process and everything it started. Returns when the process is reaped. When
-        cancelled, it kills at once. May be called again, and after the end: then it takes what was left behind."""
+        """SIGTERM, then SIGKILL, to the process and everything it started. Returns when the process is reaped and the rest is gone.
+        When cancelled, it kills at once. May be called again, and after the end: then it takes what was left behind."""
         self._signal(signal.SIGTERM)
+        gone = False
         try:
-            await _until(self._is_gone)
+            gone = await _until(self._is_gone)
         finally:
-            self._signal(signal.SIGKILL)
+            if not gone:
+                self._signal(signal.SIGKILL)
             self._close_pipe()
         await self._exited.wait()
+        if not gone:
+            await _killed(self.mark)
 
     def kill(self) -> None:
         """SIGKILL to the process and everything it started, at once."""
@@ -232,13 +237,29 @@ async def stop_marked(mark: str) -> None:
         await _until(lambda: not marked(mark))
     finally:
         _send_all(marked(mark), signal.SIGKILL)
+    await _killed(mark)
 
 
-async def _until(gone: Callable[[], bool]) -> None:
-    """Wait for processes that nobody tells us about, for the time between the two signals."""
-    deadline = time.monotonic() + TERM_GRACE
-    while not gone() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells of another's child
+async def _until(gone: Callable[[], bool], seconds: float = TERM_GRACE) -> bool:
+    """Wait for processes that nobody tells us about; true when they are gone in time."""
+    deadline = time.monotonic() + seconds
+    while not gone():
+        if time.monotonic() >= deadline:
+            return False
         await asyncio.sleep(0.01)
+    return True
+
+
+async def _killed(mark: str) -> None:
+    """SIGKILL until nobody has the mark: a process may have started another one after it was listed and before it was killed."""
+
+    def none_left() -> bool:
+        left = marked(mark)
+        _send_all(left, signal.SIGKILL)
+        return not left
+
+    if not await _until(none_left, _KILL_WAIT):
+        _log.warning("processes with mark %s take no SIGKILL: %s", mark, marked(mark))
 
 
 def _pidfd(pid: int) -> int:

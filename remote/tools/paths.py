@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 
 from ..host import Host, Kind
@@ -51,4 +52,6 @@ async def _near_names(host: Host, path: str) -> list[str]:
 
 def os_error(error: OSError, path: str) -> str:
     """One sentence for a failed system call on a path."""
+    if error.errno == errno.EBUSY:
+        return f"{path}: {error.strerror}. A file that is mounted by itself cannot be replaced in one step: change it in Bash."
     return f"{path}: {error.strerror or error}"

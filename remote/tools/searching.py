@@ -73,14 +73,17 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
         process = host.start(argv, "/", take)
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None
+    ended = False
     try:
         code = await wait_for(process.wait(), seconds + _KILL_AFTER)
+        ended = True
     except Late:
         raise SearchFailed(
             f"The search was stopped after {seconds:g} s without a result. Use a simpler pattern or a smaller path."
         ) from None
     finally:
-        await process.stop()
+        if not ended or process.has_leftovers():
+            await process.stop()
     try:
         found = json.loads(answer)
     except ValueError:

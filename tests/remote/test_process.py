@@ -12,7 +12,7 @@ import pytest
 from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote import process as processes
-from ccb.remote.process import MARK, Process, child_environment, new_mark, start, stop_marked
+from ccb.remote.process import MARK, Process, child_environment, marked, new_mark, start, stop_marked
 
 
 def _start(script: str, output: bytearray, cwd: Path, mark: str = "") -> Process:
@@ -81,6 +81,18 @@ async def test_stop_finds_what_has_left_the_process_group(tmp_path: Path) -> Non
     assert os.getpgid(child) != process.pid
     await process.stop()
     await until(lambda: not is_alive(child), 1)
+
+
+async def test_nothing_is_left_at_the_moment_stop_returns(tmp_path: Path) -> None:
+    mark = new_mark()
+    output = bytearray()
+    deaf = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300 & sleep 300 & wait; wait'"
+    process = _start(f"{deaf} & {deaf} & wait", output, tmp_path, mark)
+    await until(lambda: output.count(b"\n") == 2 and len(marked(mark)) == 7)
+    began = time.monotonic()
+    await process.stop()
+    assert marked(mark) == []
+    assert time.monotonic() - began < 0.6
 
 
 async def test_a_cancelled_stop_kills_at_once(tmp_path: Path) -> None:

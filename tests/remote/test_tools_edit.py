@@ -224,6 +224,8 @@ async def test_messages_stay_small_whatever_the_file(box: Toolbox) -> None:
 async def test_an_unwritable_place_is_a_clear_error(box: Toolbox) -> None:
     text = await box.error("Write", file_path="/proc/nowhere/x", content="x")
     assert text.startswith("/proc/nowhere/x: ")
+    box.write("file", "x")
+    assert await box.error("Write", file_path="file/x", content="x") == "file/x: Not a directory"
 
 
 def test_what_was_seen_is_bounded() -> None:
