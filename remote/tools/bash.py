@@ -133,7 +133,7 @@ class _Foreground:
         cwd = context.shells.directory(context.host, _roots(context))
         report = context.spill.scratch("cwd")
         try:
-            process = context.host.start([_shell(context), *self._arguments(report)], cwd, self._output.add)
+            process = context.host.start(_arguments(_shell(context), self._command, report), cwd, self._output.add)
         except OSError as error:
             self._output.close()
             return refusal(f"The command could not be started: {error}")
@@ -150,14 +150,6 @@ class _Foreground:
         if process.has_leftovers():
             context.shells.left(process)
         return self._result(process.returncode or 0, self._move(moved))
-
-    def _arguments(self, report: str) -> list[str]:
-        """The command, and before it the order to tell the directory it ends in. Through `eval`, so that a syntax error shows the
-        command and not that order."""
-        if not report:
-            return ["-c", self._command]
-        script = f"trap 'pwd -P >{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
-        return ["-c", script, "bash", self._command]
 
     async def _watch(self, process: Process, timeout: float) -> bool:
         """True when the process has ended in time."""
@@ -231,6 +223,15 @@ def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr:
     if path:
         structured["persistedOutputPath"] = path
     return structured
+
+
+def _arguments(shell: str, command: str, report: str) -> list[str]:
+    """The command, and before it the order to tell the directory it ends in. Through `eval`, so that a syntax error shows the
+    command and not that order."""
+    if not report:
+        return [shell, "-c", command]
+    script = f"trap 'pwd -P >{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
+    return [shell, "-c", script, os.path.basename(shell), command]
 
 
 def _quoted_twice(path: str) -> str:

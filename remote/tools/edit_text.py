@@ -16,8 +16,9 @@ def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes,
         raise EditRefused("No changes to make: old_string and new_string are exactly the same.")
     if not old:
         raise EditRefused("old_string is empty: that creates a new file, but the file already has content.")
+    plain = b"\r" not in data
     pattern = _pattern(old)
-    count = len(pattern.findall(data))
+    count = data.count(old.encode()) if plain else len(pattern.findall(data))
     if count == 0:
         raise EditRefused(f"String to replace not found in file.\nString: {_shown(old)}")
     if count > 1 and not replace_all:
@@ -25,6 +26,8 @@ def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes,
             f"Found {count} matches of the string to replace, but replace_all is false. To replace all of them, set "
             f"replace_all to true; to replace one, give more of the text around it.\nString: {_shown(old)}"
         )
+    if plain:
+        return data.replace(old.encode(), new.encode()), count
     ending = _ending(data)
     adapts = "\r" not in old and "\r" not in new
 
