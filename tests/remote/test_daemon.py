@@ -136,14 +136,14 @@ async def test_the_session_outlives_its_connection_and_replays_what_was_missed(h
     await first.answer(
         opened, content(calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
     )
-    await until(lambda: (host.project / "started").exists(), "the tool has started")
+    await until((host.project / "started").exists, "the tool has started")
     have = max(frame.seq for frame in first.frames if isinstance(frame, Event))
     await first.drop()
     second = await host.connect(session)
     hello = await second.attach(have=have)
     assert hello.epoch == 1
     assert (await second.next(Event)).seq == have + 1
-    opened, body = await second.call()
+    opened, _body = await second.call()
     await second.answer(opened, content(says("finished")))
     assert (await second.message("result"))["result"] == "finished"
     assert (host.project / "count").read_text() == "done\n"
@@ -257,7 +257,7 @@ async def test_an_interrupt_is_answered_first_and_ends_the_turn(host: WorkerHost
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch started; sleep 600"}))))
-    await until(lambda: (host.project / "started").exists(), "the tool has started")
+    await until((host.project / "started").exists, "the tool has started")
     request_id = await laptop.control("interrupt")
     response = await laptop.message("control_response")
     assert response["response"]["request_id"] == request_id
@@ -289,7 +289,7 @@ async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(hos
     opened, _ = await first.call()
     command = "echo run >> count; touch started; sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
-    await until(lambda: (host.project / "started").exists(), "the tool has started")
+    await until((host.project / "started").exists, "the tool has started")
     os.kill(hello.pid, 9)
     subprocess.run(["pkill", "-KILL", "-f", "sleep 600"], check=False)
     await first.process.wait()

@@ -11,11 +11,12 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, TypeVar
 
 from ccb.tunnel.wire import (
     CHUNK,
     Attach,
+    Credit,
     Data,
     End,
     Event,
@@ -34,6 +35,7 @@ Json = dict[str, Any]
 F = TypeVar("F")
 
 DEADLINE_S = 15.0
+_DEFAULTS = SessionOptions()
 _SOURCE = Path(__file__).resolve().parents[2] / "src"
 _START = (
     "import json,sys; from ccb.remote.main import start; sys.exit(start(json.loads(sys.argv[1]), 'b' * 64, 'disk'))"
@@ -77,7 +79,7 @@ class Laptop:
             if not await self.read():
                 raise AssertionError(f"the connection ended before a {kind.__name__}; got {self.frames[-5:]}")
 
-    async def message(self, kind: str, subtype: Optional[str] = None) -> Json:
+    async def message(self, kind: str, subtype: str | None = None) -> Json:
         """The next public message of a type."""
 
         def fits(event: Event) -> bool:
@@ -86,7 +88,7 @@ class Laptop:
 
         return (await self.next(Event, fits)).body
 
-    async def attach(self, options: SessionOptions = SessionOptions(), *, have: int = 0, role: str = "driver") -> Hello:
+    async def attach(self, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver") -> Hello:
         """Wait for hello and drive the session."""
         hello = await self.next(Hello)
         self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
@@ -111,7 +113,9 @@ class Laptop:
         body = b""
         while len(body) < opened.size:
             data = await self.next(Data, lambda frame: frame.stream == opened.stream)
-            body += base64.b64decode(data.b64)
+            chunk = base64.b64decode(data.b64)
+            body += chunk
+            await self.send(Credit(self.epoch, opened.stream, len(chunk)))
         await self.next(End, lambda frame: frame.stream == opened.stream)
         return opened, body
 
