@@ -40,7 +40,7 @@ async def _run() -> int:
     project.mkdir(parents=True)
     (project / "a.txt").write_text("hello\n", encoding="utf-8")
     path = "/srv/app/a.txt"
-    script = [
+    script: list[dict[str, Any]] = [
         {"blocks": [_tool("Bash", command="python3 -V"), _tool("Read", file_path=path)]},
         {
             "blocks": [_tool("Edit", file_path=path, old_string="hello", new_string="bye")],

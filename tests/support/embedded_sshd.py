@@ -57,7 +57,12 @@ async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> A
                 await child.wait()
 
     server = await asyncssh.listen(
-        "127.0.0.1", 0, server_host_keys=[host_key], authorized_client_keys=authorized, process_factory=run, encoding=None
+        "127.0.0.1",
+        0,
+        server_host_keys=[host_key],
+        authorized_client_keys=authorized,
+        process_factory=run,
+        encoding=None,
     )
     try:
         port = server.get_port()
