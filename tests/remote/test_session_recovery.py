@@ -1,0 +1,176 @@
+"""A worker that was killed and starts again: what was open is closed once and for all, and nothing runs twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.tunnel.wire import Event, Hello, Input, Refused, SessionOptions
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+def journal(host: WorkerHost, session: str) -> list[Json]:
+    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
+
+
+async def kill(laptop: Laptop, hello: Hello) -> None:
+    os.kill(hello.pid, signal.SIGKILL)
+    while await laptop.read():
+        pass
+    await laptop.process.wait()
+
+
+async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await first.say("go")
+    await first.call()
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach()
+    result = await second.message("result")
+    assert result["subtype"] == "error_during_execution"
+    assert "stopped in the middle" in result["errors"][0]
+    hello = second.frames[0]  # type: ignore[assignment]
+    await kill(second, hello)
+    third = await host.connect(session)
+    await third.attach()
+    await third.say("and now?")
+    opened, _ = await third.call()
+    await third.answer(opened, content(says("now it works")))
+    await third.next(Event, lambda event: event.kind == "turn_end" and event.seq > hello.seq + 3)
+    results = [r["body"] for r in journal(host, session) if r["body"].get("type") == "result"]
+    assert [each["subtype"] for each in results] == ["error_during_execution", "success"]
+    kinds = [r["kind"] for r in journal(host, session)]
+    assert kinds.count("turn_start") == kinds.count("turn_end") == 2
+
+
+async def test_a_question_that_died_with_the_worker_is_withdrawn(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(permission_prompts="stdio"))
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch made"}))))
+    asked = await first.message("control_request")
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach()
+    assert (await second.message("control_cancel_request"))["request_id"] == asked["request_id"]
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+    await second.send(Input(second.epoch, "late", {"type": "control_response", "response": response}))
+    await second.next(Event, lambda event: event.kind == "late_answer")
+    assert not (host.project / "made").exists()
+
+
+async def test_a_prompt_that_waited_is_run_by_the_next_worker(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await first.say("the first")
+    await first.call()
+    await first.say("the second", input_id="waiting")
+    await first.next(Event, lambda event: event.kind == "input" and event.body["id"] == "waiting")
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach()
+    opened, body = await second.call()
+    assert "the second" in json.dumps(json.loads(body)["messages"][-1])
+    await second.answer(opened, content(says("done")))
+    await second.next(Event, lambda event: event.body.get("result") == "done")
+
+
+async def test_what_a_killed_worker_left_running_is_ended(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"}))))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
+    await kill(first, hello)
+    assert alive(int(pid_file.read_text()))
+    second = await host.connect(session)
+    await second.attach()
+    await until(lambda: not alive(int(pid_file.read_text())), "the process of the dead worker has ended")
+
+
+async def test_the_permission_mode_is_the_one_last_chosen(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(permission_mode="acceptEdits"))
+    await first.control("set_permission_mode", mode="plan")
+    await first.message("system", "status")
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach()
+    await second.control("initialize")
+    answer = await second.next(
+        Event, lambda e: "current_permission_mode" in (e.body.get("response", {}).get("response") or {})
+    )
+    assert answer.body["response"]["response"]["current_permission_mode"] == "plan"
+
+
+async def test_the_session_goes_on_where_it_worked_whatever_directory_is_named(host: WorkerHost, session: str) -> None:
+    (host.home / "elsewhere").mkdir()
+    first = await host.connect(session)
+    await first.attach()
+    await first.next(Event)
+    await first.stop()
+    second = await host.connect(session, "~/elsewhere")
+    hello = await second.attach()
+    assert hello.cwd == str(host.project)
+    await second.stop()
+    shutil.rmtree(host.project)
+    third = await host.connect(session, "~/elsewhere")
+    refused = await third.next(Refused)
+    assert (refused.code, refused.data["path"]) == ("no_such_path", str(host.project))
+    assert (host.state(session) / "journal.jsonl").exists()
+
+
+async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_memory(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    for number in range(3):
+        await first.say(f"prompt {number} " + "x" * 1_200_000)
+        opened, _ = await first.call()
+        await first.answer(opened, content(says(f"answer {number}", f"msg_{number}")))
+        await first.message("result")
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach()
+    await second.say("what did I say?")
+    opened, body = await second.call()
+    texts = [block["text"][:10] for message in json.loads(body)["messages"] for block in message["content"]]
+    assert [text for text in texts if text.startswith(("prompt", "answer"))] == [
+        "prompt 0 x", "answer 0", "prompt 1 x", "answer 1", "prompt 2 x", "answer 2",
+    ]  # fmt: skip
+    seqs = [frame.seq for frame in second.frames if isinstance(frame, Event)]
+    assert seqs == list(range(1, len(seqs) + 1))
+    await second.answer(opened, content(says("much")))
+    await second.next(Event, lambda event: event.body.get("result") == "much")
