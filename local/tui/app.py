@@ -76,7 +76,7 @@ class Repl(App[int]):
         self._where = f"{one_line(info.host)}:{one_line(info.path)}"
         self._info = info
         self._first_prompt = first_prompt
-        self.transcript = Transcript()
+        self.transcript = Transcript(info.path.rstrip("/"))
         self.composer = Composer()
         self._status = StatusLine()
         self.story = Story(self.transcript, model=info.model, mode=info.mode)

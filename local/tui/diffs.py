@@ -43,7 +43,7 @@ def diff_text(
             text.append(f"{number:>{gutter}} ", style=look.dim)
         text.append(f"{line.sign} {neutralise(line.text)}", style=styles.get(line.sign, look.dim))
     if len(lines) > limit:
-        text.append(f"\n… {len(lines) - limit} more lines", style=look.dim)
+        text.append(f"\n… {len(lines) - limit} more lines{'' if wrap else ' (Ctrl+O)'}", style=look.dim)
     return text
 
 

@@ -22,6 +22,8 @@ Json = dict[str, Any]
 _LIVE_LINES = 8
 _SUMMARY_LINES = 4
 _DETAIL_LINES = 400
+_PROMPT_LINES = 30
+_MAX_HEADLINE = 4_000
 _DIFF_LINES = 24
 _PLAIN_OVER = 6_000  # a live block that is longer than this is shown as plain text until it is complete
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -50,9 +52,12 @@ def is_animated(block: Block) -> bool:
 def _prompt(block: PromptBlock, look: Look) -> Text:
     text = Text()
     lines = block.text.splitlines() or [""]
-    for number, line in enumerate(lines):
+    limit = _DETAIL_LINES if look.details else _PROMPT_LINES
+    for number, line in enumerate(lines[:limit]):
         text.append("❯ " if number == 0 else "\n  ", style=f"bold {look.accent}")
         text.append(line, style="bold" if block.state is PromptState.TAKEN else look.dim)
+    if len(lines) > limit:
+        text.append(f"\n  … {len(lines) - limit} more lines (Ctrl+O)", style=look.dim)
     if block.state is PromptState.QUEUED:
         text.append("  (queued)", style=look.dim)
     elif block.state is PromptState.FAILED:
@@ -89,16 +94,19 @@ def one_line(text: str) -> str:
     return " ".join(neutralise(text).split())
 
 
-def headline(name: str, tool_input: Mapping[str, Any], *, whole: bool = False) -> str:
-    """What a call does in one line: the command, the file, the pattern. With `whole`, all lines of it."""
+def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
+    """What a call does in one line: the command, the file (relative to `cwd` when it is there), the pattern. With `whole`,
+    all lines of it."""
     if name == "TodoWrite":
         return ""
     for key in ("command", "file_path", "pattern", "path", "bash_id", "shell_id"):
         value = tool_input.get(key)
         if isinstance(value, str) and value:
+            if cwd and key.endswith("path") and value.startswith(cwd + "/"):
+                value = value[len(cwd) + 1 :]
             first, *more = neutralise(value).splitlines() or [""]
             return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
-    return neutralise(json.dumps(tool_input, ensure_ascii=False)) if tool_input else ""
+    return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
 
 
 def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
@@ -112,7 +120,7 @@ def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
     head = Text(no_wrap=not look.details, overflow="fold" if look.details else "ellipsis")
     head.append(f"{mark} ", style=style)
     head.append(one_line(block.name), style="bold")
-    said = headline(block.name, block.tool_input, whole=look.details)
+    said = headline(block.name, block.tool_input, look.cwd, whole=look.details)
     if said:
         head.append(f" {said}")
     if block.state is ToolState.UNKNOWN:
@@ -144,6 +152,8 @@ def _tool_body(block: ToolBlock, look: Look) -> Text | None:
     if block.name == "Read" and block.state is ToolState.DONE and not look.details:
         return _gutter([f"{len(lines)} line{'s' if len(lines) != 1 else ''}"], 0, look.dim)
     limit = _DETAIL_LINES if look.details else _SUMMARY_LINES
+    if not look.details:
+        lines = [line for line in lines if line.strip()]
     style = look.bad if block.state is ToolState.FAILED else look.dim
     if block.name == "Bash" and len(lines) > limit and not look.details:
         return _gutter([f"… {len(lines) - limit + 1} earlier lines (Ctrl+O)", *lines[1 - limit :]], 0, style)

@@ -12,7 +12,8 @@ from .themes import muted
 
 @dataclass(frozen=True)
 class Look:
-    """Rich styles; `markdown` names those of Markdown. `details` shows everything; `frame` moves the spinner."""
+    """Rich styles; `markdown` names those of Markdown. `details` shows everything, `frame` moves the spinner, paths in
+    `cwd` are shown relative to it."""
 
     accent: str
     dim: str
@@ -24,6 +25,7 @@ class Look:
     markdown: Theme
     details: bool = False
     frame: int = 0
+    cwd: str = ""
 
 
 def look_of(colours: Mapping[str, str], *, dark: bool) -> Look:

@@ -89,11 +89,12 @@ class Story:
     _queued: dict[str, PromptBlock] = field(default_factory=dict)  # uuid -> block
     _known: deque[str] = field(default_factory=lambda: deque(maxlen=_KNOWN))  # uuids of prompts that are shown
     _by_message: dict[str, list[Block]] = field(default_factory=dict)
+    _retry: NoticeBlock | None = None
 
     def prompt_sent(self, text: str, uuid: str) -> None:
         """The person sent a prompt; it is queued, below everything else, while a turn runs."""
         self._known.append(uuid)
-        block = PromptBlock(text=neutralise(text))
+        block = PromptBlock(text=neutralise(text)[:MAX_BLOCK_CHARS])
         if self.running:
             block.state = PromptState.QUEUED
             self._queued[uuid] = block
@@ -264,6 +265,7 @@ class Story:
         return None, []
 
     def _assistant(self, message: Assistant) -> None:
+        self._retry = None
         usage = message.message.usage or {}
         fresh = [
             usage.get(name, 0) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -278,7 +280,7 @@ class Story:
                 if not isinstance(block, ThinkingBlock):
                     block = ThinkingBlock()
                     self._add(block)
-                block.text, block.live = neutralise(content.thinking), False
+                block.text, block.live = neutralise(content.thinking)[:MAX_BLOCK_CHARS], False
                 self.page.update_block(block)
                 shown.append(block)
             elif isinstance(content, ToolUseBlock):
@@ -357,14 +359,22 @@ class Story:
         if note.subtype == "api_retry":
             why = f"HTTP {note.error_status}" if note.error_status else neutralise(note.error or "connection")
             delay = (note.retry_delay_ms or 0) / 1000
-            self.notice(
-                f"The model did not answer ({why}); try {note.attempt} of {note.max_retries} in {delay:.0f} s",
-                Level.DIM,
+            self._say_retry(
+                f"The model did not answer ({why}); try {note.attempt} of {note.max_retries} in {delay:.0f} s"
             )
         elif note.subtype == "informational" and note.content:
             self.notice(neutralise(note.content), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
 
+    def _say_retry(self, text: str) -> None:
+        """One line for all tries of a call."""
+        if self._retry is None:
+            self._retry = self.notice(text, Level.WARNING)
+        else:
+            self._retry.text = text
+            self.page.update_block(self._retry)
+
     def _result(self, result: Result) -> None:
+        self._retry = None
         self._drop_live()
         self._close_tools(ToolState.FAILED)
         self.running = bool(self._queued)

@@ -52,8 +52,9 @@ class Transcript(ScrollView, can_focus=False):
     """
     ALLOW_SELECT = True
 
-    def __init__(self) -> None:
+    def __init__(self, cwd: str = "") -> None:
         super().__init__()
+        self._cwd = cwd
         self.blocks: list[Block] = []
         self._laid: dict[Block, _Laid] = {}
         self._heights: list[int] = []
@@ -213,7 +214,7 @@ class Transcript(ScrollView, can_focus=False):
         """The styles of the current theme."""
         if self._look is None:
             self._look = look_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        return replace(self._look, details=self._details, frame=self._frame)
+        return replace(self._look, details=self._details, frame=self._frame, cwd=self._cwd)
 
     def _strips(self, block: Block, width: int) -> list[Strip]:
         """The lines of a block, a blank one first unless it is tight."""

@@ -141,10 +141,19 @@ async def test_an_edit_is_shown_as_a_diff_with_the_line_numbers_of_the_file() ->
         call = at.session.call("Edit", file_path=PATH, old_string="a", new_string="b")
         at.session.done(call, "updated", structured={"structuredPatch": PATCH})
         await at.sees(
-            f"● Edit {PATH}",
+            "● Edit cart.py",
             "13 -     return sum(item.price for item in items)",
             "13 +     return sum(item.price * item.quantity for item in items)",
         )
+
+
+async def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path() -> None:
+    async with desk() as at:
+        await at.prompt("read it")
+        at.session.begin()
+        at.session.done(at.session.call("Read", file_path="/srv/shopping/list"), "1")
+        at.session.done(at.session.call("Read", file_path="/srv/shop/list"), "1\n2")
+        await at.sees("● Read /srv/shopping/list", "└ 1 line", "● Read list", "└ 2 lines")
 
 
 async def test_todos_are_a_checklist() -> None:
@@ -163,6 +172,25 @@ async def test_a_tool_without_a_result_does_not_look_as_if_it_ran_on_after_the_t
         await at.sees("Bash sleep 99  3 s")
         at.session.finish(is_error=True, terminal_reason="aborted_tools")
         await at.sees("✗ Bash sleep 99")
+
+
+async def test_the_tries_of_one_model_call_take_one_line() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        for attempt in range(1, 5):
+            note = {"type": "system", "subtype": "api_retry", "error_status": 529, "retry_delay_ms": 2000}
+            at.session.say({**note, "attempt": attempt, "max_retries": 10})
+        await at.sees("The model did not answer (HTTP 529); try 4 of 10 in 2 s")
+        assert at.screen.count("did not answer") == 1
+
+
+async def test_a_long_prompt_is_shown_in_part() -> None:
+    async with desk(size=(100, 50)) as at:
+        await at.prompt("\n".join(f"line {n}" for n in range(35)))
+        await at.sees("line 29", "… 5 more lines (Ctrl+O)")
+        await at.pilot.press("ctrl+o")
+        await at.sees("line 34")
 
 
 async def _long_talk(at: Desk, lines: int = 100) -> None:
