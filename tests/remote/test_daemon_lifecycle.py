@@ -1,0 +1,267 @@
+"""How a session's daemon starts and ends: who may start one, what it leaves, and that nobody falls between two."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+
+from ccb.tunnel.wire import Attach, Bye, Event, Hello, Ping, Pong, Refused, SessionOptions, Stop
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+def runtime_directory(host: WorkerHost) -> Path:
+    """Where the socket of `host` is: below XDG_RUNTIME_DIR, unless that is too long for a socket."""
+    private, common = host.runtime / "ccb", Path(f"/tmp/ccb-{os.getuid()}")
+    return private if len(os.fsencode(private)) + 42 <= 100 else common
+
+
+def litter(host: WorkerHost, session: str) -> list[str]:
+    return [path.name for path in runtime_directory(host).iterdir() if path.name.startswith(session)]
+
+
+async def test_a_session_that_nobody_attached_to_leaves_nothing(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.next(Hello)
+    await laptop.drop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert litter(host, session) == []
+    assert not host.state(session).exists()
+    again = await host.connect(session, fresh=True)
+    assert (await again.next(Hello)).seq == 0
+
+
+async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session, create=False)
+    assert (await laptop.next(Refused)).code == "no_session"
+    assert not host.state(session).exists()
+    assert litter(host, session) == []
+
+
+async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach()
+    await first.next(Event)
+    while_alive = await host.connect(session, fresh=True)
+    assert (await while_alive.next(Refused)).code == "in_use"
+    await first.stop()
+    afterwards = await host.connect(session, fresh=True)
+    assert (await afterwards.next(Refused)).code == "in_use"
+
+
+async def test_sigterm_ends_the_session_in_order(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"}))))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
+    os.kill(hello.pid, signal.SIGTERM)
+    assert (await laptop.next(Bye)).reason
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not alive(int(pid_file.read_text()))
+    assert litter(host, session) == []
+
+
+async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.next(Hello)
+    os.kill(hello.pid, signal.SIGTERM)
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert litter(host, session) == []
+
+
+async def test_a_session_alone_for_the_grace_time_ends_and_can_be_taken_up(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session, grace_s=0.2)
+    hello = await first.attach()
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(says("done")))
+    await first.message("result")
+    await first.drop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert litter(host, session) == []
+    second = await host.connect(session)
+    again = await second.attach()
+    assert again.seq > hello.seq
+    assert (await second.message("result"))["result"] == "done"
+
+
+async def test_connections_at_the_same_moment_find_one_daemon(host: WorkerHost, session: str) -> None:
+    laptops = await asyncio.gather(*(host.connect(session) for _ in range(6)))
+    hellos = await asyncio.gather(*(laptop.next(Hello) for laptop in laptops))
+    assert len({hello.pid for hello in hellos}) == 1
+
+
+async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: WorkerHost, session: str) -> None:
+    """The lock of an ending daemon is held, and nobody listens: the test plays it."""
+    lock = runtime_directory(host)
+    first = await host.connect(session)
+    await first.attach()
+    await first.next(Event)
+    await first.stop()
+    with (lock / f"{session}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        second = await host.connect(session)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(second.process.wait())), 1)
+        assert second.raw == b""
+        (lock / f"{session}.lock").unlink()
+    assert (await second.next(Hello)).session == session
+
+
+async def test_a_socket_left_by_a_killed_daemon_is_no_obstacle(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await first.next(Event)
+    os.kill(hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    assert litter(host, session) != []
+    second = await host.connect(session)
+    assert (await second.next(Hello)).pid != hello.pid
+
+
+async def test_the_daemon_is_nobodys_child_and_holds_nothing_of_the_channel(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.next(Event)
+    process = Path(f"/proc/{hello.pid}")
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    parent, sid = int(fields[1]), int(fields[3])
+    assert parent != laptop.process.pid
+    assert sid not in (os.getsid(0), os.getsid(laptop.process.pid))
+    assert os.readlink(process / "cwd") == str(host.project)
+    assert (process / "comm").read_text().strip() == "ccb"
+    assert {os.readlink(process / "fd" / str(fd)) for fd in (0, 1)} == {"/dev/null"}
+    held = [os.readlink(each) for each in (process / "fd").iterdir()]
+    assert not [each for each in held if each.startswith("pipe:")], held
+
+
+async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, session: str) -> None:
+    old = os.umask(0o022)
+    try:
+        laptop = await host.connect(session)
+    finally:
+        os.umask(old)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash", "Write"]))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    write = ("toolu_2", "Write", {"file_path": str(host.project / "written"), "content": "x"})
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch touched"}), write)))
+    await laptop.call()
+    assert [oct((host.project / name).stat().st_mode & 0o777) for name in ("touched", "written")] == ["0o644", "0o644"]
+    for path in host.state(session).rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.send(Stop(laptop.epoch, finish=True))
+    await laptop.answer(opened, content(says("y" * 1_500_000)))
+    result = await laptop.message("result")
+    assert len(result["result"]) == 1_500_000
+    await laptop.next(Bye)
+    seqs = [frame.seq for frame in laptop.frames if isinstance(frame, Event)]
+    assert seqs == list(range(1, len(seqs) + 1))
+    assert laptop.frames[-1].t == "bye"
+
+
+async def test_a_client_that_takes_nothing_slows_no_other(host: WorkerHost, session: str) -> None:
+    driver = await host.connect(session)
+    await driver.attach()
+    stuck = await host.connect(session)
+    hello = await stuck.attach(role="viewer")
+    os.kill(stuck.process.pid, signal.SIGSTOP)
+    try:
+        for number in range(6):
+            await driver.say("go")
+            opened, _ = await driver.call()
+            await driver.answer(opened, content(says("z" * 1_000_000, f"msg_{number}")))
+            await driver.message("result")
+        await driver.send(Ping(driver.epoch, 7))
+        await driver.next(Pong)
+        resident = int(Path(f"/proc/{hello.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        assert resident < 150_000_000
+    finally:
+        os.kill(stuck.process.pid, signal.SIGCONT)
+    last = await stuck.next(Event, lambda event: event.kind == "turn_end" and event.seq > 30)
+    seqs = [frame.seq for frame in stuck.frames if isinstance(frame, Event) and frame.seq <= last.seq]
+    assert seqs == list(range(1, last.seq + 1))
+
+
+async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.next(Event)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(15)
+        stranger.connect(str(runtime_directory(host) / f"{session}.sock"))
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        said = b""
+        while True:
+            data = stranger.recv(65536)
+            if not data:
+                break
+            said += data
+    frames = [json.loads(line) for line in said.splitlines()]
+    assert [frame["t"] for frame in frames] == ["hello", "refused"]
+    assert alive(hello.pid)
+
+
+async def test_an_attach_that_claims_the_future_is_refused(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.next(Hello)
+    await laptop.send(Attach(1, "driver", 1000, "n", {}))
+    assert (await laptop.next(Refused)).code == "bad_attach"
+
+
+@pytest.mark.parametrize("session_id", ["../evil", "", ".", "a/b", "x" * 200])
+async def test_an_id_that_is_no_name_of_a_file_is_refused(host: WorkerHost, session_id: str) -> None:
+    laptop = await host.connect(session_id)
+    assert (await laptop.next(Refused)).code == "internal"
+    assert not (host.home / ".local").exists()
+
+
+async def test_a_host_that_takes_no_byte_is_said(host: WorkerHost, session: str) -> None:
+    """A limit on file sizes fails every write, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        laptop = await host.connect(session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    refused = await laptop.next(Refused)
+    assert refused.code == "no_storage"
+    assert any(os.strerror(errno.EFBIG) in each for each in refused.data["tried"])
+    assert not host.state(session).exists()
+    assert not list(runtime_directory(host).glob(".probe*"))
