@@ -411,6 +411,24 @@ async def test_a_search_out_of_time_gives_what_it_has(box: Toolbox) -> None:
     assert (found["items"], found["partial"]) == ([], True)
 
 
+@pytest.mark.parametrize("lister", ["rg", "grep"])
+async def test_what_was_listed_in_time_is_searched(box: Toolbox, tmp_path: Path, lister: str) -> None:
+    for age, name in enumerate(("one.txt", "two.txt", "cut.txt"), 1):
+        box.write(name, "needle\n", age=age)
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nprintf './one.txt\\0./two.txt\\0./cut.t'\nexec sleep 30\n")
+    slow.chmod(0o755)
+    backend = {"rg": "", "grep": "", lister: str(slow)}
+    began = time.monotonic()
+    found = answer({**_grep("needle", box.root, seconds=0.3), **backend})
+    assert found["partial"]
+    assert found["items"] == (["one.txt", "two.txt"] if lister == "rg" else [])
+    found = answer({"op": "glob", "root": str(box.root), "globs": ["*"], "limit": 100, "seconds": 0.3, **backend})
+    assert found["partial"] == (lister == "rg"), "names are found without grep"
+    assert found["items"] == ["one.txt", "two.txt"] + (["cut.txt"] if lister == "grep" else [])
+    assert time.monotonic() - began < 5
+
+
 async def test_a_line_without_end_is_no_trouble(box: Toolbox) -> None:
     box.write("wide", b"x" * (3 << 20) + b"needle\nneedle after\n")
     text = await box.text("Grep", pattern="needle|xx", output_mode="content")

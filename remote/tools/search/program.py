@@ -8,14 +8,13 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from typing import Any, Callable
 
 from .globs import BadGlob, Globs
 from .literals import required
 from .scan import MOST_SHOWN, Pattern, scan
 from .types import TYPES
-from .walk import Deadline, Found, Limits, files, matching_by_grep, matching_by_ripgrep, with_times
+from .walk import Deadline, Found, Limits, files, in_time, matching_by_grep, matching_by_ripgrep, with_times
 
 Json = dict[str, Any]
 
@@ -92,25 +91,15 @@ def _chosen(request: Json) -> list[Globs]:
 
 def _glob(request: Json, limits: Limits) -> Json:
     root, limit = request["root"], request["limit"]
-    paths: list[str] = []
-    partial = False
-    try:
-        paths.extend(files(root, _chosen(request), request["rg"], limits))
-    except Deadline:
-        partial = True
-    limits.until += 2
-    try:
-        found = with_times(root, paths, limits)
-    except Deadline:
-        found, partial = [], True
-    return {"items": [_show(file.path) for file in found[:limit]], "more": len(found) > limit, "partial": partial}
+    paths = in_time(files(root, _chosen(request), request["rg"], limits), limits)
+    found = with_times(root, paths, limits)
+    return {"items": [_show(file.path) for file in found[:limit]], "more": len(found) > limit, "partial": limits.late}
 
 
 def _grep(request: Json, limits: Limits) -> Json:
     pattern = compiled(request["pattern"], request["ignore_case"], request["multiline"])
     collected = _Collected(request["offset"], request["limit"])
     mode = request["mode"]
-    partial = False
     try:
         candidates = _candidates(request, pattern, limits)
         if mode != "files_with_matches":
@@ -121,11 +110,11 @@ def _grep(request: Json, limits: Limits) -> Json:
             limits.check()
             _search_file(request, file, pattern, collected, limits)
     except Deadline:
-        partial = True
+        limits.end_listing()
     return {
         "items": collected.items,
         "more": collected.more,
-        "partial": partial,
+        "partial": limits.late,
         "files": collected.files,
         "matches": collected.matches,
     }
@@ -140,9 +129,9 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
         matching = matching_by_ripgrep(root, request["rg"], chosen, texts, pattern.ignore_case, limits)
         if matching is not None:
             return with_times(root, matching, limits)
-    paths: Iterator[str] | list[str] = files(root, chosen, request["rg"], limits)
+    paths = in_time(files(root, chosen, request["rg"], limits), limits)
     if texts and request["grep"]:
-        paths = matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits)
+        paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)
     return with_times(root, paths, limits)
 
 

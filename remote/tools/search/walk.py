@@ -14,6 +14,7 @@ from .globs import Globs
 from .ignore import Ignore
 
 _ARGUMENTS = 96 * 1024  # bytes of file names for one command line
+_TO_FINISH = 2.0  # seconds
 
 
 class Deadline(Exception):
@@ -22,13 +23,25 @@ class Deadline(Exception):
 
 @dataclass
 class Limits:
-    """When to stop (monotonic seconds)."""
+    """When to stop (monotonic seconds). `late` says that something was left out for lack of time."""
 
     until: float
+    late: bool = False
 
     def check(self) -> None:
         if time.monotonic() > self.until:
             raise Deadline
+
+    def end_listing(self) -> None:
+        """The time is over: a little more, once, to make a result of what was found."""
+        if not self.late:
+            self.late = True
+            self.until += _TO_FINISH
+
+    @property
+    def left(self) -> float:
+        """Seconds for another program."""
+        return max(0.1, self.until - time.monotonic())
 
 
 @dataclass(frozen=True)
@@ -79,11 +92,10 @@ def matching_by_ripgrep(
 
 def matching_by_grep(
     root: str, grep: str, paths: Iterable[str], texts: list[str], ignore_case: bool, limits: Limits
-) -> list[str]:
+) -> Iterator[str]:
     """Of `paths`, those with one of the texts, and perhaps some without."""
     wanted = [option for text in texts for option in ("-e", text)]
     command = [grep, "-lZaF", *(["-i"] if ignore_case else ()), *wanted, "--"]
-    found: list[str] = []
     for batch in _batches(paths):
         limits.check()
         names = [os.path.join(".", path) for path in batch]
@@ -95,19 +107,18 @@ def matching_by_grep(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=max(0.1, limits.until - time.monotonic()),
+                timeout=limits.left,
                 check=False,
             )
         except subprocess.TimeoutExpired:
             raise Deadline from None
         except OSError:
-            found += batch
+            yield from batch
             continue
         if done.returncode > 1 or (done.stdout and not done.stdout.endswith(b"\0")):
-            found += batch  # unreadable files, or a grep without these options: the scan decides
+            yield from batch  # unreadable files, or a grep without these options: the scan decides
         else:
-            found += [os.fsdecode(name)[2:] for name in done.stdout.split(b"\0")[:-1]]
-    return found
+            yield from _names(done.stdout)
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -131,16 +142,33 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits) -> list[str] | No
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=max(0.1, limits.until - time.monotonic()),
+            timeout=limits.left,
             check=False,
         )
-    except subprocess.TimeoutExpired:
-        raise Deadline from None
+    except subprocess.TimeoutExpired as late:
+        limits.end_listing()
+        return _names(late.output or b"")
     except OSError:
         return None
     if done.returncode < 0 or (done.returncode > 1 and not done.stdout):
         return None
-    return [os.fsdecode(name[2:] if name.startswith(b"./") else name) for name in done.stdout.split(b"\0")[:-1]]
+    return _names(done.stdout)
+
+
+def _names(listed: bytes) -> list[str]:
+    """Relative paths out of names that each end in a NUL; one that was cut is left out."""
+    return [os.fsdecode(name[2:] if name.startswith(b"./") else name) for name in listed.split(b"\0")[:-1]]
+
+
+def in_time(paths: Iterable[str], limits: Limits) -> list[str]:
+    """The paths that come before the time is over."""
+    found: list[str] = []
+    try:
+        for path in paths:
+            found.append(path)  # noqa: PERF402 - what has come stays when the time ends
+    except Deadline:
+        limits.end_listing()
+    return found
 
 
 def walk(root: str, limits: Limits) -> Iterator[str]:
@@ -172,15 +200,17 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
 
 
 def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
-    """The files with their times, newest first, then by path. What is gone meanwhile is left out."""
+    """The files with their times, newest first, then by path. What is gone meanwhile is left out, and what there is no time for."""
     found = []
-    for path in paths:
+    for number, path in enumerate(paths):
+        if not number % 1000 and time.monotonic() > limits.until:
+            if limits.late:
+                break
+            limits.end_listing()
         try:
             status = os.lstat(os.path.join(root, path))
         except OSError:
             continue
         if stat.S_ISREG(status.st_mode):
             found.append(Found(path, status.st_mtime_ns, status.st_size))
-        if not len(found) % 1000:
-            limits.check()
     return sorted(found, key=lambda file: (-file.mtime_ns, file.path))
