@@ -18,6 +18,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise
 
 from ..client import ControlError, LinkChange, LinkState, Received, SessionClient
+from ..interrupts import Interrupts
 from ..messages import ControlCancelRequest, ControlRequest, Result, parse_message
 from .approval import GRACE_S, ApprovalCard
 from .blocks import Level, TextBlock
@@ -355,6 +356,8 @@ class Repl(App[int]):
 
 
 async def run_repl(client: SessionClient, info: ReplInfo, first_prompt: str | None = None) -> int:
-    """Show the session until the person leaves; the exit code. The session itself is not ended here."""
+    """Show the session until the person leaves or a signal ends it; the exit code. The session itself is not ended here."""
     app = Repl(client, info, first_prompt)
-    return await app.run_async() or 0
+    with Interrupts() as signals:
+        signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
+        return await app.run_async() or 0

@@ -83,7 +83,8 @@ def _thinking(block: ThinkingBlock, look: Look) -> Text:
 def _notice(block: NoticeBlock, look: Look) -> Text:
     styles = {Level.INFO: "", Level.DIM: look.dim, Level.WARNING: look.warn, Level.ERROR: f"bold {look.bad}"}
     first, _, rest = block.text.partition("\n")
-    text = Text(first, style=styles[block.level])
+    text = Text()
+    text.append(first, style=styles[block.level])
     if rest:
         text.append("\n" + rest, style=look.dim if block.level is not Level.INFO else "")
     return text

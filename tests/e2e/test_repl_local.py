@@ -1,0 +1,111 @@
+"""The REPL as a program on a real terminal, with a real daemon and a scripted model."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.terminal import Terminal, terminal
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "greet.txt").write_text("hello wrold\n")
+    return path
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    yield laptop
+    deadline = time.monotonic() + 15
+    while (left := _alive(laptop)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == [], "a process of the session is left behind"
+
+
+def _alive(laptop: Laptop) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("HOME") == str(laptop.home):
+                found.append(f"{process.pid} {' '.join(process.cmdline())[:80]}")
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+@asynccontextmanager
+async def repl(laptop: Laptop, project: Path, *arguments: str) -> AsyncIterator[Terminal]:
+    argv = [sys.executable, "-m", "ccb", str(project), *arguments]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await running.shows("Ask for a change")
+        yield running
+
+
+def _is_left_as_it_was_found(running: Terminal) -> None:
+    after = running.written.rpartition(b"\x1b[?1049h")[2]
+    for off in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?2004l", b"\x1b[23;2t"):
+        assert off in after
+
+
+async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: Path, fake_model: FakeModel) -> None:
+    file = project / "greet.txt"
+    edit = {"file_path": str(file), "old_string": "wrold", "new_string": "world"}
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Read", "input": {"file_path": str(file)}}]},
+        {"blocks": [{"type": "tool_use", "name": "Edit", "input": edit}]},
+        {"text": "Corrected-the-greeting."},
+    )
+    async with repl(laptop, project) as running:
+        assert b"\x1b]2;ccb local:" in running.written
+        running.type("fix the typo\r")
+        await running.shows("to answer")  # the card, before it has the focus
+        await running.shows("+ world")
+        assert file.read_text() == "hello wrold\n"
+        running.type("\t1")
+        await running.shows("Corrected-the-greeting.")
+        assert file.read_text() == "hello world\n"
+        running.type("\x04")
+        assert await running.ended() == 0
+        _is_left_as_it_was_found(running)
+
+
+async def test_esc_ends_a_running_command(laptop: Laptop, project: Path, fake_model: FakeModel) -> None:
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "echo started; sleep 600"}}]},
+    )
+    async with repl(laptop, project, "--allowedTools", "Bash(echo *),Bash(sleep *)") as running:
+        running.type("run it\r")
+        await running.shows("started")
+        running.type("\x1b")
+        await running.shows("Request interrupted")
+        running.type("/quit\r")
+        assert await running.ended() == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_a_signal_ends_it_and_the_terminal_is_usable(
+    laptop: Laptop, project: Path, number: signal.Signals, code: int
+) -> None:
+    async with repl(laptop, project) as running:
+        running.process.send_signal(number)
+        assert await running.ended() == code
+        await running.until(lambda: b"\x1b[?1049l" in running.written)
+        _is_left_as_it_was_found(running)
+
+
+async def test_closing_the_window_ends_the_session(laptop: Laptop, project: Path) -> None:
+    async with repl(laptop, project) as running:
+        running.hang_up()
+        assert await running.ended() != 0  # 129, or 120: Python could not flush what nobody reads

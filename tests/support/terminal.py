@@ -1,0 +1,97 @@
+"""A program on a pseudo terminal of its own, driven by what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import struct
+import termios
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+_SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
+
+
+class Terminal:
+    """`written` is all that the program wrote."""
+
+    def __init__(self, process: asyncio.subprocess.Process, master: int) -> None:
+        self.process = process
+        self._master: int | None = master
+        self._news = asyncio.Event()
+        self.written = b""
+        asyncio.get_running_loop().add_reader(master, self._read)
+
+    @property
+    def text(self) -> str:
+        """What was written, without escape sequences."""
+        return _SEQUENCES.sub("", self.written.decode(errors="replace"))
+
+    def type(self, keys: str) -> None:
+        assert self._master is not None
+        os.write(self._master, keys.encode())
+
+    async def until(self, condition: Callable[[], object], deadline_s: float = 40) -> None:
+        """Wait until `condition` holds, looked at whenever something is written."""
+        end = time.monotonic() + deadline_s
+        while not condition():
+            self._news.clear()
+            try:
+                async with asyncio.timeout(max(0, end - time.monotonic())):
+                    await self._news.wait()
+            except TimeoutError:
+                raise AssertionError(f"it did not happen; written so far: {self.text[-3000:]}") from None
+
+    async def shows(self, text: str) -> None:
+        await self.until(lambda: text in self.text)
+
+    async def ended(self, deadline_s: float = 40) -> int:
+        """Wait for the end; the exit code."""
+        async with asyncio.timeout(deadline_s):
+            return await self.process.wait()
+
+    def hang_up(self) -> None:
+        """Close the terminal window."""
+        if self._master is not None:
+            asyncio.get_running_loop().remove_reader(self._master)
+            os.close(self._master)
+            self._master = None
+
+    def _read(self) -> None:
+        assert self._master is not None
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the program has closed its end
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._master)
+        self.written += data
+        self._news.set()
+
+
+@asynccontextmanager
+async def terminal(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, size: tuple[int, int] = (100, 30)
+) -> AsyncIterator[Terminal]:
+    """Run a program on a terminal of `size` columns and lines; killed on leaving when it has not ended."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=slave, stdout=slave, stderr=slave, env={**env, "TERM": "xterm-256color"}, cwd=cwd,
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+    finally:
+        os.close(slave)
+    running = Terminal(process, master)
+    try:
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        running.hang_up()
