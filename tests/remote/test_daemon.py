@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
-import subprocess
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -287,11 +287,12 @@ async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(hos
     hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
     opened, _ = await first.call()
-    command = "echo run >> count; touch started; sleep 600"
+    command = "echo $$ > pid; echo run >> count; touch started; exec sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "started").exists, "the tool has started")
     os.kill(hello.pid, 9)
-    subprocess.run(["pkill", "-KILL", "-f", "sleep 600"], check=False)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int((host.project / "pid").read_text()), 9)
     await first.process.wait()
     second = await host.connect(session)
     await second.attach()
