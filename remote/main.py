@@ -9,6 +9,7 @@ import errno
 import fcntl
 import json
 import os
+import signal
 import socket
 import sys
 import time
@@ -16,7 +17,7 @@ import time
 from . import bridge, places
 from .greeting import send_hello
 
-_CONNECT_DEADLINE_S = 10.0
+_ANSWER_DEADLINE_S = 20.0
 _FIRST_CLIENT_S = 60.0
 
 
@@ -65,7 +66,7 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         where = places.find_places(session)
     except places.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
-    deadline = time.monotonic() + _CONNECT_DEADLINE_S
+    deadline = time.monotonic() + _ANSWER_DEADLINE_S
     while True:
         lock = _lock(where.lock)
         if lock is not None:
@@ -79,11 +80,14 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
                 os.close(lock)
         elif params.get("fresh"):
             raise _in_use(session)
-        try:
-            return _connect(where.socket)
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise Refusal("internal", "the session's daemon does not answer: %s" % error.strerror, {}) from None
+        daemon = _connect(where.socket, deadline)
+        if daemon is not None:
+            return daemon
+        log = os.path.join(where.state, "daemon.log")
+        if lock is not None:
+            raise Refusal("internal", "the session's daemon ended before it said hello", {"log": log})
+        if time.monotonic() > deadline:
+            raise Refusal("internal", "the session's daemon does not answer", {"log": log})
         time.sleep(0.02)  # the holder of the lock is about to listen, or about to be gone; then it is our turn
 
 
@@ -202,14 +206,19 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def _connect(path: str) -> socket.socket:
+def _connect(path: str, deadline: float) -> socket.socket | None:
+    """A connection on which the hello is waiting; None when nobody listens, or who did is gone (a process that was killed
+    holds its lock and its socket a little longer than its connections)."""
     daemon = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        daemon.settimeout(max(0.1, deadline - time.monotonic()))
         daemon.connect(path)
+        if daemon.recv(1, socket.MSG_PEEK):
+            return daemon
     except OSError:
-        daemon.close()
-        raise
-    return daemon
+        pass
+    daemon.close()
+    return None
 
 
 def _fork() -> bool:
@@ -254,19 +263,21 @@ def _daemon(
         _name_process()
         os.ftruncate(lock, 0)
         os.write(lock, json.dumps({"pid": os.getpid(), "boot": _boot_id(), "started": _start_time()}).encode())
+        signal.signal(signal.SIGTERM, _leave)  # until the daemon has its own: the imports take their time
         first = _greet_first(listener, facts, where.state)
         if first is None:
             status = 0
             return
-        import signal
-
-        signal.signal(signal.SIGTERM, _leave)  # until the daemon has its own: an import takes its time
         from .daemon import run_daemon
 
         grace = params.get("grace_s")
         status = run_daemon(
             listener, first, lock, where, facts, float(grace) if isinstance(grace, (int, float)) else None
         )
+    except SystemExit as end:
+        status = int(str(end.code))
+        if first is not None:
+            _say_bye(first, "the session has ended")
     except BaseException as error:  # noqa: BLE001 - the top of a process: into its log, then its files go
         import traceback
 
