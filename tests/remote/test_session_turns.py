@@ -1,0 +1,192 @@
+"""What a client sees of a session's turns: order, echoes, questions, controls, and a journal that cannot go on."""
+
+from __future__ import annotations
+
+import json
+import resource
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, worker_host
+
+from ccb.tunnel.wire import Applied, Event, Frame, Input, Progress, SessionOptions
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+def messages(laptop: Laptop) -> list[Json]:
+    return [frame.body for frame in laptop.frames if isinstance(frame, Event) and frame.kind == "message"]
+
+
+def user(text: str, identity: str) -> Json:
+    return {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+
+
+async def answer_next(laptop: Laptop, text: str, message_id: str = "msg_1") -> Json:
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(says(text, message_id)))
+    request: Json = json.loads(body)
+    return request
+
+
+async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(replay_user_messages=True))
+    await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
+    await answer_next(laptop, "hi")
+    await laptop.message("result")
+    kinds = [(body["type"], body.get("subtype") or body.get("isReplay") or "") for body in messages(laptop)]
+    assert kinds == [("system", "init"), ("user", True), ("assistant", ""), ("result", "success")]
+    assert messages(laptop)[1]["uuid"] == "u-1"
+
+
+async def test_a_message_sent_again_under_another_id_is_echoed_and_not_run(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(replay_user_messages=True))
+    await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
+    await answer_next(laptop, "hi")
+    await laptop.message("result")
+    await laptop.send(Input(laptop.epoch, "i2", user("hello", "u-1")))
+    assert (await laptop.message("user"))["uuid"] == "u-1"
+    await laptop.send(Input(laptop.epoch, "i3", user("other", "u-2")))
+    request = await answer_next(laptop, "ho", "msg_2")
+    assert [block["text"] for block in request["messages"][-1]["content"]] == ["other"]
+    await laptop.message("result")
+
+
+async def test_prompts_of_one_burst_all_get_their_answer(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    for number in range(3):
+        await laptop.send(Input(laptop.epoch, f"i{number}", user(f"prompt {number}", f"u-{number}")))
+    for number in range(3):
+        request = await answer_next(laptop, f"answer {number}", f"msg_{number}")
+        assert f"prompt {number}" in json.dumps(request["messages"][-1])
+        assert (await laptop.message("result"))["result"] == f"answer {number}"
+
+
+async def test_a_prompt_during_a_tool_joins_the_running_turn(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    command = "touch started; while [ ! -e go ]; do sleep 0.05; done"
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
+    await laptop.next(Event, lambda event: event.kind == "tool_start")
+    late = await laptop.say("and this too")
+    await laptop.next(Applied, lambda frame: frame.id == late)
+    (host.project / "go").touch()
+    request = await answer_next(laptop, "both", "msg_2")
+    last = request["messages"][-1]["content"]
+    assert [block["type"] for block in last] == ["tool_result", "text"]
+    assert last[1]["text"] == "and this too"
+    await laptop.message("result")
+    await laptop.next(Event, lambda event: event.kind == "turn_end")
+
+
+async def test_an_interrupt_withdraws_the_question_before_it_is_answered(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(permission_prompts="stdio"))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch made"}))))
+    asked = await laptop.message("control_request")
+    await laptop.send(Input(laptop.epoch, "next", user("later", "u-later")))
+    interrupt = await laptop.control("interrupt")
+    await laptop.message("result")
+    after = messages(laptop)[messages(laptop).index(asked) + 1 :]
+    assert [body["type"] for body in after][:3] == ["control_cancel_request", "control_response", "user"]
+    assert after[0]["request_id"] == asked["request_id"]
+    assert after[1]["response"]["request_id"] == interrupt
+    assert after[1]["response"]["response"] == {"still_queued": ["u-later"]}
+    await answer_next(laptop, "the queued one runs", "msg_2")
+    assert (await laptop.message("result"))["result"] == "the queued one runs"
+    assert not (host.project / "made").exists()
+
+
+async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.control("get_context_usage")
+    before = (await laptop.message("control_response"))["response"]["response"]
+    assert before["totalTokens"] == 0
+    await laptop.say("go")
+    await answer_next(laptop, "done")
+    result = await laptop.message("result")
+    await laptop.control("get_context_usage")
+    usage = (await laptop.message("control_response"))["response"]["response"]
+    spent = sum(result["usage"][name] for name in ("input_tokens", "output_tokens"))
+    assert usage["totalTokens"] >= spent > 0
+    assert usage["maxTokens"] > usage["totalTokens"]
+
+
+async def test_a_journal_that_takes_no_more_ends_the_turn_with_one_clear_result(host: WorkerHost, session: str) -> None:
+    """A limit on file sizes fails the writes, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
+    try:
+        laptop = await host.connect(session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    await laptop.attach()
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("w" * 100_000)))
+
+    def is_result(frame: Frame) -> bool:
+        return isinstance(frame, (Event, Progress)) and frame.body.get("type") == "result"
+
+    result = (await laptop.next(object, is_result)).body  # type: ignore[attr-defined,arg-type]
+    assert result["subtype"] == "error_during_execution"
+    assert "journal cannot be written" in result["errors"][0] or "File too large" in result["errors"][0]
+    await laptop.say("small")
+    await answer_next(laptop, "room for this", "msg_2")
+    assert (await laptop.message("result"))["result"] == "room for this"
+    assert len([frame for frame in laptop.frames if is_result(frame)]) == 2
+    records = [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
+    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"type": "user"},
+        {"type": "user", "message": 7},
+        {"type": "user", "message": {"content": [None, 3, {"type": "text"}]}, "uuid": 5},
+        {"type": "control_request"},
+        {"type": "control_request", "request_id": 5, "request": {"subtype": ["x"]}},
+        {"type": "control_request", "request_id": "r", "request": {"subtype": "set_model", "model": {}}},
+        {"type": "control_request", "request_id": "r", "request": {"subtype": "set_permission_mode", "mode": {}}},
+        {"type": "control_response"},
+        {"type": "control_response", "response": {"request_id": None}},
+        {"type": ["user"]},
+    ],
+)
+async def test_whatever_a_client_sends_the_session_goes_on(host: WorkerHost, session: str, body: Json) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.send(Input(laptop.epoch, "odd", body))
+    await laptop.next(Applied, lambda frame: frame.id == "odd")
+    asked = await laptop.control("nothing_we_know")
+    answer = await laptop.next(Event, lambda event: event.body.get("response", {}).get("request_id") == asked)
+    assert answer.body["response"]["error"] == "Unsupported control request subtype: nothing_we_know"
