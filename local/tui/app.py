@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import ClassVar
 from uuid import uuid4
 
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise
 
 from ..client import ControlError, LinkChange, LinkState, Received, SessionClient
+from ..exit_codes import ExitCode
 from ..interrupts import Interrupts
 from ..messages import ControlCancelRequest, ControlRequest, Result, parse_message
 from .approval import GRACE_S, ApprovalCard
@@ -27,7 +31,7 @@ from .composer import Composer
 from .info import ReplInfo
 from .look import one_line
 from .replies import Replies
-from .status import Facts, StatusLine
+from .status import Facts, StatusLine, used_text
 from .story import Story
 from .themes import DARK, LIGHT, fitting_theme
 from .transcript import Transcript
@@ -303,7 +307,9 @@ class Repl(App[int]):
 
     def action_ladder(self) -> None:
         """Ctrl+C: clear the input, else interrupt, else quit when pressed twice."""
-        if self.composer.text and self.focused is self.composer:
+        if isinstance(self.focused, Input) and self.focused.value:
+            self.focused.clear()
+        elif self.composer.text and self.focused is self.composer:
             self.composer.clear()
         elif self.story.running:
             self.action_interrupt()
@@ -315,7 +321,9 @@ class Repl(App[int]):
 
     def action_leave(self) -> None:
         """Ctrl+D: quit when nothing is typed."""
-        if self.composer.text:
+        if isinstance(self.focused, Input):
+            self.focused.action_delete_right()
+        elif self.composer.text:
             self.composer.action_delete_right()
         else:
             self.exit(0)
@@ -337,6 +345,11 @@ class Repl(App[int]):
         else:
             self.composer.rest()
             self.composer.focus()
+
+    def farewell(self) -> str:
+        """What stays on the terminal: which session it was, and what it used."""
+        used = used_text(self.story.totals)
+        return f"Session {one_line(self._client.hello.session)} on {self._where}" + (f": {used}" if used else "")
 
     def action_details(self) -> None:
         """Ctrl+O: all of tool output and thinking, or the summary."""
@@ -360,4 +373,10 @@ async def run_repl(client: SessionClient, info: ReplInfo, first_prompt: str | No
     app = Repl(client, info, first_prompt)
     with Interrupts() as signals:
         signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
-        return await app.run_async() or 0
+        code = await app.run_async()
+    if app.return_code:
+        return ExitCode.INTERNAL  # Textual has shown where
+    with suppress(OSError):  # the window may be closed
+        sys.stdout.write(app.farewell() + "\n")
+        sys.stdout.flush()
+    return code or ExitCode.OK

@@ -29,7 +29,10 @@ Json = dict[str, Any]
 
 GRACE_S = 0.5
 
-_MAX_DIFF = 2_000
+_MAX_LINES = 2_000
+_MAX_CHARS = 200_000
+_MAX_RULE = 1_000
+_MAX_REASON = 500
 _SHARE = 0.7  # of the screen that a card may take
 _REST = 3  # lines of transcript, composer and status that stay on a small screen
 
@@ -58,14 +61,15 @@ def describe_update(update: Json) -> str:
     if kind == "addDirectories":
         directories = update.get("directories")
         return "work in " + ", ".join(
-            one_line(str(each)) for each in directories or () if isinstance(directories, list)
+            one_line(str(each)) for each in (directories if isinstance(directories, list) else ())
         )
     return one_line(str(kind))
 
 
 def session_updates(request: ControlRequest) -> list[Json]:
-    """What "allow for this session" grants: the first suggestion, for this session only."""
-    return [{**update, "destination": "session"} for update in request.request.permission_suggestions[:1]]
+    """What "allow for this session" grants: the first suggestion, for this session only; nothing that is too long to read."""
+    first = request.request.permission_suggestions[:1]
+    return [{**update, "destination": "session"} for update in first if len(describe_update(update)) <= _MAX_RULE]
 
 
 class ApprovalCard(Vertical, can_focus=True):
@@ -114,7 +118,7 @@ class ApprovalCard(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         self.border_title = Content(f" {one_line(self.request.request.tool_name)} on {self._where} ")
         yield self._subject_box
-        reason = one_line(self.request.request.decision_reason or "")
+        reason = one_line(self.request.request.decision_reason or "")[:_MAX_REASON]
         if reason:
             self._reason.update(Text(f"Asked because: {reason}", style=self._look.dim))
             yield self._reason
@@ -150,7 +154,8 @@ class ApprovalCard(Vertical, can_focus=True):
         asked = self.request.request
         if asked.tool_name in EDITS:
             path = Text(neutralise(str(asked.input.get("file_path", ""))), style="bold")
-            return Group(path, diff_text(asked.tool_name, asked.input, [], self._look, _MAX_DIFF, wrap=True))
+            diff = diff_text(asked.tool_name, asked.input, [], self._look, _MAX_CHARS, wrap=True)
+            return Group(path, _bounded(diff, self._look))
         command = asked.input.get("command")
         if isinstance(command, str):
             text = Text(neutralise(command), style="bold", overflow="fold")
@@ -158,8 +163,10 @@ class ApprovalCard(Vertical, can_focus=True):
             if isinstance(said, str) and said:
                 text.append(f"\n{one_line(said)}", style=f"not bold {self._look.dim}")
             others = {key: value for key, value in asked.input.items() if key not in ("command", "description")}
-            return Group(text, _fields(others, self._look)) if others else text
-        return _fields(asked.input, self._look)
+            if others:
+                text.append("\n").append_text(_fields(others, self._look))
+            return _bounded(text, self._look)
+        return _bounded(_fields(asked.input, self._look), self._look)
 
     def _show_choices(self) -> None:
         """The answers in one line; one a line where that is too narrow but high enough."""
@@ -218,6 +225,16 @@ class ApprovalCard(Vertical, can_focus=True):
         event.stop()
         message = event.value.strip() or "The user does not want this to be done."
         self.post_message(self.Answered(Verdict(self.request.request_id, {"behavior": "deny", "message": message})))
+
+
+def _bounded(text: Text, look: Look) -> Text:
+    """`text`, or as much of it as can be shown, under a line that says so."""
+    lines = text.plain[:_MAX_CHARS].split("\n")
+    end = len("\n".join(lines[:_MAX_LINES]))
+    if end == len(text.plain):
+        return text
+    warning = f"Too long to show: these are the first {end:,} of {len(text.plain):,} characters.\n"
+    return Text.assemble((warning, f"bold {look.bad}"), text[:end], overflow="fold")
 
 
 def _fields(values: Json, look: Look) -> Text:

@@ -26,6 +26,7 @@ _PROMPT_LINES = 30
 _MAX_HEADLINE = 4_000
 _DIFF_LINES = 24
 _PLAIN_OVER = 6_000  # a live block that is longer than this is shown as plain text until it is complete
+_ALWAYS_PLAIN_OVER = 100_000  # and one that is longer than this stays so
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -66,7 +67,7 @@ def _prompt(block: PromptBlock, look: Look) -> Text:
 
 
 def _markdown(block: TextBlock, look: Look) -> RenderableType:
-    if block.live and len(block.text) > _PLAIN_OVER:
+    if len(block.text) > (_PLAIN_OVER if block.live else _ALWAYS_PLAIN_OVER):
         return Text(block.text)
     return prose(block.text, look)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,6 +12,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from .palette import Look
+
+_HIGHLIGHT_UP_TO = 20_000  # characters of code: some lexers take seconds for more
 
 
 class _Heading(Heading):
@@ -24,7 +27,8 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         theme, _, background = self.theme.partition(" ")
-        syntax = Syntax(code, self.lexer_name, theme=theme, word_wrap=True, background_color=background, padding=(0, 1))
+        lexer = self.lexer_name if len(code) <= _HIGHLIGHT_UP_TO else "text"
+        syntax = Syntax(code, lexer, theme=theme, word_wrap=True, background_color=background, padding=(0, 1))
         yield Padding(syntax, (0, 0, 0, 2))
 
 
@@ -55,9 +59,23 @@ def prose(text: str, look: Look) -> Prose:
 
 
 def safe_split(text: str) -> int:
-    """Where a growing Markdown text can be cut so that both parts read the same as the whole: before the last flat block
-    that follows a blank line, or before the last item of a flat list, outside fences; 0 when there is no such place."""
-    place, position, fence = 0, 0, ""
+    """Where a growing Markdown text can be cut so that both parts read the same as the whole; 0 when there is no such place."""
+    return max(_safe_places(text), default=0)
+
+
+def safe_pieces(text: str, size: int) -> list[str]:
+    """`text` cut where it can be, into pieces of at least `size` characters."""
+    pieces, start = [], 0
+    for place in _safe_places(text):
+        if place - start >= size:
+            pieces.append(text[start:place])
+            start = place
+    return [*pieces, text[start:]]
+
+
+def _safe_places(text: str) -> Iterator[int]:
+    """Before every flat block that follows a blank line, and before every item of a flat list, outside fences."""
+    position, fence = 0, ""
     after_blank = False
     for line in text.splitlines(keepends=True):
         stripped = line.strip()
@@ -68,11 +86,10 @@ def safe_split(text: str) -> int:
             if position and (
                 line.startswith(("- ", "* ")) or (after_blank and stripped and not line.startswith((" ", "\t")))
             ):
-                place = position
+                yield position
             fence = _opened_fence(stripped)
         after_blank = not stripped
         position += len(line)
-    return place
 
 
 def _opened_fence(line: str) -> str:

@@ -46,6 +46,20 @@ def tokens(count: int) -> str:
     return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
+def _used(totals: Totals) -> list[str]:
+    parts = []
+    if totals.input_tokens or totals.output_tokens:
+        parts.append(f"{tokens(totals.input_tokens)} in, {tokens(totals.output_tokens)} out")
+    if totals.cost_usd:
+        parts.append(f"${totals.cost_usd:.2f}")
+    return parts
+
+
+def used_text(totals: Totals) -> str:
+    """Tokens and money in words; empty when nothing was used."""
+    return ", ".join(_used(totals)).replace(" in,", " tokens in,", 1)
+
+
 def status_text(facts: Facts, look: Look, width: int) -> Text:
     """The line, most important first; what does not fit is left out from the right."""
     mark, tone = _LINK[facts.link]
@@ -67,10 +81,9 @@ def status_text(facts: Facts, look: Look, width: int) -> Text:
     )
     parts.append((one_line(facts.model), look.dim))
     totals = facts.totals
-    if totals.input_tokens or totals.output_tokens:
-        parts.append((f"{tokens(totals.input_tokens)} in, {tokens(totals.output_tokens)} out", look.dim))
-    if totals.cost_usd:
-        parts.append((f"${totals.cost_usd:.2f}", look.dim))
+    if totals.context_tokens:
+        parts.append((f"context {tokens(totals.context_tokens)}", look.dim))
+    parts += [(part, look.dim) for part in _used(totals)]
     for part, style in parts:
         room = width - text.cell_len - len(_GAP)
         if not part or room < _SHORTEST:

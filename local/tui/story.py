@@ -42,7 +42,7 @@ from .blocks import (
     ToolBlock,
     ToolState,
 )
-from .prose import safe_split
+from .prose import safe_pieces, safe_split
 
 Json = dict[str, Any]
 
@@ -316,11 +316,21 @@ class Story:
         if "".join(piece.text for piece in pieces) + block.text != text:
             for piece in pieces:
                 self.page.take_away(piece)
-            pieces, block.tight = [], False
-            block.text = text[:MAX_BLOCK_CHARS]
+            pieces = self._set_text(block, text[:MAX_BLOCK_CHARS])
         block.live = False
         self.page.update_block(block)
         return [*pieces, block]
+
+    def _set_text(self, block: TextBlock, text: str) -> list[TextBlock]:
+        """Give a block its text, but for the parts that were put before it: only what is looked at is drawn."""
+        *heads, block.text = safe_pieces(text, _SPLIT_OVER)
+        pieces, block.tight = [], False
+        for head in heads:
+            piece = TextBlock(text=head, message_id=block.message_id, tight=block.tight)
+            block.tight = not head.endswith("\n\n")
+            self.page.add(piece, before=block)
+            pieces.append(piece)
+        return pieces
 
     def _user(self, message: User) -> None:
         content = message.message.content

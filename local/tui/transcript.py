@@ -27,7 +27,8 @@ from .palette import Look, look_of
 
 MAX_BLOCKS = 5_000
 MAX_CHARS = 20_000_000
-_FRESH = 60  # newest blocks that are laid out exactly after a resize
+_FRESH = 60  # newest blocks among which running tools are looked for
+_EXACT_LINES = 500  # at the end of the page; further up heights are estimated
 _FRAME_S = 0.04
 _SLOWEST_FRAME_S = 0.5
 _SHARE = 6  # a frame lasts this many times as long as the layout before it took
@@ -168,11 +169,12 @@ class Transcript(ScrollView, can_focus=False):
         began = time.monotonic()
         top, within = self._top()
         width = self._text_width()
-        exact_from = max(0, len(self.blocks) - _FRESH)
-        for position in range(start, len(self.blocks)):
+        exact = _EXACT_LINES
+        for position in range(len(self.blocks) - 1, start - 1, -1):
             block = self.blocks[position]
-            if position >= exact_from or block in self._laid:
+            if exact > 0 or block in self._laid:
                 self._heights[position] = len(self._strips(block, width))
+                exact -= self._heights[position]
             else:
                 self._heights[position] = _estimate(block, width)
         self._ends = list(accumulate(self._heights))

@@ -205,7 +205,7 @@ async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
         await _long_talk(at)
         await at.pilot.press("pageup")
         await at.loses("number 99")
-        assert "↓ more below" in at.status
+        await at.until(lambda: "↓ more below" in at.status)
         before = at.screen.splitlines()[:20]
         at.session.text("Something new at the end.", message_id="msg_2")
         await at.until(lambda: at.app.transcript.virtual_size.height > 102)
