@@ -64,7 +64,7 @@ class Repl(App[int]):
         Binding("ctrl+d", "leave", "Quit", show=False, priority=True, id="leave"),
         Binding("shift+tab", "next_mode", "Mode", show=False, priority=True, id="mode"),
         Binding("alt+a", "to_approval", "Approval", show=False, priority=True, id="approval"),
-        Binding("tab", "to_approval", "Approval", show=False, priority=True, id="approval-tab"),
+        Binding("tab", "toggle_approval", "Approval", show=False, priority=True, id="approval-tab"),
         Binding("ctrl+o", "details", "Details", show=False, priority=True, id="details"),
         Binding("pageup", "page(-1)", "Up", show=False, priority=True, id="page-up"),
         Binding("pagedown", "page(1)", "Down", show=False, priority=True, id="page-down"),
@@ -91,6 +91,7 @@ class Repl(App[int]):
         self._link_reason = ""
         self._busy_since: float | None = None
         self._turn = 0
+        self._card_came = 0.0
         self._quit_asked = 0.0
         self._hint = ""
         self._hint_until = 0.0
@@ -212,6 +213,7 @@ class Repl(App[int]):
             and not self.screen.selections
         ):
             self.card.focus()
+            self._card_came = now
         if self._quit_asked and now - self._quit_asked > _QUIT_WINDOW_S:
             self._quit_asked = 0.0
         if now > self._hint_until:
@@ -339,10 +341,15 @@ class Repl(App[int]):
         await self.set_mode(_MODES[(place + 1) % len(_MODES)])
 
     def action_to_approval(self) -> None:
-        """Tab: to the card, and back."""
+        """Alt+A: to the card."""
         if self.card is not None and not self.card.has_focus_within:
             self.card.focus()
-        else:
+
+    def action_toggle_approval(self) -> None:
+        """Tab: to the card, and back; the card that has just taken the focus itself keeps it."""
+        if self.card is not None and not self.card.has_focus_within:
+            self.card.focus()
+        elif time.monotonic() - self._card_came > GRACE_S:
             self.composer.rest()
             self.composer.focus()
 

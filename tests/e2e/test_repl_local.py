@@ -73,7 +73,8 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
         await running.shows("to answer")  # the card, before it has the focus
         await running.shows("+ world")
         assert file.read_text() == "hello wrold\n"
-        running.type("\t1")
+        await running.shows("┏")  # the card has the focus
+        running.type("1")
         await running.shows("Corrected-the-greeting.")
         assert file.read_text() == "hello world\n"
         running.type("\x04")

@@ -144,6 +144,28 @@ async def test_a_key_pressed_twice_does_not_answer_the_next_card() -> None:
         await at.until(lambda: len(at.session.answers) == 2)
 
 
+async def test_tab_in_the_moment_the_card_takes_the_focus_does_not_leave_it() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.pilot.press("tab", "1")
+        await at.until(lambda: at.session.answers)
+        assert at.app.composer.text == ""
+
+
+async def test_tab_goes_back_to_the_composer_for_something_to_say_first() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.until(lambda: at.app.card is not None)
+        await at.pilot.press("alt+a", "tab")
+        await at.until(lambda: at.app.focused is at.app.composer)
+        await at.type("1 more thing")
+        assert at.app.composer.text == "1 more thing"
+        assert at.session.answers == {}
+
+
 async def test_words_typed_on_the_card_go_to_the_composer() -> None:
     async with desk() as at:
         await at.prompt("go")

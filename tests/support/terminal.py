@@ -35,7 +35,7 @@ class Terminal:
         assert self._master is not None
         os.write(self._master, keys.encode())
 
-    async def until(self, condition: Callable[[], object], deadline_s: float = 40) -> None:
+    async def until(self, condition: Callable[[], object], deadline_s: float = 20) -> None:
         """Wait until `condition` holds, looked at whenever something is written."""
         end = time.monotonic() + deadline_s
         while not condition():
