@@ -75,7 +75,7 @@ class Wire:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Daemon:
+async def daemon(tmp_path: Path) -> Daemon:
     return Daemon(tmp_path)
 
 

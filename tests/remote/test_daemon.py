@@ -314,7 +314,8 @@ async def test_everything_on_disk_is_private_and_without_the_nonce(host: WorkerH
     opened, _ = await laptop.call()
     await laptop.answer(opened, content(says("ok")))
     await laptop.message("result")
-    written = [path for path in host.home.rglob("*") if not path.is_relative_to(host.project)]
+    written = [path for path in host.home.rglob("*") if host.project not in (path, *path.parents)]
+    written += host.runtime.rglob("*")
     for path in written:
         mode = stat.S_IMODE(path.lstat().st_mode)
         assert mode & 0o077 == 0 or path in (host.home / ".local", host.home / ".local" / "state"), (

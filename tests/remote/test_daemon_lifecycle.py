@@ -36,22 +36,12 @@ def content(reply: Reply) -> bytes:
     return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
-def runtime_directory(host: WorkerHost) -> Path:
-    """Where the socket of `host` is: below XDG_RUNTIME_DIR, unless that is too long for a socket."""
-    private, common = host.runtime / "ccb", Path(f"/tmp/ccb-{os.getuid()}")
-    return private if len(os.fsencode(private)) + 42 <= 100 else common
-
-
-def litter(host: WorkerHost, session: str) -> list[str]:
-    return [path.name for path in runtime_directory(host).iterdir() if path.name.startswith(session)]
-
-
 async def test_a_session_that_nobody_attached_to_leaves_nothing(host: WorkerHost, session: str) -> None:
     laptop = await host.connect(session)
     hello = await laptop.next(Hello)
     await laptop.drop()
     await until(lambda: not alive(hello.pid), "the daemon has ended")
-    assert litter(host, session) == []
+    assert host.runtime_files() == []
     assert not host.state(session).exists()
     again = await host.connect(session, fresh=True)
     assert (await again.next(Hello)).seq == 0
@@ -61,7 +51,7 @@ async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: 
     laptop = await host.connect(session, create=False)
     assert (await laptop.next(Refused)).code == "no_session"
     assert not host.state(session).exists()
-    assert litter(host, session) == []
+    assert host.runtime_files() == []
 
 
 async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerHost, session: str) -> None:
@@ -87,7 +77,7 @@ async def test_sigterm_ends_the_session_in_order(host: WorkerHost, session: str)
     assert (await laptop.next(Bye)).reason
     await until(lambda: not alive(hello.pid), "the daemon has ended")
     assert not alive(int(pid_file.read_text()))
-    assert litter(host, session) == []
+    assert host.runtime_files() == []
 
 
 async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, session: str) -> None:
@@ -95,7 +85,7 @@ async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, se
     hello = await laptop.next(Hello)
     os.kill(hello.pid, signal.SIGTERM)
     await until(lambda: not alive(hello.pid), "the daemon has ended")
-    assert litter(host, session) == []
+    assert host.runtime_files() == []
 
 
 async def test_a_session_alone_for_the_grace_time_ends_and_can_be_taken_up(host: WorkerHost, session: str) -> None:
@@ -107,7 +97,7 @@ async def test_a_session_alone_for_the_grace_time_ends_and_can_be_taken_up(host:
     await first.message("result")
     await first.drop()
     await until(lambda: not alive(hello.pid), "the daemon has ended")
-    assert litter(host, session) == []
+    assert host.runtime_files() == []
     second = await host.connect(session)
     again = await second.attach()
     assert again.seq > hello.seq
@@ -122,7 +112,7 @@ async def test_connections_at_the_same_moment_find_one_daemon(host: WorkerHost, 
 
 async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: WorkerHost, session: str) -> None:
     """The lock of an ending daemon is held, and nobody listens: the test plays it."""
-    lock = runtime_directory(host)
+    lock = host.runtime / "ccb"
     first = await host.connect(session)
     await first.attach()
     await first.next(Event)
@@ -143,7 +133,7 @@ async def test_a_socket_left_by_a_killed_daemon_is_no_obstacle(host: WorkerHost,
     await first.next(Event)
     os.kill(hello.pid, signal.SIGKILL)
     await until(lambda: not alive(hello.pid), "the daemon is dead")
-    assert litter(host, session) != []
+    assert host.runtime_files() != []
     second = await host.connect(session)
     assert (await second.next(Hello)).pid != hello.pid
 
@@ -225,7 +215,7 @@ async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, sessi
     await laptop.next(Event)
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(15)
-        stranger.connect(str(runtime_directory(host) / f"{session}.sock"))
+        stranger.connect(str((host.runtime / "ccb") / f"{session}.sock"))
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
         said = b""
         while True:
@@ -264,4 +254,4 @@ async def test_a_host_that_takes_no_byte_is_said(host: WorkerHost, session: str)
     assert refused.code == "no_storage"
     assert any(os.strerror(errno.EFBIG) in each for each in refused.data["tried"])
     assert not host.state(session).exists()
-    assert not list(runtime_directory(host).glob(".probe*"))
+    assert not list((host.runtime / "ccb").glob(".probe*"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -151,10 +153,10 @@ class WorkerHost:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.project = home / "project"
-        self.runtime = home / "run"
+        self.runtime = Path(tempfile.mkdtemp(prefix="ccb-run-"))  # short: the path of a socket has a limit
         self.pids: set[int] = set()
         self._laptops: list[Laptop] = []
-        for each in (home, self.project, self.runtime):
+        for each in (home, self.project):
             each.mkdir(mode=0o700, exist_ok=True)
 
     @property
@@ -198,6 +200,7 @@ class WorkerHost:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        shutil.rmtree(self.runtime)
 
 
 @asynccontextmanager
