@@ -1,0 +1,74 @@
+"""The worker bundle and the command line that carries the stub: reproducible, small, standard library of Python 3.9 only."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccb import __version__
+from ccb.deploy.bundle import MAX_SIZE, Bundle, build, load
+from ccb.deploy.command import bootstrap_command
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKER = "ab" * 16
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(ROOT / "remote", copy / "remote")
+    shutil.copytree(ROOT / "tunnel" / "wire", copy / "wire")
+    for path in copy.rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(0o700)
+    again = build(copy / "remote", copy / "wire", __version__)
+    assert again.sha256 == load().sha256
+
+
+def test_a_change_of_a_source_changes_the_name(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "remote", tmp_path / "remote")
+    with (tmp_path / "remote" / "main.py").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    assert build(tmp_path / "remote", ROOT / "tunnel" / "wire", __version__).sha256 != load().sha256
+
+
+def test_the_bundle_is_small_and_holds_the_worker_only() -> None:
+    bundle = load()
+    assert len(bundle.data) <= MAX_SIZE == 300 * 1024
+    names = zipfile.ZipFile(BytesIO(bundle.data)).namelist()
+    assert {name.split("/")[1] for name in names} == {"__init__.py", "remote", "tunnel"}
+    assert all(name.endswith(".py") for name in names)
+
+
+def test_the_worker_and_the_stub_need_no_more_than_python_3_9() -> None:
+    vermin = Path(sys.executable).with_name("vermin")
+    targets = [str(ROOT / "remote"), str(ROOT / "tunnel" / "wire"), str(ROOT / "deploy" / "stub.py")]
+    done = subprocess.run(
+        [str(vermin), "--target=3.9-", "--no-tips", *targets], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "Minimum required versions:" in done.stdout
+
+
+def test_the_command_line_is_one_short_line_that_every_shell_reads_alike() -> None:
+    command = bootstrap_command(MARKER, load(), {"session": "s", "cwd": "/srv/app"})
+    assert "\n" not in command
+    assert command.count("'") == 2
+    assert command.startswith("exec sh -c '")
+    assert "!" not in command, "csh expands ! even between single quotes"
+    assert len(command) < 16 * 1024
+
+
+@given(st.dictionaries(st.text(max_size=10), st.text(max_size=60), max_size=4))
+def test_parameters_cannot_break_out_of_the_command_line(params: dict[str, str]) -> None:
+    command = bootstrap_command(MARKER, Bundle.of(b"zip"), params)
+    assert command.count("'") == 2
+    assert re.fullmatch(r"[A-Za-z0-9+/=]*", command.split(f"{MARKER} ")[1].split()[2])

@@ -1,0 +1,223 @@
+"""The bootstrap on one machine: Pythons, places, damage, races. What the stub hands over to is a tiny worker of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import stat
+import subprocess
+import sys
+import uuid
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccb.deploy.bootstrap import Launched, launch
+from ccb.deploy.bundle import Bundle, load
+from ccb.deploy.command import CANDIDATES
+from ccb.tunnel.errors import DeployError, NoPython
+from ccb.tunnel.local import LocalTransport
+from ccb.tunnel.wire import FrameDecoder, Hello
+
+PYTHONS = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3"))
+OLD = [path for path in PYTHONS if path.parts[-3].startswith(("3.6.", "3.7.", "3.8."))]
+RECENT = [path for path in PYTHONS if path not in OLD] or [Path(sys.executable)]
+
+
+def tiny_bundle(text: str = "hello") -> Bundle:
+    """A bundle whose worker prints where it came from."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("ccb/__init__.py"), "")
+        archive.writestr(zipfile.ZipInfo("ccb/remote/__init__.py"), "")
+        worker = f"import os\ndef start(p, b, s):\n    os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())\n    return 0\n"
+        archive.writestr(zipfile.ZipInfo("ccb/remote/main.py"), worker)
+    return Bundle.of(out.getvalue())
+
+
+def fresh_bundle() -> Bundle:
+    """The real worker in a zip that no cache on this machine has."""
+    out = io.BytesIO(load().data)
+    with zipfile.ZipFile(out, "a") as archive:
+        archive.writestr("ccb/fresh", uuid.uuid4().hex)
+    return Bundle.of(out.getvalue())
+
+
+class Host:
+    """A machine of its own: home and environment."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(home / "run")}
+        home.mkdir()
+        (home / "run").mkdir(mode=0o700)
+
+    @property
+    def cache(self) -> Path:
+        return self.home / ".cache" / "ccb" / "worker"
+
+    async def start(self, bundle: Bundle, cwd: str = "/", **options: Any) -> tuple[Launched, str]:
+        """Launch; what the worker printed."""
+        transport = LocalTransport(self.env)
+        try:
+            launched = await launch(transport, {"cwd": cwd}, bundle, **options)
+            said = launched.rest
+            while data := await launched.pipe.read():
+                said += data
+            return launched, said.decode()
+        finally:
+            await transport.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "home")
+
+
+async def test_the_bundle_is_sent_once_and_kept_private(host: Host) -> None:
+    bundle = tiny_bundle()
+    first, said = await host.start(bundle)
+    assert (first.uploaded, said) == (True, "hello disk /\n")
+    second, said = await host.start(bundle)
+    assert (second.uploaded, said) == (False, "hello disk /\n")
+    assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.zip"]
+    assert stat.S_IMODE(host.cache.stat().st_mode) == 0o700
+    assert stat.S_IMODE((host.cache / f"{bundle.sha256}.zip").stat().st_mode) == 0o600
+
+
+async def test_the_newest_three_are_kept(host: Host) -> None:
+    bundles = [tiny_bundle(str(number)) for number in range(5)]
+    for age, bundle in enumerate(bundles):
+        await host.start(bundle)
+        for path in host.cache.glob("*.zip"):
+            if path.name.startswith(bundle.sha256):
+                os.utime(path, (1_000_000 + age, 1_000_000 + age))
+    assert {path.stem for path in host.cache.iterdir()} == {bundle.sha256 for bundle in bundles[-3:]}
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "link", "directory", "fifo"])
+async def test_a_cached_bundle_that_is_not_ours_any_more_is_never_run(host: Host, damage: str) -> None:
+    bundle, other = tiny_bundle("good"), tiny_bundle("evil")
+    await host.start(bundle)
+    path = host.cache / f"{bundle.sha256}.zip"
+    path.unlink()
+    if damage == "changed":
+        path.write_bytes(other.data)
+    elif damage == "cut":
+        path.write_bytes(bundle.data[:-10])
+    elif damage == "link":
+        (host.home / "evil.zip").write_bytes(other.data)
+        path.symlink_to(host.home / "evil.zip")
+    elif damage == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    launched, said = await host.start(bundle)
+    assert launched.uploaded
+    assert said.startswith("good ")
+
+
+async def test_first_connects_at_the_same_moment_leave_one_bundle(host: Host) -> None:
+    bundle = fresh_bundle()
+    transports = [LocalTransport(host.env) for _ in range(4)]
+    params = {"cwd": "/nowhere", "session": "3b9c2d6e-0000-4000-8000-000000000000", "create": False}
+    launched = await asyncio.gather(*(launch(transport, params, bundle) for transport in transports))
+    for each, transport in zip(launched, transports, strict=True):
+        data = each.rest
+        while more := await each.pipe.read():
+            data += more
+        assert b'"code": "no_session"' in data
+        await transport.close()
+    assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.zip"]
+
+
+async def test_a_cache_that_cannot_be_made_is_passed_over(host: Host) -> None:
+    (host.home / ".cache").write_text("a file", encoding="utf-8")
+    _, said = await host.start(tiny_bundle())
+    assert said == "hello disk /\n"
+    assert (host.home / "run" / "ccb" / "worker").is_dir()
+
+
+@contextmanager
+def small_disk(where: Path, size: str) -> Iterator[None]:
+    """A file system of `size` mounted at `where`."""
+    where.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(where)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(where)], check=True)
+
+
+async def test_a_full_disk_leaves_nothing_half_written(host: Host) -> None:
+    with small_disk(host.home / ".cache", "64k"), small_disk(host.home / "run", "64k"):
+        bundle = fresh_bundle()
+        transport = LocalTransport(host.env)
+        launched = await launch(transport, {"cwd": "/nowhere", "session": "x", "create": False}, bundle)
+        assert launched.uploaded
+        while await launched.pipe.read():
+            pass
+        await transport.close()
+        assert not list((host.home / ".cache").rglob("*.zip"))
+        assert not [path for path in (host.home / ".cache").rglob("*") if path.is_file()]
+
+
+async def test_a_python_that_is_too_old_is_named(host: Host) -> None:
+    old = [str(path) for path in OLD]
+    with pytest.raises(NoPython) as caught:
+        await host.start(tiny_bundle(), candidates=[*old, "/nonexistent/python3"])
+    assert "has no Python 3.9" in caught.value.what
+    for path in old:
+        assert path.split("/")[-3] in caught.value.evidence
+
+
+async def test_a_shim_that_fails_is_passed_over(host: Host) -> None:
+    shim = host.home / "python3"
+    shim.write_text("#!/bin/sh\necho 'pyenv: no version set' >&2\nexit 127\n", encoding="utf-8")
+    shim.chmod(0o755)
+    _, said = await host.start(tiny_bundle(), candidates=[str(shim), *CANDIDATES])
+    assert said == "hello disk /\n"
+
+
+@pytest.mark.parametrize(
+    "cwd", ["/a b", "it's", 'a"b', "$(touch pwned)", "`id`", "two\nlines", "ünïcödé ☃", "-rf", "a!b"]
+)
+async def test_a_path_arrives_as_it_was_given(host: Host, cwd: str) -> None:
+    _, said = await host.start(tiny_bundle(), cwd)
+    assert said == f"hello disk {cwd}\n"
+
+
+async def test_what_the_host_says_instead_is_shown_harmlessly(host: Host) -> None:
+    fake = host.home / "sh"
+    fake.write_text(
+        "#!/bin/sh\nprintf '\\033]0;owned\\007This account is \\033[31mnot available.\\n'; exit 1\n", encoding="utf-8"
+    )
+    fake.chmod(0o755)
+    host.env["PATH"] = f"{host.home}:{host.env['PATH']}"
+    with pytest.raises(DeployError) as caught:
+        await host.start(tiny_bundle())
+    assert "This account is not available." in caught.value.evidence
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "python", [p for p in PYTHONS if not p.parts[-3].startswith(("3.6", "3.7", "3.8"))], ids=lambda p: p.parts[-3]
+)
+async def test_the_worker_says_hello_on_every_python_here(host: Host, python: Path) -> None:
+    transport = LocalTransport(host.env)
+    params = {"session": str(uuid.uuid4()), "cwd": "~", "create": True}
+    launched = await launch(transport, params, load(), candidates=[str(python)])
+    decoder = FrameDecoder()
+    frames = list(decoder.feed(launched.rest))
+    while not frames:
+        frames += decoder.feed(await asyncio.wait_for(launched.pipe.read(), 20))
+    await transport.close()
+    assert isinstance(frames[0], Hello)
+    assert frames[0].python == launched.facts["py"]
+    assert launched.facts["exe"] == str(python)
+    assert frames[0].bundle == load().sha256

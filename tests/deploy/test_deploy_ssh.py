@@ -1,0 +1,112 @@
+"""The bootstrap over a real sshd: login shells, their noise, and servers that allow little."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.deploy.test_deploy_local import tiny_bundle
+from tests.support.sshd import HostUser, Sshd, host_user
+from tests.support.sshd import sshd as serve
+
+from ccb.deploy.bootstrap import Launched, launch
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import DeployError
+from ccb.tunnel.login import NobodyToAsk
+from ccb.tunnel.ssh import connect
+from ccb.tunnel.ssh_config import SshTarget
+
+BUSYBOX = shutil.which("busybox") or "/bin/busybox"
+SHELLS = {
+    "bash": "/bin/bash",
+    "dash": "/bin/dash",
+    "zsh": "/usr/bin/zsh",
+    "fish": "/usr/bin/fish",
+    "tcsh": "/usr/bin/tcsh",
+}
+
+
+async def start(server: Sshd, user: HostUser, bundle: Bundle) -> tuple[Launched, bytes]:
+    options = (f"UserKnownHostsFile={server.known_hosts}", "IdentitiesOnly=yes")
+    transport = await connect(
+        SshTarget("127.0.0.1", user.name, server.port, (str(server.identity),), options), NobodyToAsk()
+    )
+    try:
+        launched = await launch(transport, {"cwd": "~"}, bundle)
+        said = launched.rest
+        while data := await launched.pipe.read():
+            said += data
+        await launched.pipe.close()
+        return launched, said
+    finally:
+        await transport.close()
+
+
+@pytest.mark.parametrize("shell", [*SHELLS, "ash"])
+async def test_every_login_shell_reads_the_command_line_alike(tmp_path: Path, sshd: Sshd, shell: str) -> None:
+    if shell == "ash":
+        path = tmp_path / "ash"
+        path.symlink_to(BUSYBOX)
+    else:
+        path = Path(SHELLS[shell])
+    with host_user(tmp_path, str(path)) as user:
+        bundle = tiny_bundle()
+        first, said = await start(sshd, user, bundle)
+        assert (first.uploaded, said) == (True, b"hello disk ~\n")
+        second, said = await start(sshd, user, bundle)
+        assert (second.uploaded, said) == (False, b"hello disk ~\n")
+
+
+NOISE = {
+    "text without newline": "printf 'Welcome to devbox'",
+    "valid JSON": """printf '{"t":"hello","protocol":1}\\n'""",
+    "a megabyte": "head -c 1000000 /dev/zero | tr '\\0' 'x'",
+    "errors": "echo oops >&2; false; nosuchcommand",
+    "a slow start": "sleep 0.3",
+}
+
+
+@pytest.mark.parametrize("noise", NOISE)
+async def test_a_noisy_start_up_file_is_passed_over(sshd: Sshd, host_user: HostUser, noise: str) -> None:
+    (host_user.home / ".bashrc").write_text(NOISE[noise] + "\n", encoding="utf-8")
+    launched, said = await start(sshd, host_user, tiny_bundle())
+    assert said == b"hello disk ~\n"
+    assert launched.uploaded
+    if noise == "a megabyte":
+        assert launched.noise >= 1_000_000
+
+
+async def test_a_start_up_file_that_reads_stdin_does_not_eat_the_bundle(sshd: Sshd, host_user: HostUser) -> None:
+    (host_user.home / ".bashrc").write_text("read -t 0.2 line\n", encoding="utf-8")
+    _, said = await start(sshd, host_user, tiny_bundle())
+    assert said == b"hello disk ~\n"
+
+
+async def test_an_account_without_a_shell_shows_its_own_words(tmp_path: Path, sshd: Sshd) -> None:
+    with host_user(tmp_path, "/usr/sbin/nologin") as user, pytest.raises(DeployError) as caught:
+        await start(sshd, user, tiny_bundle())
+    assert "This account is currently not available." in caught.value.evidence
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "AllowTcpForwarding no",
+        "DisableForwarding yes",
+        "MaxSessions 1",
+        "AllowStreamLocalForwarding no",
+        "Compression no",
+    ],
+)
+async def test_a_server_that_allows_little_is_enough(tmp_path: Path, host_user: HostUser, option: str) -> None:
+    async with serve(tmp_path / "strict", [option]) as server:
+        _, said = await start(server, host_user, tiny_bundle())
+    assert said == b"hello disk ~\n"
+
+
+async def test_an_account_for_files_only_is_said_to_be_one(tmp_path: Path, host_user: HostUser) -> None:
+    async with serve(tmp_path / "sftp", ["ForceCommand internal-sftp"]) as server:
+        with pytest.raises(DeployError) as caught:
+            await start(server, host_user, tiny_bundle())
+    assert "sftp" in caught.value.do
