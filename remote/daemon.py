@@ -118,7 +118,7 @@ class Daemon:
         cwd = str(facts["cwd"])
         self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
         self._context = make_context(cwd, os.path.join(where.state, "outputs"))
-        self._left_behind = self._session.resume() if self.journal.seq else []
+        self._left_behind = self._session.resume() if self.journal.seq else ""
         if self.journal.seq:
             self._session.fact("worker", self._identity())
 
@@ -156,8 +156,8 @@ class Daemon:
         self._add(reader, writer, None)
         listener.setblocking(False)
         server = await asyncio.start_unix_server(self._accept, sock=listener)
-        for mark in self._left_behind:  # of a worker that was killed: what it had started must not go on beside us
-            await stop_marked(mark)
+        if self._left_behind:  # by a worker that was killed: what it had started must not go on beside us
+            await stop_marked(self._left_behind)
         turns = loop.create_task(self._session.run())
         watch = loop.create_task(self._watch())
         stop = loop.create_task(self._stopping.wait())

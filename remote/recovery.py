@@ -20,8 +20,8 @@ class Recovered:
     """The projection of a journal, record by record.
 
     `waiting` are the user messages that no turn has taken, by input id. `open_asks` are the ids of questions without an
-    answer. `turn_open` tells that a turn was running, `result_due` that it never had its result. `marks` are those of the
-    earlier workers' processes.
+    answer. `turn_open` tells that a turn was running, `result_due` that it never had its result. `mark` is that of the last
+    worker's processes; every worker ends those of the one before.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Recovered:
         self.result_due = False
         self.last_result: Json = {}
         self.context_tokens = 0
-        self.marks: list[str] = []
+        self.mark = ""
 
     def apply(self, record: Record, inputs: Inputs) -> None:
         """Take the next record; `inputs` learns what was applied."""
@@ -59,7 +59,7 @@ class Recovered:
 
     def _mark(self, body: Json) -> None:
         if isinstance(body.get("mark"), str):
-            self.marks.append(body["mark"])
+            self.mark = body["mark"]
 
     def _message(self, body: Json) -> None:
         kind = body.get("type")

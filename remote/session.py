@@ -88,9 +88,9 @@ class Session:
         self.fact("options", {"options": options.to_json(), "session": self.id, "created": created, **facts})
         self.journal.flush_soon()
 
-    def resume(self) -> list[str]:
-        """Go on from the journal, which has records: no tool runs again, what was open is closed. The marks of processes
-        that earlier workers may have left."""
+    def resume(self) -> str:
+        """Go on from the journal, which has records: no tool runs again, what was open is closed. The mark of processes
+        that the worker before may have left, "" for none."""
         recovered = recover(self.journal.read(0, self.journal.seq), self._inputs)
         self.options = recovered.options
         self.context_tokens = recovered.context_tokens
@@ -108,7 +108,7 @@ class Session:
         for input_id, body in recovered.waiting.items():
             self._put(input_id, body)
         self.journal.flush_soon()
-        return recovered.marks
+        return recovered.mark
 
     def message(self, body: Json) -> None:
         """Emitter."""
