@@ -183,22 +183,18 @@ async def _try(
     from .ssh_client import LoginClient
 
     client = LoginClient(target.shown, config, prompts)
-    plain, certificates = await asyncio.to_thread(client.load_keys)
+    await asyncio.to_thread(client.load_keys)
     trusted = (known.trusted, known.authorities, known.revoked, (), (), (), ())
     options = asyncssh.SSHClientConnectionOptions(
         config=None,
         known_hosts=lambda host, address, port: trusted,
         host_key_alias=config.host_key_alias,
         username=config.user,
-        client_keys=plain or None,
-        client_certs=certificates,
-        agent_path=config.agent,
-        agent_identities=client.agent_identities() if config.identities_only else None,
+        client_keys=None,  # keys and agent are the client's: asyncssh has no agent without key files
+        agent_path=None,
         compression_algs=["zlib@openssh.com", "none"] if config.compression else None,
         env=dict(config.set_env) or None,
-        proxy_command=["/bin/sh", "-c", f"exec {config.proxy_command}"]
-        if config.proxy_command and tunnel is None
-        else None,
+        proxy_command=["/bin/sh", "-c", config.proxy_command] if config.proxy_command and tunnel is None else None,
         keepalive_interval=KEEPALIVE_S,
         keepalive_count_max=KEEPALIVE_COUNT,
         login_timeout=LOGIN_TIMEOUT_S,
@@ -234,6 +230,8 @@ async def _try(
             evidence=neutralise(str(error) or type(error).__name__),
             do="Check that an SSH server listens there.",
         ) from error
+    finally:
+        await client.close()
     return client, connection, None
 
 

@@ -26,14 +26,18 @@ class LoginClient(asyncssh.SSHClient):
         self._config = config
         self._prompts = prompts
         self._locked: list[tuple[Path, bytes]] = []
-        self._plain: list[asyncssh.SSHKey] = []
-        self._public: list[asyncssh.SSHKey] = []
+        self._files: list[asyncssh.SSHKeyPair] = []
+        self._public: list[bytes] = []  # of the configured keys
+        self._agent: asyncssh.SSHAgentClient | None = None
+        self._offered_keys = False
         self._tried: list[str] = []
         self._passwords = 0
         self._challenges = 0
 
-    def load_keys(self) -> tuple[list[asyncssh.SSHKey], list[str]]:
-        """The private keys that need no passphrase, and the certificates. Missing files are passed over, as ssh does."""
+    def load_keys(self) -> None:
+        """Read the key files; blocking. Missing ones are passed over, as ssh does, and locked ones are asked for only when
+        nothing else did."""
+        plain: list[asyncssh.SSHKey] = []
         for path in self._config.identity_files:
             self._load_public(path)
             try:
@@ -41,31 +45,46 @@ class LoginClient(asyncssh.SSHClient):
             except OSError:
                 continue
             try:
-                self._plain.append(asyncssh.import_private_key(data))
+                plain.append(asyncssh.import_private_key(data))
             except asyncssh.KeyImportError as error:
                 if "passphrase" in str(error).lower() or "encrypted" in str(error).lower():
                     self._locked.append((path, data))
                 else:
                     log.warning("the key %s cannot be read: %s", path, error)
-        if self._plain:
-            self._tried.append(f"publickey ({len(self._plain)} key file{'s' if len(self._plain) > 1 else ''})")
+        self._public += [key.public_data for key in plain]
         certificates = [str(path) for path in self._config.certificate_files if path.is_file()]
-        return self._plain, certificates
+        self._files = list(asyncssh.load_keypairs(plain, certlist=certificates)) if plain else []
 
     def _load_public(self, path: Path) -> None:
         try:
-            self._public.append(asyncssh.read_public_key(str(path) + ".pub"))
+            self._public.append(asyncssh.read_public_key(str(path) + ".pub").public_data)
         except (OSError, asyncssh.KeyImportError):
             return
 
-    def agent_identities(self) -> list[bytes]:
-        """Public keys the agent may offer under IdentitiesOnly."""
-        return [key.public_data for key in (*self._public, *self._plain)]
+    async def _agent_keys(self) -> list[asyncssh.SSHKeyPair]:
+        """What the agent holds, keys that are configured first; only those under IdentitiesOnly."""
+        if self._config.agent is None:
+            return []
+        try:
+            self._agent = await asyncssh.connect_agent(self._config.agent)
+            keys = list(await self._agent.get_keys())
+        except (OSError, ValueError, asyncssh.Error) as error:
+            log.warning("the agent at %s does not answer: %s", self._config.agent, error)
+            return []
+        configured = [key for key in keys if key.public_data in self._public]
+        others = [] if self._config.identities_only else [key for key in keys if key.public_data not in self._public]
+        return configured + others
+
+    async def close(self) -> None:
+        """The login is over: leave the agent."""
+        if self._agent is not None:
+            self._agent.close()
+            await self._agent.wait_closed()
+            self._agent = None
 
     def tried(self) -> str:
         """What was offered, for the error message."""
-        names = self._tried + (["agent"] if self._config.agent else [])
-        text = "Tried: " + (", ".join(dict.fromkeys(names)) or "nothing, there was no key and no agent") + "."
+        text = "Tried: " + (", ".join(dict.fromkeys(self._tried)) or "nothing, there was no key and no agent") + "."
         if self._locked:
             text += " Locked by a passphrase: " + ", ".join(str(path) for path, _ in self._locked) + "."
         return text
@@ -77,7 +96,15 @@ class LoginClient(asyncssh.SSHClient):
     def auth_banner_received(self, msg: str, lang: str) -> None:
         self._prompts.banner(neutralise(msg))
 
-    async def public_key_auth_requested(self) -> list[asyncssh.SSHKey] | None:
+    async def public_key_auth_requested(self) -> list[asyncssh.SSHKey] | list[asyncssh.SSHKeyPair] | None:
+        if not self._offered_keys:
+            self._offered_keys = True
+            agent, files = await self._agent_keys(), self._files
+            for what, keys in (("of the agent", agent), ("in files", files)):
+                if keys:
+                    self._tried.append(f"{len(keys)} public key{'s' if len(keys) > 1 else ''} {what}")
+            if agent or files:
+                return [*agent, *files]
         while self._locked:
             path, data = self._locked[0]
             for attempt in range(1, _TRIES + 1):

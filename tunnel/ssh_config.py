@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import re
 import shutil
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +114,11 @@ def _without_openssh(target: SshTarget) -> dict[str, list[str]]:
     return lines
 
 
+def _expand(text: str, tokens: Mapping[str, str]) -> str:
+    """Replace `%x` as ssh_config(5) TOKENS says; `ssh -G` prints them as they were written."""
+    return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
+
+
 def _config(lines: Mapping[str, Sequence[str]], target: SshTarget) -> HostConfig:
     def one(key: str, default: str = "") -> str:
         return lines[key][0] if lines.get(key) else default
@@ -120,16 +127,35 @@ def _config(lines: Mapping[str, Sequence[str]], target: SshTarget) -> HostConfig
         value = one(key)
         return value if value and value.lower() != "none" else None
 
+    def flag(key: str) -> bool:
+        return one(key).lower() in ("yes", "true")
+
+    try:
+        port = int(one("port", str(target.port or 22)))
+    except ValueError:
+        raise UsageError(f"{one('port')!r} is not a port", do="Give -P a number from 1 to 65535.") from None
+    hostname, user = one("hostname", target.host), one("user", target.user or getpass.getuser())
+    tokens = {
+        "%": "%",
+        "d": str(Path.home()),
+        "h": hostname,
+        "i": str(os.getuid()),
+        "k": one("hostkeyalias", target.host),
+        "l": socket.gethostname(),
+        "L": socket.gethostname().partition(".")[0],
+        "n": target.host,
+        "p": str(port),
+        "r": user,
+        "u": getpass.getuser(),
+    }
+
     def paths(key: str) -> tuple[Path, ...]:
         words = (
             [word for value in lines.get(key, ()) for word in value.split()]
             if key.endswith("hostsfile")
             else lines.get(key, ())
         )
-        return tuple(Path(word).expanduser() for word in words if word.lower() != "none")
-
-    def flag(key: str) -> bool:
-        return one(key).lower() in ("yes", "true")
+        return tuple(Path(_expand(word, tokens)).expanduser() for word in words if word.lower() != "none")
 
     agent = one("identityagent", "SSH_AUTH_SOCK")
     if agent in ("SSH_AUTH_SOCK", "$SSH_AUTH_SOCK"):
@@ -138,20 +164,17 @@ def _config(lines: Mapping[str, Sequence[str]], target: SshTarget) -> HostConfig
         agent = ""
     timeout = one("connecttimeout", "none")
     known_hosts = paths("userknownhostsfile") or (Path("~/.ssh/known_hosts").expanduser(),)
-    try:
-        port = int(one("port", str(target.port or 22)))
-    except ValueError:
-        raise UsageError(f"{one('port')!r} is not a port", do="Give -P a number from 1 to 65535.") from None
+    proxy_command = maybe("proxycommand")
     return HostConfig(
-        hostname=one("hostname", target.host),
-        user=one("user", target.user or getpass.getuser()),
+        hostname=hostname,
+        user=user,
         port=port,
         identity_files=paths("identityfile"),
         certificate_files=paths("certificatefile"),
         identities_only=flag("identitiesonly"),
-        agent=agent or None,
+        agent=str(Path(_expand(agent, tokens)).expanduser()) if agent else None,
         proxy_jump=maybe("proxyjump"),
-        proxy_command=maybe("proxycommand"),
+        proxy_command=_expand(proxy_command, tokens) if proxy_command else None,
         known_hosts=known_hosts + paths("globalknownhostsfile"),
         strict_host_keys={"true": "yes", "false": "no", "off": "no"}.get(
             one("stricthostkeychecking", "ask"), one("stricthostkeychecking", "ask")
