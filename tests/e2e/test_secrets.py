@@ -1,0 +1,146 @@
+"""Nothing secret on the remote: a whole session is watched by root and by a second user while it runs, and searched afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import re
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd
+from tests.support.sshd import host_user as make_user
+
+WAIT = "touch ready; while [ ! -e go ]; do sleep 0.05; done; env; cat /proc/self/environ; ps -ef"
+NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+def processes_of(uid: int) -> list[Path]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == uid:
+                found.append(entry)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def seen_in(process: Path) -> Iterator[tuple[str, bytes]]:
+    """What root can read of a process: arguments, environment, and its writable memory."""
+    for name in ("cmdline", "environ"):
+        try:
+            yield f"{process}/{name}", (process / name).read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return
+
+
+def memory_of(process: Path) -> bytes:
+    """The private writable memory of a process; nothing when it has just ended."""
+    found = []
+    try:
+        maps = (process / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        with (process / "mem").open("rb", buffering=0) as memory:
+            for line in maps:
+                span, mode = line.split()[:2]
+                if mode.startswith("rw"):
+                    start, end = (int(part, 16) for part in span.split("-"))
+                    with contextlib.suppress(OSError, OverflowError, ValueError):
+                        memory.seek(start)
+                        found.append(memory.read(end - start))
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+    return b"".join(found)
+
+
+def files_of(uid: int, *roots: Path) -> list[Path]:
+    return [path for root in roots for path in root.rglob("*") if path.lstat().st_uid == uid]
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+    assert condition(), what
+
+
+def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
+    uid = pwd.getpwnam(user.name)
+    return subprocess.run(
+        ["sh", "-c", command],
+        user=uid.pw_uid,
+        group=uid.pw_gid,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": WAIT}}]},
+        {"text": "done"},
+    )
+    uid = pwd.getpwnam(host_user.name).pw_uid
+    # uids of throwaway users are used again, so what other tests have left in /tmp does not count
+    places = [host_user.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "go", "--allowedTools", "Bash"]
+    with make_user(tmp_path) as watcher:
+        async with laptop.start(argv, piped=False) as running:
+            await until((host_user.home / "ready").exists, "the tool runs")
+            processes = processes_of(uid)
+            assert len(processes) >= 3, "bridge, daemon and tool"
+            nonces: set[bytes] = set()
+            for process in processes:
+                memory = memory_of(process)
+                assert API_KEY.encode() not in memory, f"the key is in the memory of {process}"
+                nonces.update(NONCE.findall(memory))
+            assert nonces, "the worker holds its nonce in memory, and only there"
+            for process in processes:
+                for where, content in seen_in(process):
+                    for secret in {*nonces, API_KEY.encode()}:
+                        assert secret not in content, where
+            sockets = [path for path in files_of(uid, *places) if stat.S_ISSOCK(path.lstat().st_mode)]
+            assert sockets
+            for path in sockets:
+                assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+                assert stat.S_IMODE(path.parent.lstat().st_mode) == 0o700
+                looked = as_user(
+                    watcher, f"ls {path.parent}; python3 -c \"import socket; socket.socket(1).connect('{path}')\""
+                )
+                assert looked.returncode != 0
+                assert "PermissionError" in looked.stderr
+                assert looked.stdout == ""
+            watched = as_user(watcher, "ps -ef; cat /proc/*/environ /proc/*/cmdline 2>/dev/null")
+            assert host_user.name[:7] in watched.stdout, "the second user sees the processes"
+            for nonce in {*nonces, API_KEY.encode()}:
+                assert nonce.decode() not in watched.stdout
+            (host_user.home / "go").touch()
+            done = await running.done()
+    assert (done.code, done.stdout) == (0, "done\n")
+    seen_by_tool = fake_model.requests[1].tool_result_text
+    assert "HOME=" in seen_by_tool, "the tool did look"
+    assert API_KEY not in seen_by_tool
+    assert "ANTHROPIC" not in seen_by_tool
+    for path in files_of(uid, *places):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            for secret in {*nonces, API_KEY.encode()}:
+                assert secret not in content, path
+            if not os.path.samefile(path.parent, host_user.home):
+                assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
