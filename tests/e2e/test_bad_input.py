@@ -1,0 +1,157 @@
+"""Whatever is wrong: one clear message with what to do, an exit code of its own, no traceback, nothing left on the host."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.laptop import Done, Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd
+from tests.support.sshd import sshd as serve
+
+BUSYBOX = Path(shutil.which("busybox") or "/bin/busybox")
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+def assert_clear(done: Done, code: int, *says: str) -> None:
+    """One message: what happened, and after an arrow what to do."""
+    assert done.code == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("  -> ") == 1, done.stderr
+    for text in says:
+        assert text in done.stderr
+
+
+@contextmanager
+def mounted(where: Path, size: str, owner: str) -> Iterator[None]:
+    """A file system of `size` at `where`."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700,uid={owner}", "tmpfs", str(where)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+def gone(user: HostUser) -> bool:
+    """Whether no process of the user is left, now or in a moment."""
+    _, left = psutil.wait_procs(
+        [p for p in psutil.process_iter(["username"]) if p.info["username"] == user.name], timeout=10
+    )
+    return not left
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["ssh", "host", "--permision-mode", "plan"], "--permission-mode"),
+        (["ssh", "host", "-p", "x", "--output-format", "xml"], "text, json, stream-json"),
+        (["ssh", "host", "-p", "x", "--max-turns", "many"], "--max-turns"),
+        (["ssh", "host", "-p", "x", "--session-id", "7"], "UUID"),
+        (["ssh"], "host"),
+        (["ssh", "-oProxyCommand=touch x", "-p", "x"], ""),
+        (["ssh", "host:/a", "-P", "99999", "-p", "x"], "port"),
+        (["ssh", "host", "-p"], "prompt"),
+        (["ssh", "ssh://host:port/", "-p", "x"], "port"),
+    ],
+)
+async def test_a_wrong_command_line_is_code_2(laptop: Laptop, argv: list[str], says: str) -> None:
+    done = await laptop.run(argv)
+    assert done.code == 2, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) <= 4
+
+
+async def test_no_credential_is_said_before_anything_is_connected(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser
+) -> None:
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "-p", "hi"]
+    before = sshd.log.read_text()
+    done = await laptop.run(argv, ANTHROPIC_API_KEY="", PYTHON_KEYRING_BACKEND="keyring.backends.fail.Keyring")
+    assert_clear(done, 77, "No model credential", "ANTHROPIC_API_KEY")
+    assert sshd.log.read_text() == before
+
+
+async def test_a_broken_settings_file_is_named(laptop: Laptop) -> None:
+    settings = laptop.home / ".config" / "ccb" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"model": 7}', encoding="utf-8")
+    assert_clear(await laptop.run([str(laptop.home), "-p", "hi"]), 78, str(settings), "model")
+
+
+@pytest.fixture
+async def bare_host(tmp_path: Path) -> AsyncIterator[Sshd]:
+    """A host that has a shell and nothing else."""
+    root = Path("/srv") / f"ccb-bare-{tmp_path.name[-12:]}-{tmp_path.parent.name}"
+    (root / "bin").mkdir(parents=True)
+    for folder in ("root", "tmp", "dev"):
+        (root / folder).mkdir()
+    shutil.copy(BUSYBOX, root / "bin" / "busybox")
+    (root / "bin" / "sh").symlink_to("busybox")
+    bash = root / "bin" / "bash"  # the login shell that root has here
+    bash.write_text('#!/bin/sh\nexec /bin/sh "$@"\n', encoding="ascii")
+    bash.chmod(0o755)
+    (root / "dev" / "null").touch(mode=0o666)
+    try:
+        async with serve(tmp_path / "bare", [f"ChrootDirectory {root}"]) as server:
+            yield server
+    finally:
+        shutil.rmtree(root)
+
+
+async def test_a_host_without_python_is_code_72(laptop: Laptop, bare_host: Sshd) -> None:
+    argv = ["ssh", "root@127.0.0.1:", *bare_host.client_options(), "-p", "hi"]
+    assert_clear(await laptop.run(argv), 72, "has no Python 3.9 or newer", "Install Python 3.9")
+
+
+async def test_a_home_that_cannot_be_written_is_no_obstacle(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add({"text": "ok"})
+    shutil.chown(host_user.home, "root")
+    host_user.home.chmod(0o555)
+    done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(), "-p", "hi"])
+    assert (done.code, done.stdout) == (0, "ok\n")
+    assert list(host_user.home.iterdir()) == []
+    assert gone(host_user)
+
+
+async def test_a_full_disk_at_home_leaves_nothing_half_written_there(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add({"text": "ok"})
+    with mounted(host_user.home, "32k", host_user.name):
+        (host_user.home / "full").write_bytes(b"x" * 24 * 1024)
+        done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(), "-p", "hi"])
+        assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
+        assert not list(host_user.home.rglob("*.zip"))
+        assert not [path for path in host_user.home.rglob(".*") if path.is_file()]
+        assert gone(host_user)
+
+
+async def test_a_host_name_is_never_an_option(laptop: Laptop, tmp_path: Path) -> None:
+    done = await laptop.run(["ssh", "--", f"-oProxyCommand=touch {tmp_path}/pwned", "-p", "x"])
+    assert done.code == 2
+    assert not (tmp_path / "pwned").exists()
+
+
+async def test_a_refused_key_never_shows_it(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "--debug", "-p", "hi"]
+    done = await laptop.run(argv, ANTHROPIC_API_KEY="sk-ant-wrong-0000")
+    assert done.code == 77
+    assert "sk-ant-wrong" not in done.stderr + done.stdout
+    for log in (laptop.home / ".local" / "state").rglob("*.log"):
+        assert "sk-ant-wrong" not in log.read_text()
+        assert API_KEY not in log.read_text()
