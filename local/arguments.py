@@ -245,14 +245,18 @@ def _place(arguments: Arguments, words: list[str], variadic: str) -> Arguments:
 
 
 def _place_local(arguments: Arguments, words: list[str]) -> Arguments:
-    """`[PATH] [PROMPT…]`: the first word is the path when there is such a directory here."""
+    """`[PATH] [PROMPT…]`: the first word is the path when there is such a directory here, or when it is written like one."""
     directory = str(Path.cwd())
-    if words and words[0] and Path(words[0]).expanduser().is_dir():
+    if words and words[0] and (Path(words[0]).expanduser().is_dir() or _is_written_as_path(words[0])):
         directory = str(Path(words.pop(0)).expanduser().absolute())
     for name, given in (("-i", arguments.identities), ("-P", arguments.port), ("-o", arguments.ssh_options)):
         if given:
             raise UsageError(f"{name} belongs to `ccb ssh`", do="Write `ccb ssh HOST …`, or leave it away.")
     return replace(arguments, directory=directory, prompt=" ".join(words) if words else None)
+
+
+def _is_written_as_path(word: str) -> bool:
+    return word in (".", "..", "~") or (word.startswith(("/", "~/", "./", "../")) and not any(map(str.isspace, word)))
 
 
 def _check_combination(arguments: Arguments) -> None:

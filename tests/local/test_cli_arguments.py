@@ -146,3 +146,11 @@ def test_any_words_are_arguments_or_a_usage_error(words: list[str]) -> None:
 def test_rules_survive_being_joined_by_commas_or_spaces(rules: list[str]) -> None:
     assert split_rules(",".join(rules)) == rules
     assert split_rules(" ".join(rules)) == rules
+
+
+def test_a_first_word_that_is_written_like_a_path_is_one_even_when_nothing_is_there() -> None:
+    for word in ("/no/such/place", "./nowhere", "~/nowhere", ".."):
+        arguments = parse_arguments([word, "-p", "look"])
+        assert (arguments.prompt, Path(arguments.directory or "").is_absolute()) == ("look", True)
+    arguments = parse_arguments(["-p", "/etc/hosts is wrong"])
+    assert arguments.prompt == "/etc/hosts is wrong"
