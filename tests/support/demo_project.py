@@ -87,4 +87,5 @@ def script(directory: Path) -> list[dict[str, Any]]:
             "text": "Fixed: `total` in `cart.py` now subtracts the discount, and **both tests pass**.",
             "when": {"tool_result_contains": "OK"},
         },
+        {"text": "I am a scripted model and know one task only: repairing this project.", "times": 0},
     ]
