@@ -96,7 +96,8 @@ class ToolBlock(Block):
     message_id: str = ""
 
     def size(self) -> int:
-        return len(self.output) + len(self.result)
+        said = sum(len(value) if isinstance(value, str) else len(str(value)) for value in self.tool_input.values())
+        return said + len(self.output) + len(self.result) + len(str(self.patch))
 
 
 class Level(Enum):

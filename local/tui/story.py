@@ -48,6 +48,7 @@ Json = dict[str, Any]
 
 _SPLIT_OVER = 1_500  # a live text is split at a safe place once it is longer
 _KNOWN = 1_000
+_WITHDRAWABLE = 4  # the newest messages of the model, which may still be withdrawn
 
 
 class Page(Protocol):
@@ -272,6 +273,8 @@ class Story:
         ]
         self.totals.context_tokens = sum(n for n in fresh if isinstance(n, int)) or self.totals.context_tokens
         shown = self._by_message.setdefault(message.message.id, [])
+        while len(self._by_message) > _WITHDRAWABLE:
+            del self._by_message[next(iter(self._by_message))]
         for content in message.message.content:
             if isinstance(content, TextContent):
                 shown.extend(self._text(content, message))

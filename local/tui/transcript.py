@@ -21,25 +21,20 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from .blocks import Block, Level, NoticeBlock
+from .blocks import Block, Level, NoticeBlock, ToolBlock
+from .line_cache import Key, LineCache
 from .look import is_animated, render
 from .palette import Look, look_of
 
 MAX_BLOCKS = 5_000
 MAX_CHARS = 20_000_000
 _FRESH = 60  # newest blocks among which running tools are looked for
+_KEPT_LINES = 2_000  # about 10 KB each with what Textual remembers of them
+_TOOL_LINES = 5  # a guess
 _EXACT_LINES = 500  # at the end of the page; further up heights are estimated
 _FRAME_S = 0.04
 _SLOWEST_FRAME_S = 0.5
 _SHARE = 6  # a frame lasts this many times as long as the layout before it took
-
-
-class _Laid:
-    """The lines of a block at one width, in one look."""
-
-    def __init__(self, key: tuple[object, ...], strips: list[Strip]) -> None:
-        self.key = key
-        self.strips = strips
 
 
 class Transcript(ScrollView, can_focus=False):
@@ -57,7 +52,7 @@ class Transcript(ScrollView, can_focus=False):
         super().__init__()
         self._cwd = cwd
         self.blocks: list[Block] = []
-        self._laid: dict[Block, _Laid] = {}
+        self._drawn = LineCache(_KEPT_LINES)
         self._heights: list[int] = []
         self._ends: list[int] = []
         self._sizes: dict[Block, int] = {}
@@ -110,7 +105,7 @@ class Transcript(ScrollView, can_focus=False):
         if block in self._sizes:
             position = self._position(block)
             del self.blocks[position], self._heights[position]
-            self._laid.pop(block, None)
+            self._drawn.forget(block)
             self._chars -= self._sizes.pop(block)
             self._relay(position)
 
@@ -136,7 +131,7 @@ class Transcript(ScrollView, can_focus=False):
     def _drop_oldest(self) -> None:
         count = max(2, len(self.blocks) // 10)
         for block in self.blocks[:count]:
-            self._laid.pop(block, None)
+            self._drawn.forget(block)
             self._chars -= self._sizes.pop(block)
         self._dropped += count - (1 if self._dropped else 0)
         marker = NoticeBlock(text=f"… {self._dropped} older entries are no longer shown here", level=Level.DIM)
@@ -146,7 +141,7 @@ class Transcript(ScrollView, can_focus=False):
         self._relay(0)
 
     def _lay_out_anew(self) -> None:
-        self._laid.clear()
+        self._drawn.clear()
         self._relay(0)
 
     def _relay(self, position: int) -> None:
@@ -172,11 +167,11 @@ class Transcript(ScrollView, can_focus=False):
         exact = _EXACT_LINES
         for position in range(len(self.blocks) - 1, start - 1, -1):
             block = self.blocks[position]
-            if exact > 0 or block in self._laid:
-                self._heights[position] = len(self._strips(block, width))
-                exact -= self._heights[position]
-            else:
-                self._heights[position] = _estimate(block, width)
+            height = self._drawn.height(block, self._key(block, width))
+            if height is None:
+                height = len(self._strips(block, width)) if exact > 0 else _estimate(block, width)
+            self._heights[position] = height
+            exact -= height
         self._ends = list(accumulate(self._heights))
         self.virtual_size = Size(width, self._ends[-1] if self._ends else 0)
         if top is not None and self._anchor_released and top in self._sizes:
@@ -220,13 +215,15 @@ class Transcript(ScrollView, can_focus=False):
 
     def _strips(self, block: Block, width: int) -> list[Strip]:
         """The lines of a block, a blank one first unless it is tight."""
-        frame = self._frame if is_animated(block) else 0
-        key = (width, block.version, frame)
-        laid = self._laid.get(block)
-        if laid is None or laid.key != key:
-            laid = _Laid(key, self._draw(block, width))
-            self._laid[block] = laid
-        return laid.strips
+        key = self._key(block, width)
+        strips = self._drawn.lines(block, key)
+        if strips is None:
+            strips = self._draw(block, width)
+            self._drawn.keep(block, key, strips)
+        return strips
+
+    def _key(self, block: Block, width: int) -> Key:
+        return width, block.version, self._frame if is_animated(block) else 0
 
     def _draw(self, block: Block, width: int) -> list[Strip]:
         console: Console = self.app.console
@@ -304,4 +301,4 @@ def _without_links(line: list[Segment]) -> list[Segment]:
 
 def _estimate(block: Block, width: int) -> int:
     """A height that is about right, for blocks far from what is shown."""
-    return 2 + block.size() // width
+    return _TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width

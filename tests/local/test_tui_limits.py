@@ -9,6 +9,9 @@ import pytest
 from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession, session_rule
 
+from ccb.local.tui.blocks import ToolBlock
+from ccb.local.tui.transcript import MAX_CHARS
+
 SIZE = 100_000
 LIMIT_S = 8.0  # of CPU; without the limits of the REPL each of these takes several times as long
 
@@ -115,3 +118,18 @@ async def test_an_answer_of_many_parts_is_one_answer() -> None:
         assert at.app.story.last_answer == text
         at.session.fact("withdrawn", message_id="msg_1")
         await at.until(lambda: "Paragraph" not in at.screen)
+
+
+async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        for number in range(60):
+            call = at.session.call("Write", file_path=f"/srv/shop/{number}", content="z" * 400_000)
+            at.session.done(call, "written")
+        await at.sees("● Write 59")
+        held = sum(
+            len(block.tool_input["content"]) for block in at.app.transcript.blocks if isinstance(block, ToolBlock)
+        )
+        assert held <= MAX_CHARS
+        await at.pilot.press(*["pageup"] * 40)
+        await at.sees("older entries are no longer shown here")
