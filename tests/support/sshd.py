@@ -95,8 +95,8 @@ def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -
     finally:
         uid = pwd.getpwnam(name).pw_uid
         subprocess.run(["pkill", "-KILL", "-u", str(uid)], check=False)
-        subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
         shutil.rmtree(f"/tmp/ccb-{uid}", ignore_errors=True)
+        subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
 
 
 @asynccontextmanager
