@@ -18,7 +18,8 @@ from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd
 from tests.support.sshd import host_user as make_user
 
-WAIT = "touch ready; while [ ! -e go ]; do sleep 0.05; done; env; cat /proc/self/environ; ps -ef"
+PROCESSES = "-- processes of the whole machine, whoever started them --"
+WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; env; cat /proc/self/environ; echo '{PROCESSES}'; ps -ef"
 NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame
 
 
@@ -136,7 +137,9 @@ async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
     seen_by_tool = fake_model.requests[1].tool_result_text
     assert "HOME=" in seen_by_tool, "the tool did look"
     assert API_KEY not in seen_by_tool
-    assert "ANTHROPIC" not in seen_by_tool
+    environment, _, processes_seen = seen_by_tool.partition(PROCESSES)
+    assert host_user.name[:7] in processes_seen
+    assert "ANTHROPIC" not in environment
     for path in files_of(uid, *places):
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
