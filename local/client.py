@@ -17,28 +17,46 @@ class LinkState(Enum):
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
-    RECONNECTING = "reconnecting"
-    LOST = "lost"
-    FENCED = "fenced"
-    CLOSED = "closed"
+    RECONNECTING = "reconnecting"  # lost; an attempt runs or comes at `LinkChange.retry_at`
+    NEEDS_PERSON = "needs you"  # lost; the login asks something (password, host key), so nothing is tried until `retry`
+    FENCED = "watching"  # another client drives; events still come, inputs are refused until `take_back`
+    LOST = "lost"  # given up
+    CLOSED = "closed"  # the session has ended on the host, or was left
 
 
 @dataclass(frozen=True)
 class Received:
     """One thing a session said. `kind` is the event kind of the wire (`message`, `input`, `tool_start`, …) or `progress`;
-    `body` is the public stream-json object for `message` and `progress`."""
+    `body` is the public stream-json object for `message` and `progress`. `replayed`: it had happened before this client
+    attached, so it is shown without bells."""
 
     kind: str
     body: Json
     seq: int
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The events up to `seq` were too many to be replayed; `body` is what has to be known of them (see the wire's
+    `Snapshot`), `earlier` gets them. What was shown before stays true; there is a hole between it and what follows."""
+
+    seq: int
+    body: Json
 
 
 @dataclass(frozen=True)
 class LinkChange:
-    """The connection changed; `reason` is one sentence for the person."""
+    """The connection changed; `reason` is one sentence for the person. While RECONNECTING, `attempt` counts from 1 and
+    `retry_at` is the monotonic second of the next one, None while it runs."""
 
     state: LinkState
     reason: str = ""
+    attempt: int = 0
+    retry_at: float | None = None
+
+
+Item = Received | Skipped | LinkChange
 
 
 class SessionClient(Protocol):
@@ -52,11 +70,26 @@ class SessionClient(Protocol):
     def state(self) -> LinkState:
         """The connection now."""
 
-    def events(self) -> AsyncIterator[Received | LinkChange]:
+    @property
+    def driving(self) -> bool:
+        """Whether inputs of this client count: it is not a viewer and was not fenced."""
+
+    def events(self) -> AsyncIterator[Item]:
         """Everything from here on, in order, until the session ends. Raises `CcbError` when it is lost for good."""
 
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+        """The events before number `before`, about `most` bytes of them, oldest first; [] at the start of the session.
+        Raises CcbError while there is no connection."""
+
+    def retry(self) -> None:
+        """Connect now, without waiting for the next attempt; a login may ask the person."""
+
+    def take_back(self) -> None:
+        """Drive again after another client took over (or instead of only watching); that one is fenced."""
+
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
-        """Send a user message; its uuid. Queued by the worker while a turn runs."""
+        """Send a user message; its uuid. Queued by the worker while a turn runs, and here while there is no connection: what
+        was sent is sent again after a reconnect and applied once. Raises UsageError when this client does not drive."""
 
     async def send(self, body: Json) -> str:
         """Send a raw public object (headless stream-json input); the id under which the journal has it (`input`, `prompt`)."""
@@ -74,8 +107,8 @@ class SessionClient(Protocol):
     async def stop(self, *, finish: bool = False) -> None:
         """End the session on the host; with `finish` after the queued work."""
 
-    async def close(self) -> None:
-        """Leave; the session goes on."""
+    async def close(self, *, done: bool = False) -> None:
+        """Leave; the session goes on. With `done` its worker may end at once when it has nothing to do."""
 
 
 class ControlError(Exception):

@@ -23,7 +23,8 @@ Json = dict[str, Any]
 @dataclass(frozen=True)
 class Hello:
     """W>L. The first frame on every connection, sent unprompted. `epoch` is the highest one granted so far, `seq` the
-    last event in the journal (0 for a new session), `state` is `idle`, `running` or `requires_action`."""
+    last event in the journal (0 for a new session), `state` is `idle`, `running` or `requires_action`. `driver` names the
+    client that drives, also while its connection is lost; empty when it has left (or never came)."""
 
     t: ClassVar[str] = "hello"
     protocol: int
@@ -39,6 +40,7 @@ class Hello:
     capabilities: list[str] = field(default_factory=list)
     storage: str = "disk"
     notes: list[str] = field(default_factory=list)
+    driver: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class Refused:
 class Attach:
     """L>W. The first frame of the laptop. Asks for `epoch` (greater than `Hello.epoch`; the daemon grants it or answers
     `fenced`) as `driver`, or watches as `viewer`. Events after `have` are replayed, then live ones follow. `nonce` guards
-    model calls on this connection and dies with it. `options` count only while the session has no events."""
+    model calls on this connection and dies with it. `options` begin a session that has no events; a driver that sends
+    some to an older session changes what they name; a reconnect sends `{"client": name}` only. With `tail` above 0, a client
+    that is further behind than so many bytes gets a `snapshot` and only about the last `tail` bytes of events."""
 
     t: ClassVar[str] = "attach"
     epoch: int
@@ -65,6 +69,53 @@ class Attach:
     have: int
     nonce: str
     options: Json = field(default_factory=dict)
+    tail: int = 0
+
+
+@dataclass(frozen=True)
+class Attached:
+    """W>L. The attach was granted, as `role`. Events up to `seq` are replay of what has happened before. `driver` names who
+    drives now."""
+
+    t: ClassVar[str] = "attached"
+    epoch: int
+    role: str
+    seq: int
+    driver: str = ""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """W>L. Comes before the first event of a connection that asked for a `tail` and is further behind: the next event is
+    number `seq` + 1. `body` is what a client has to know of those it does not get: {"model", "permission_mode", "result"
+    (the last result message or null), "todos" (the last list or null), "asks" (open `control_request` messages)}."""
+
+    t: ClassVar[str] = "snapshot"
+    epoch: int
+    seq: int
+    body: Json
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """L>W. Asks for the events before number `before`, the newest of them, about `most` bytes; also a viewer may."""
+
+    t: ClassVar[str] = "fetch"
+    epoch: int
+    request: int
+    before: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Past:
+    """W>L. The answer to `fetch`: body {"records": [{"seq", "kind", "body"}, …]} in order and without gaps, ending with the
+    event before `before`; empty when there is none."""
+
+    t: ClassVar[str] = "past"
+    epoch: int
+    request: int
+    body: Json
 
 
 @dataclass(frozen=True)
@@ -222,10 +273,12 @@ class Pong:
 
 @dataclass(frozen=True)
 class Detach:
-    """L>W. The client leaves; the session goes on."""
+    """L>W. The client leaves; the session goes on. With `done` its worker may end at once when the session is idle, runs
+    nothing in the background and nobody else is attached: its journal stays, and a later attach starts it again."""
 
     t: ClassVar[str] = "detach"
     epoch: int
+    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,6 +291,16 @@ class Stop:
 
 
 @dataclass(frozen=True)
+class Report:
+    """W>L. The answer to a host command (`ps`, `logs`, `stop`, `gc`, `clean`), instead of `hello`; several may come, then `bye`.
+    `kind` says what `body` is."""
+
+    t: ClassVar[str] = "report"
+    kind: str
+    body: Json
+
+
+@dataclass(frozen=True)
 class Bye:
     """W>L. The last frame: the daemon is going, `reason` says why."""
 
@@ -246,15 +309,15 @@ class Bye:
 
 
 Frame = Union[
-    Hello, Refused, Attach, Event, Progress, Input, Applied, Ack, Fenced, Open, Head, Data, End, Credit, Cancel, Ping,
-    Pong, Detach, Stop, Bye,
+    Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head, Data,
+    End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye,
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {
     kind.t: kind
     for kind in (
-        Hello, Refused, Attach, Event, Progress, Input, Applied, Ack, Fenced, Open, Head, Data, End, Credit, Cancel, Ping,
-        Pong, Detach, Stop, Bye,
+        Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head, Data,
+        End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye,
     )
 }  # fmt: skip
 
