@@ -7,6 +7,7 @@ that are left over are, after `ssh`: host, directory when it starts with `/`, `~
 from __future__ import annotations
 
 import difflib
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,13 +20,17 @@ from ccb.tunnel.plain_text import neutralise
 from .options import BY_NAME, Kind, Option
 from .target import Target, parse_port, parse_target, remote_path
 
-COMMANDS = ("ssh", "auth", "help")
+HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean")
+COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
+
+_SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """`command` is `ssh`, `auth`, `help` or `` (a local session). `target` is None for local sessions without a name.
-    `directory` is a path on the host, None for the default. `rest` are the words after `auth`."""
+    """`command` is one of COMMANDS or `` (a local session). `target` is None for this machine. `directory` is a path on the
+    host, None for the default. `rest` are the words after `auth`. `resume` is a session's ID or the start of it, `` to
+    choose one; host commands have their session there too."""
 
     command: str = ""
     target: Target | None = None
@@ -49,6 +54,17 @@ class Arguments:
     system_prompt: str | None = None
     max_turns: int | None = None
     session_id: str | None = None
+    continue_latest: bool = False
+    resume: str | None = None
+    fork_session: bool = False
+    reconnect_timeout: float | None = None
+    view: bool = False
+    all: bool = False
+    dry_run: bool = False
+    older_than: float | None = None
+    yes: bool = False
+    lines: int | None = None
+    json: bool = False
     add_dirs: list[str] = field(default_factory=list)
     debug: bool = False
     identities: list[str] = field(default_factory=list)
@@ -75,7 +91,14 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         return replace(arguments, command="auth", rest=tuple(words[1:]))
     if command == "help":
         return replace(arguments, command="help", rest=tuple(words[1:]))
-    arguments = _place(arguments, words[1:], swallowed.variadic) if command == "ssh" else _place_local(arguments, words)
+    if command in HOST_COMMANDS:
+        arguments = _place_host_command(arguments, command, words[1:])
+    elif command == "ssh":
+        arguments = _place(arguments, words[1:], swallowed.variadic)
+    else:
+        arguments = _place_local(arguments, words)
+    _check_owners(arguments)
+    _check_session(arguments)
     _check_combination(arguments)
     if arguments.headless and arguments.prompt is None and swallowed.variadic:
         hint = f"The words after {swallowed.variadic} were read as its values; write the prompt before it, or after --."
@@ -147,6 +170,8 @@ class _Scanner:
             if given is not None:
                 raise UsageError(f"error: option '{option.shown}' takes no value", do=_SEE_HELP)
             self._values[option.field] = True
+        elif option.kind is Kind.OPTIONAL:
+            self._values[option.field] = self._session() if given is None else _converted(option, given)
         elif option.kind is Kind.VARIADIC:
             items = self._values.setdefault(option.field, [])
             items += _listed(option, [given] if given is not None else self._following(option))
@@ -168,6 +193,13 @@ class _Scanner:
             )
         self._at += 1
         return value
+
+    def _session(self) -> str:
+        """The next word when it is a session's ID; a prompt may follow the option as well."""
+        if self._at < len(self._argv) and _SESSION_ID.fullmatch(self._argv[self._at]):
+            self._at += 1
+            return self._argv[self._at - 1].lower()
+        return ""
 
     def _following(self, option: Option) -> list[str]:
         found = [self._one(option)]
@@ -194,14 +226,28 @@ def _unknown(name: str) -> UsageError:
     )
 
 
-def _converted(option: Option, value: str) -> str | int:
+def _converted(option: Option, value: str) -> str | int | float:
     if option.choices and value not in option.choices:
         raise UsageError(
             f"error: option '{option.shown}' argument '{neutralise(value)[:80]}' is invalid. "
             f"Allowed choices are {', '.join(option.choices)}."
         )
     match option.field:
-        case "max_turns":
+        case "reconnect_timeout" | "older_than":
+            try:
+                number = float(value)
+            except ValueError:
+                number = -1.0
+            if not 0 <= number < 1e9:
+                raise UsageError(
+                    f"error: option '{option.shown}' argument '{neutralise(value)[:80]}' is no number of {option.metavar}"
+                )
+            return number
+        case "resume":
+            if not _SESSION_ID.fullmatch(value):
+                raise UsageError(f"error: '{neutralise(value)[:80]}' is no session ID", do="`ccb ps HOST` lists them.")
+            return value.lower()
+        case "max_turns" | "lines":
             if not value.isascii() or not value.isdigit() or not 0 < int(value) < 1_000_000:
                 raise UsageError(
                     f"error: option '{option.shown}' argument '{neutralise(value)[:80]}' is no number above 0"
@@ -242,6 +288,75 @@ def _place(arguments: Arguments, words: list[str], variadic: str) -> Arguments:
         prompt=" ".join(words) if words else None,
         port=arguments.port or target.port,
     )
+
+
+def _place_host_command(arguments: Arguments, command: str, words: list[str]) -> Arguments:
+    """`COMMAND HOST [ID]`; `ps` and `--local` do without a host."""
+    arguments = replace(arguments, command=command)
+    if not arguments.local and (words or command != "ps"):
+        if not words:
+            raise UsageError(
+                f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host`, or --local for this machine."
+            )
+        target = parse_target(words.pop(0))
+        if target.path is not None:
+            raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")
+        if target.port is not None and arguments.port is not None and target.port != arguments.port:
+            raise UsageError(f"the target says port {target.port}, -P says {arguments.port}", do="Give the port once.")
+        arguments = replace(arguments, target=target, port=arguments.port or target.port)
+    if command in ("attach", "logs", "stop") and words:
+        session = words.pop(0)
+        if not _SESSION_ID.fullmatch(session):
+            raise UsageError(f"{neutralise(session)[:80]!r} is no session ID", do="`ccb ps HOST` lists them.")
+        arguments = replace(arguments, resume=session.lower())
+    elif command == "attach":
+        arguments = replace(arguments, resume="")
+    elif command == "logs" or (command == "stop" and not arguments.all):
+        also = ", or --all" if command == "stop" else ""
+        raise UsageError(f"ccb {command} needs the ID of a session{also}", do="`ccb ps HOST` lists them.")
+    if words:
+        raise UsageError(f"ccb {command} does not take {neutralise(words[0])[:80]!r}", do=_SEE_HELP)
+    if command == "stop" and arguments.all and arguments.resume:
+        raise UsageError("an ID and --all exclude each other", do="Give one of them.")
+    return arguments
+
+
+_OWNERS = {
+    "view": ("--view", ("attach",)),
+    "all": ("--all", ("stop",)),
+    "dry_run": ("--dry-run", ("gc", "clean")),
+    "older_than": ("--older-than", ("gc",)),
+    "yes": ("--yes", ("clean",)),
+    "lines": ("--lines", ("logs",)),
+    "json": ("--json", ("ps",)),
+}
+
+
+def _check_owners(arguments: Arguments) -> None:
+    """Options that belong to one command make no sense with another."""
+    for name, (option, commands) in _OWNERS.items():
+        if getattr(arguments, name) not in (None, False) and arguments.command not in commands:
+            raise UsageError(f"{option} belongs to {' and '.join(f'`ccb {each}`' for each in commands)}", do=_SEE_HELP)
+
+
+def _check_session(arguments: Arguments) -> None:
+    if arguments.command in HOST_COMMANDS:
+        if arguments.command != "attach" and arguments.headless:
+            raise UsageError(f"ccb {arguments.command} has no headless mode", do=_SEE_HELP)
+        if arguments.continue_latest or arguments.fork_session or arguments.session_id:
+            raise UsageError("--continue, --fork-session and --session-id belong to `ccb ssh`", do=_SEE_HELP)
+        return
+    old = arguments.continue_latest or arguments.resume is not None
+    if arguments.continue_latest and arguments.resume is not None:
+        raise UsageError("--continue and --resume exclude each other", do="Give one of them.")
+    if arguments.fork_session and not old:
+        raise UsageError("--fork-session needs --continue or --resume", do="Say which session is to be copied.")
+    if arguments.session_id and old and not arguments.fork_session:
+        raise UsageError(
+            "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified."
+        )
+    if arguments.resume == "" and arguments.headless:
+        raise UsageError("--resume needs the ID of a session in a headless run", do="`ccb ps HOST` lists them.")
 
 
 def _place_local(arguments: Arguments, words: list[str]) -> Arguments:

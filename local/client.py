@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Protocol
 
 from ccb.tunnel.wire import Hello
 
+from .link_state import LinkState
+
+__all__ = ["ControlError", "Item", "Json", "LinkChange", "LinkState", "Received", "SessionClient", "Skipped"]
+
 Json = dict[str, Any]
-
-
-class LinkState(Enum):
-    """What the status line shows of the connection."""
-
-    CONNECTING = "connecting"
-    CONNECTED = "connected"
-    RECONNECTING = "reconnecting"  # lost; an attempt runs or comes at `LinkChange.retry_at`
-    NEEDS_PERSON = "needs you"  # lost; the login asks something (password, host key), so nothing is tried until `retry`
-    FENCED = "watching"  # another client drives; events still come, inputs are refused until `take_back`
-    LOST = "lost"  # given up
-    CLOSED = "closed"  # the session has ended on the host, or was left
 
 
 @dataclass(frozen=True)

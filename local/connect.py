@@ -7,29 +7,49 @@ import getpass
 import importlib
 import logging
 import os
+import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import Unreachable
-from ccb.tunnel.link import Link, new_nonce
+from ccb.tunnel.errors import Unreachable, UsageError
 from ccb.tunnel.local import LocalTransport
+from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.pipe import Transport
 from ccb.tunnel.wire import SessionOptions
 
 from .arguments import Arguments
-from .session import Session
+from .resume_command import resume_command
+from .session import Session, Terms
 from .stdio import in_thread
 
 if TYPE_CHECKING:
+    from ccb.deploy.bundle import Bundle
     from ccb.tunnel.login import Prompts
 
+    from .dial import Dialer
     from .parts import Parts
+    from .session_list import SessionRow
     from .settings import Settings
 
 log = logging.getLogger(__name__)
+
+HEADLESS_PATIENCE = 600.0
+"""Seconds a headless run tries to reconnect when --reconnect-timeout does not say."""
+
+SCREEN_TAIL = 256 * 1024
+"""Bytes of events that a fresh terminal takes of a session that exists; it loads older ones on demand."""
+
+LATER_TAIL = 4 * 1024 * 1024
+"""Bytes of events that a terminal takes after a reconnect before it prefers a snapshot."""
+
+NOTHING = 1
+"""Tail of a headless run that resumes: what is open, and what comes."""
+
+Choose = Callable[[Sequence["SessionRow"]], Awaitable[str | None]]
+"""Asks the person for one of the sessions; None when they gave up."""
 
 SECRET_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS")
 """Variables that a worker on this machine must not inherit: its tools would see them."""
@@ -37,19 +57,27 @@ SECRET_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OA
 
 @dataclass(frozen=True)
 class Connected:
-    """An attached session and what its clients show of it. `host` is the name the person used."""
+    """An attached session and what its clients show of it. `host` is the name the person used, `resume` the command that
+    comes back to it."""
 
     session: Session
     host: str
     options: SessionOptions
     warnings: tuple[str, ...]
+    resume: str
 
 
 @asynccontextmanager
 async def connect_session(
-    arguments: Arguments, *, session_id: str, prompts: Prompts, environ: Mapping[str, str] = os.environ
+    arguments: Arguments,
+    *,
+    session_id: str,
+    prompts: Prompts,
+    choose: Choose | None = None,
+    environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[Connected]:
-    """Connect, deploy, attach; on leaving, close the connection (the session on the host goes on unless it was stopped).
+    """Connect, deploy, attach, and stay attached over lost connections; on leaving, close the connection (the session on the
+    host goes on unless it was stopped). `session_id` is that of a new session; `choose` picks one of those on the host.
 
     Without a credential nothing is connected. Raises CcbError.
     """
@@ -58,26 +86,84 @@ async def connect_session(
         stack.push_async_callback(_finished, loading)
         if not _has_environ_credential(environ):
             await (await loading).credential.get()
-        transport = await _open_transport(arguments, prompts, environ, loading)
-        stack.push_async_callback(transport.close)
-        parts = await loading
-        from ccb.deploy.bootstrap import launch
-
+        transport = await open_transport(arguments, prompts, environ, loading)
+        try:
+            parts = await loading
+            dialer, proxy = parts.dialer(
+                transport, lambda ask: open_transport(arguments, prompts if ask else NobodyToAsk(), environ, loading)
+            )
+        except BaseException:
+            await transport.close()
+            raise
+        stack.push_async_callback(dialer.aclose)
+        await stack.enter_async_context(proxy)
+        dialer.parameters = await session_parameters(
+            arguments, session_id, parts.settings, lambda: _choose(dialer, parts.bundle, choose)
+        )
         from .credentials import api_key_source
 
         source = api_key_source((await parts.credential.get()).source)
         options = session_options(arguments, parts.settings, api_key_source=source)
-        parameters = {"session": session_id, "cwd": arguments.directory or "", "create": True, "fresh": True}
-        launched = await launch(transport, parameters, parts.bundle)
-        link = await stack.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
-        hello = await link.hello()
-        log.info("hello from worker pid %d, bundle %s", hello.pid, "uploaded" if launched.uploaded else "cached")
-        nonce = new_nonce()
-        calls = await stack.enter_async_context(parts.model_calls(link, nonce))
-        await link.attach(nonce=nonce, options=options.to_json(), streams=calls)
-        session = await stack.enter_async_context(Session(link, hello))
-        log.info("attached to session %s on %s, worker pid %d", session_id, transport.name, hello.pid)
-        yield Connected(session, host_name(arguments), options, parts.warnings)
+        wanted = dialer.parameters
+        terms = Terms(
+            options=options.to_json(),
+            who=options.client,
+            role="viewer" if arguments.view else "driver",
+            tail=0 if wanted.get("create") else NOTHING if arguments.headless else SCREEN_TAIL,
+            later_tail=0 if arguments.headless else LATER_TAIL,
+            patience=_patience(arguments, parts.settings),
+            resume=resume_command(arguments, str(wanted["session"])) if "session" in wanted else "",
+            can_ask=not arguments.headless,
+        )
+        session = await stack.enter_async_context(Session(dialer.dial, terms))
+        watching = asyncio.create_task(_watch_surroundings(session), name="surroundings")
+        stack.push_async_callback(_finished, watching)
+        hello = session.hello
+        log.info("attached to session %s on %s, worker pid %d", hello.session, transport.name, hello.pid)
+        resume = resume_command(arguments, hello.session, directory=hello.cwd)
+        session.come_back_with(resume)
+        yield Connected(session, host_name(arguments), options, parts.warnings, resume)
+
+
+async def _watch_surroundings(session: Session) -> None:
+    from ccb.tunnel.wake import changes
+
+    async for reason in changes():
+        session.doubt(reason)
+
+
+async def session_parameters(
+    arguments: Arguments, session_id: str, settings: Settings, pick: Callable[[], Awaitable[str]]
+) -> dict[str, object]:
+    """What the worker is asked for: a new session, one that exists, or a copy of one. `pick` asks which."""
+    life: dict[str, object] = {"cwd": arguments.directory or ""}
+    if "graceHours" in settings.model_fields_set:
+        life["grace_s"] = settings.graceHours * 3600
+    if "idleMinutes" in settings.model_fields_set:
+        life["idle_s"] = settings.idleMinutes * 60
+    fork = {"session": session_id} if arguments.fork_session else {}
+    if arguments.continue_latest:
+        return {**life, "continue": True, **({"fork": True, **fork} if fork else {})}
+    if arguments.resume is not None:
+        chosen = arguments.resume or await pick()
+        return {**life, "fork_of": chosen, **fork} if fork else {**life, "session": chosen, "create": False}
+    return {**life, "session": session_id, "create": True, "fresh": True}
+
+
+async def _choose(dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
+    from .session_list import list_sessions
+
+    rows = await list_sessions(await dialer.transport(ask=True), bundle)
+    chosen = await choose(rows) if choose is not None else None
+    if chosen is None:
+        raise UsageError("no session was chosen", do="Give its ID: --resume ID (`ccb ps HOST` lists them).")
+    return chosen
+
+
+def _patience(arguments: Arguments, settings: Settings) -> float:
+    if arguments.reconnect_timeout is not None:
+        return arguments.reconnect_timeout
+    return HEADLESS_PATIENCE if arguments.headless else settings.graceHours * 3600
 
 
 def host_name(arguments: Arguments) -> str:
@@ -115,16 +201,17 @@ def _who() -> str:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())
-    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
+    return f"{user}@{socket.gethostname()} pid {os.getpid()} {secrets.token_hex(3)}"
 
 
 def _has_environ_credential(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("ANTHROPIC_API_KEY", "").strip() or environ.get("ANTHROPIC_AUTH_TOKEN", "").strip())
 
 
-async def _open_transport(
+async def open_transport(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: asyncio.Task[Parts]
 ) -> Transport:
+    """The way to the host: SSH, or this machine. Raises CcbError."""
     if arguments.target is None or not _over_ssh(arguments):
         return LocalTransport({name: value for name, value in environ.items() if name not in SECRET_VARIABLES})
     from ccb.tunnel import ssh

@@ -17,7 +17,7 @@ from contextlib import suppress
 from ccb.tunnel.errors import CcbError, ConnectionLost
 
 from .arguments import Arguments
-from .client import ControlError, Json, LinkChange
+from .client import ControlError, Json, LinkChange, LinkState, Skipped
 from .connect import connect_session
 from .error_text import code_of, error_text
 from .exit_codes import ExitCode
@@ -88,6 +88,7 @@ class _Turns:
     """Which prompts still wait for their result. Several prompts may share a turn."""
 
     def __init__(self) -> None:
+        self.foreign = False  # a turn that this run knows nothing of is under way
         self._waiting: dict[str, None] = {}
         self._seen: set[str] = set()
         self._running: set[str] = set()
@@ -109,12 +110,17 @@ class _Turns:
             if isinstance(item, dict):
                 self._running.add(str(item.get("input")))
 
-    def answered(self) -> None:
-        """A result came."""
+    def answered(self) -> bool:
+        """A result came; whether it is one of this run."""
+        if self.foreign and not self._running:
+            self.foreign = False
+            return False
+        self.foreign = False
         taken = [input_id for input_id in self._waiting if input_id in self._running] or list(self._waiting)[:1]
         for input_id in taken:
             del self._waiting[input_id]
         self._running.clear()
+        return True
 
 
 class _Run:
@@ -135,6 +141,7 @@ class _Run:
         self._input_ended = False
         self._result_came = asyncio.Event()
         self._finished = False
+        self._resume = ""
 
     async def work(self) -> ExitCode:
         """The whole run. Raises CcbError."""
@@ -144,7 +151,9 @@ class _Run:
         ) as connected:
             for warning in connected.warnings:
                 sys.stderr.write(f"ccb: {warning}\n")
-            self._session = connected.session
+            session = self._session = connected.session
+            self._session_id, self._resume = session.hello.session, connected.resume
+            self._turns.foreign = session.hello.state != "idle"
             feeding = asyncio.create_task(
                 self._feed(connected.session) if self._streaming else self._ask(connected.session, prompt), name="input"
             )
@@ -154,6 +163,8 @@ class _Run:
                 if not listening.done():
                     await feeding
                 await listening
+            except ConnectionLost:
+                raise  # the session goes on without this run
             except Exception:
                 await self._stop(connected.session)
                 raise
@@ -181,6 +192,9 @@ class _Run:
             async with asyncio.timeout(LAST_WORD):
                 await session.stop()
                 await session.ended()
+                return
+        if not session.ended_there:
+            sys.stderr.write(f"ccb: the host was not reached, so the session is not stopped. {self._come_back()}\n")
 
     async def fail(self, errors: list[str], *, reason: str) -> None:
         """Give the turn that is open, or never began, a result; a turn has only one."""
@@ -189,7 +203,8 @@ class _Run:
         if self._arguments.output_format == "text":
             return  # a text reader wants answers; what failed is on stderr
         duration = round((time.monotonic() - self._started) * 1000)
-        await self._result(local_result(self._session_id, errors, reason=reason, duration_ms=duration))
+        self._turns.answered()
+        await self._deliver(local_result(self._session_id, errors, reason=reason, duration_ms=duration))
 
     async def finish(self) -> None:
         """Nothing comes any more on stdout."""
@@ -224,7 +239,9 @@ class _Run:
                 async for item in session.events():
                     watchdog.reschedule(None)
                     if isinstance(item, LinkChange):
-                        log.info("link %s: %s", item.state.value, item.reason)
+                        self._link_changed(item)
+                    elif isinstance(item, Skipped):
+                        await self._skipped(session, item)
                     elif item.kind == "progress" and item.body.get("type") != "result":
                         await self._output.progress(item.body)
                     elif item.kind in ("message", "progress"):
@@ -241,11 +258,34 @@ class _Run:
                 "the host ended the session before the answer was complete", do="Look at the session's log on the host."
             )
 
+    def _link_changed(self, change: LinkChange) -> None:
+        """Say on stderr when the connection goes and comes. Raises ConnectionLost when somebody else drives now."""
+        log.info("link %s: %s", change.state.value, change.reason)
+        match change.state:
+            case LinkState.RECONNECTING if change.attempt == 1 and change.retry_at is not None:
+                sys.stderr.write(f"ccb: {change.reason}; reconnecting\n")
+            case LinkState.CONNECTED:
+                sys.stderr.write("ccb: connected again\n")
+            case LinkState.FENCED:
+                raise ConnectionLost(change.reason, do=self._come_back())
+            case _:
+                pass
+
+    async def _skipped(self, session: Session, skipped: Skipped) -> None:
+        """A run that resumes shows nothing of the past but the questions that are still open."""
+        asks = skipped.body.get("asks")
+        for ask in asks if isinstance(asks, list) else []:
+            if isinstance(ask, dict):
+                await self._message(session, ask)
+
+    def _come_back(self) -> str:
+        return f"The session goes on. Come back with: {self._resume}" if self._resume else "Attach again."
+
     async def _message(self, session: Session, body: Json) -> None:
         kind, subtype = body.get("type"), body.get("subtype")
         if kind == "result":
             await self._result(body)
-            if not self._streaming:
+            if not self._streaming and not self._turns.open:
                 await session.stop(finish=True)
             return
         if kind == "system" and subtype == "permission_denied" and body.get("decision_behavior") == "ask":
@@ -260,7 +300,10 @@ class _Run:
             self._asked.discard(str(body.get("request_id")))
 
     async def _result(self, body: Json) -> None:
-        self._turns.answered()
+        if self._turns.answered() or self._streaming:
+            await self._deliver(body)
+
+    async def _deliver(self, body: Json) -> None:
         self._last = body
         await self._output.result(body)
         self._result_came.set()

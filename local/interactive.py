@@ -6,39 +6,49 @@ import asyncio
 import importlib
 import sys
 import uuid
-from contextlib import suppress
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ccb import __version__
-from ccb.tunnel.errors import CcbError
 
 from .arguments import Arguments
 from .connect import connect_session, host_name
 from .prompts import prompts_for
-from .session import Session
 from .stdio import in_thread
 
-_LAST_WORD = 5.0
+if TYPE_CHECKING:
+    from .session_list import SessionRow
 
 
 async def run_interactive(arguments: Arguments) -> int:
-    """Connect and show the session until the person leaves; it ends on the host with it. The exit code; raises CcbError."""
+    """Connect and show the session until the person leaves; on the host it stays. The exit code; raises CcbError."""
     sys.stderr.write(f"Connecting to {host_name(arguments)} …\n")
     session_id = arguments.session_id or str(uuid.uuid4())
+    prompts = prompts_for(headless=False)
     importing = asyncio.create_task(in_thread(_import_interface), name="import interface")
     try:
-        async with connect_session(arguments, session_id=session_id, prompts=prompts_for(headless=False)) as connected:
+        async with connect_session(arguments, session_id=session_id, prompts=prompts, choose=_choose) as connected:
             for warning in connected.warnings:
                 sys.stderr.write(f"ccb: {warning}\n")
             await importing
             from .tui.app import run_repl
             from .tui.info import ReplInfo
 
-            options, hello = connected.options, connected.session.hello
-            info = ReplInfo(connected.host, hello.cwd, options.model or "", options.permission_mode, __version__)
+            session, options = connected.session, connected.options
+            info = ReplInfo(
+                connected.host,
+                session.hello.cwd,
+                options.model or "",
+                options.permission_mode,
+                __version__,
+                connected.resume,
+            )
             try:
-                return await run_repl(connected.session, info, arguments.prompt or None)
+                return await run_repl(session, info, arguments.prompt or None, prompts=prompts)
             finally:
-                await _end(connected.session)
+                await session.close(done=True)
+                if session.unsent:
+                    sys.stderr.write(f"ccb: {session.unsent} input(s) did not reach the host and are lost.\n")
     finally:
         importing.cancel()
         await asyncio.gather(importing, return_exceptions=True)
@@ -48,10 +58,7 @@ def _import_interface() -> None:
     importlib.import_module("ccb.local.tui.app")
 
 
-async def _end(session: Session) -> None:
-    """Stop the session on the host; what it still says is read and dropped, so that its goodbye comes through."""
-    with suppress(TimeoutError, CcbError):
-        async with asyncio.timeout(_LAST_WORD):
-            await session.stop()
-            async for _ in session.events():
-                pass
+async def _choose(rows: Sequence[SessionRow]) -> str | None:
+    from .session_picker import choose_session
+
+    return await choose_session(rows)

@@ -13,6 +13,7 @@ class Kind(Enum):
     VALUE = "value"
     VARIADIC = "variadic"  # every word up to the next option
     REPEAT = "repeat"  # one value, and the option may be given again
+    OPTIONAL = "optional"  # a session ID when the next word looks like one
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,29 @@ OPTIONS = (
     Option(("--system-prompt",), "system_prompt", Kind.VALUE, "Text instead of the system prompt.", "text"),
     Option(("--max-turns",), "max_turns", Kind.VALUE, "Most model calls for one prompt.", "n"),
     Option(("--session-id",), "session_id", Kind.VALUE, "The id of the new session (a UUID).", "uuid"),
+    Option(("--continue", "-c"), "continue_latest", Kind.FLAG, "Go on with the latest session of that directory."),
+    Option(
+        ("--resume", "-r"), "resume", Kind.OPTIONAL,
+        "Go on with a session: its ID or the start of it; without one, choose from a list.", "id",
+    ),
+    Option(("--fork-session",), "fork_session", Kind.FLAG, "With --continue or --resume: go on in a copy of it."),
+    Option(
+        ("--reconnect-timeout",), "reconnect_timeout", Kind.VALUE,
+        "Give a lost connection up after so long (24 h; headless 600 s; 0: at once).", "seconds",
+    ),
     Option(("--add-dir",), "add_dirs", Kind.VARIADIC, "More directories on the host that tools may use.", "dirs"),
     Option(("--debug",), "debug", Kind.FLAG, "Write a detailed log file."),
     Option(("--identity", "-i"), "identities", Kind.REPEAT, "A private key file for SSH.", "file"),
     Option(("--port", "-P"), "port", Kind.VALUE, "The SSH port.", "port"),
     Option(("-o",), "ssh_options", Kind.REPEAT, "An option of ssh_config: -o Name=value.", "option"),
     Option(("--local",), "local", Kind.FLAG, "With ssh: run the worker on this machine instead."),
+    Option(("--view",), "view", Kind.FLAG, "With attach: watch, and leave the session to its driver."),
+    Option(("--all",), "all", Kind.FLAG, "With stop: every session of the host."),
+    Option(("--dry-run",), "dry_run", Kind.FLAG, "With gc and clean: only say what would be removed."),
+    Option(("--older-than",), "older_than", Kind.VALUE, "With gc: remove ended sessions older than this (30).", "days"),
+    Option(("--yes",), "yes", Kind.FLAG, "With clean: do not ask."),
+    Option(("--lines", "-n"), "lines", Kind.VALUE, "With logs: how many lines (200).", "n"),
+    Option(("--json",), "json", Kind.FLAG, "With ps: one JSON object a line."),
     Option(("--help", "-h"), "help", Kind.FLAG, "Show this help."),
     Option(("--version", "-v"), "version", Kind.FLAG, "Show the version."),
 )  # fmt: skip

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.link import Link
+from ccb.tunnel.pipe import Transport
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.credential import CredentialSource
-from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.proxy.upstream import Upstream
-from ccb.tunnel.secret import Secret
 
 from .credentials import credential_source
+from .dial import Dialer, OpenTransport
 from .settings import Settings, load_settings, settings_path
 
 
@@ -29,14 +27,10 @@ class Parts:
     credential: CredentialSource
     upstream: Upstream
 
-    @asynccontextmanager
-    async def model_calls(self, link: Link, nonce: Secret) -> AsyncIterator[InbandCalls]:
-        """Serve the model calls of a connection that has said hello."""
-        async with (
-            AuthProxy(self.credential, self.upstream) as proxy,
-            InbandCalls(proxy, link.send, nonce, epoch=link.next_epoch) as calls,
-        ):
-            yield calls
+    def dialer(self, transport: Transport, open_transport: OpenTransport) -> tuple[Dialer, AuthProxy]:
+        """What dials a session, beginning with `transport`, and the auth proxy of the session, to be entered."""
+        proxy = AuthProxy(self.credential, self.upstream)
+        return Dialer(open_transport, self.bundle, proxy, transport), proxy
 
 
 def load_parts(environ: Mapping[str, str]) -> Parts:

@@ -8,6 +8,7 @@ import getpass
 import sys
 import termios
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from ccb.tunnel.host_keys import HostKeyInfo
 from ccb.tunnel.login import NobodyToAsk, Prompts
@@ -17,9 +18,17 @@ from .stdio import in_thread
 
 
 class TerminalPrompts:
-    """Asks on the controlling terminal; diagnostics go to stderr so that stdout stays clean."""
+    """Asks on the controlling terminal; diagnostics go to stderr so that stdout stays clean. `pause` makes the terminal free
+    for a question (a full-screen interface steps aside)."""
+
+    def __init__(self) -> None:
+        self.pause: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
+        with self.pause():
+            return await self._confirm(info)
+
+    async def _confirm(self, info: HostKeyInfo) -> bool:
         self._say(
             f"The host key of {neutralise(info.host)} is not known.\n"
             f"  {info.algorithm} {info.fingerprint}\n"
@@ -35,14 +44,20 @@ class TerminalPrompts:
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
-        return await _ask(lambda: getpass.getpass(f"Passphrase for {neutralise(path)}{again}: "))
+        with self.pause():
+            return await _ask(lambda: getpass.getpass(f"Passphrase for {neutralise(path)}{again}: "))
 
     async def password(self, prompt: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
-        return await _ask(lambda: getpass.getpass(f"Password for {neutralise(prompt)}{again}: "))
+        with self.pause():
+            return await _ask(lambda: getpass.getpass(f"Password for {neutralise(prompt)}{again}: "))
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        for text in (title, instructions):
+        with self.pause():
+            return await self._challenge((title, instructions), prompts)
+
+    async def _challenge(self, texts: Sequence[str], prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        for text in texts:
             if text.strip():
                 self._say(neutralise(text))
         answers = []

@@ -1,68 +1,179 @@
-"""One attached session over a link: what the REPL and headless runs stand on.
+"""One attached session over whatever connections it takes: what the REPL and headless runs stand on.
 
-One task reads the link. It answers waiting control requests itself and puts everything else into one bounded queue, so a
-slow reader of `events` slows the host down instead of growing memory. The link is replaced without the readers noticing
-more than `LinkChange`s.
+One task supervises: it dials, attaches, reads the link, and dials again when the link is lost. Events go into one bounded
+queue, so a slow reader of `events` slows the host down instead of growing memory. Inputs wait in the outbox until the
+host has them. Whoever reads sees the connection change only as `LinkChange`s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
-from collections.abc import AsyncIterator
-from typing import Any, Self
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
 
-from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
+from ccb.tunnel.backoff import waits
+from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, HostKeyError, ProtocolError, UsageError
 from ccb.tunnel.link import Link
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.wire import Applied, Bye, Detach, Event, Fenced, FrameError, Hello, Input, Progress, Stop
+from ccb.tunnel.wire import (
+    Applied,
+    Attached,
+    Bye,
+    Detach,
+    Event,
+    Fenced,
+    Fetch,
+    Hello,
+    Past,
+    Progress,
+    Snapshot,
+)
 
-from .client import ControlError, Json, LinkChange, LinkState, Received
+from .client import ControlError, Item, Json, LinkChange, LinkState, Received, Skipped
+from .link_state import next_state
+from .outbox import Outbox
 
 log = logging.getLogger(__name__)
 
 CONTROL_TIMEOUT = 60.0
-"""Seconds a control request waits for its answer; what the official clients use."""
+"""Connected seconds a control request waits for its answer; what the official clients use."""
 
 QUEUE = 256
 """Most received things that wait for the reader of `events`."""
 
+PATIENCE = 24 * 3600.0
+"""Seconds a lost connection is tried again: as long as the daemon keeps a session without a client."""
+
+TAIL = 4 * 1024 * 1024
+"""Bytes of events that a reconnect takes before it prefers a snapshot."""
+
 _LEAVE = 2.0
+_FIRST_TRIES = 5
+_MOST_GARBLED = 3
+
+
+class Connection(Protocol):
+    """One connection to the session's worker, which has said hello."""
+
+    @property
+    def link(self) -> Link: ...
+
+    @property
+    def hello(self) -> Hello: ...
+
+    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
+        """Ask for the session; a driver's model calls are served from here on."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a session from its connections so far. `begun`: the host has confirmed an attach."""
+
+    hello: Hello
+    begun: bool
+
+
+class Dial(Protocol):
+    """Makes a connection. `known` is None for the first one; `ask`: the person may be asked. Raises CcbError. A connection that
+    dropped before it was complete is a ConnectionLost or a `Dropped`."""
+
+    def __call__(self, *, known: Known | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a session is attached. `options` go with the first attach, `who` is this client's unique name. `tail` is that of
+    the first attach, `later_tail` of the others (bytes, 0: everything). `patience` in seconds; `resume` is the command
+    that comes back. `can_ask`: there is a person who can log in again."""
+
+    options: Mapping[str, object] = field(default_factory=dict)
+    who: str = ""
+    role: str = "driver"
+    tail: int = 0
+    later_tail: int = 0
+    patience: float = PATIENCE
+    resume: str = ""
+    can_ask: bool = False
 
 
 class Session:
-    """Drives the session behind `link`, which has attached already and is owned by the caller. Use as a context."""
+    """Drives (or watches) one session over connections from `dial`. Use as a context: entering makes the first connection and
+    raises what hinders it, leaving closes the connection; the session on the host goes on unless it was stopped."""
 
-    def __init__(self, link: Link, hello: Hello) -> None:
-        self._link = link
-        self._hello = hello
-        self._state = LinkState.CONNECTED
-        self._queue: asyncio.Queue[Received | LinkChange | None] = asyncio.Queue(QUEUE)
+    def __init__(self, dial: Dial, terms: Terms | None = None) -> None:
+        self._dial = dial
+        self._terms = terms or Terms()
+        self._resume = self._terms.resume
+        self._state = LinkState.CONNECTING
+        self._queue: asyncio.Queue[Item | None] = asyncio.Queue(QUEUE)
+        self._outbox = Outbox()
         self._waiting: dict[str, asyncio.Future[Json]] = {}
+        self._fetches: dict[int, asyncio.Future[list[Received]]] = {}
+        self._fetched = 0
+        self._hello: Hello | None = None
+        self._begun = False
+        self._connection: Connection | None = None
+        self._have = 0
+        self._replay_ends = 0
+        self._driving = False
+        self._take = self._terms.role == "driver"
+        self._watching = not self._take
+        self._garbled = 0
+        self._attempt = 0
+        self._lost_at: float | None = None
+        self._waits = waits()
+        self._nudged = asyncio.Event()
+        self._asked_person = False
+        self._leaving = False
         self._failure: CcbError | None = None
         self._ended = asyncio.Event()
-        self._reader: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._supervisor: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._reader = asyncio.create_task(self._read(), name="session reader")
+        self._ready = asyncio.get_running_loop().create_future()
+        self._supervisor = asyncio.create_task(self._supervise(), name="session")
+        try:
+            await self._ready
+        except BaseException:
+            await self._end_supervisor()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
+        await self._end_supervisor()
         self._fail_waiting("the session was left")
+
+    async def _end_supervisor(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
 
     @property
     def hello(self) -> Hello:
+        """The newest hello."""
+        assert self._hello is not None, "enter the session first"
         return self._hello
 
     @property
     def state(self) -> LinkState:
         return self._state
 
-    async def events(self) -> AsyncIterator[Received | LinkChange]:
+    @property
+    def driving(self) -> bool:
+        return self._driving
+
+    @property
+    def unsent(self) -> int:
+        """Inputs that the host has not confirmed yet."""
+        return len(self._outbox)
+
+    async def events(self) -> AsyncIterator[Item]:
         """Everything that was not read yet, then everything from here on; one reader at a time."""
         while True:
             if self._ended.is_set() and self._queue.empty():
@@ -73,31 +184,52 @@ class Session:
         if self._failure is not None:
             raise self._failure
 
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+        """See SessionClient."""
+        connection = self._connection
+        if connection is None:
+            raise ConnectionLost("there is no connection to load earlier events over", do="Wait for the reconnect.")
+        self._fetched += 1
+        number = self._fetched
+        answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
+        self._fetches[number] = answer
+        try:
+            await connection.link.send(Fetch(connection.link.epoch, number, before, most))
+            async with asyncio.timeout(CONTROL_TIMEOUT):
+                return await answer
+        except TimeoutError:
+            raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
+        finally:
+            self._fetches.pop(number, None)
+
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
+        """See SessionClient."""
         identity = uuid or _new_id()
         await self.send(
             {
                 "type": "user",
                 "message": {"role": "user", "content": content},
                 "parent_tool_use_id": None,
-                "session_id": self._hello.session,
+                "session_id": self.hello.session,
                 "uuid": identity,
             }
         )
         return identity
 
     async def send(self, body: Json) -> str:
-        """Send a raw public object; the id under which the journal has it."""
+        """Send a raw public object; the id under which the journal has it. Waits while too much is unconfirmed."""
         if self._failure is not None:
             raise self._failure
+        if self._state is LinkState.CLOSED:
+            raise ConnectionLost("the session has ended", do=self._come_back())
+        if not self._driving and self._state is LinkState.FENCED:
+            raise UsageError("another client drives this session", do="Take it back first.")
         input_id = _input_id(body)
-        try:
-            await self._link.send(Input(self._link.epoch, input_id, body))
-        except FrameError as error:
-            raise UsageError("the message is too large to be sent", evidence=error.reason, do="Send less.") from None
+        await self._outbox.put(input_id, body)
         return input_id
 
     async def control(self, subtype: str, **fields: Any) -> Json:
+        """See SessionClient. While there is no connection the time-out does not run."""
         request_id = _new_id()
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
@@ -105,10 +237,12 @@ class Session:
             await self.send(
                 {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
             )
-            async with asyncio.timeout(CONTROL_TIMEOUT):
-                return await answer
-        except TimeoutError:
-            raise ControlError(f"no answer to {subtype} within {CONTROL_TIMEOUT:g} s") from None
+            while True:
+                await asyncio.wait([answer], timeout=CONTROL_TIMEOUT)
+                if answer.done():
+                    return answer.result()
+                if self._state is LinkState.CONNECTED:
+                    raise ControlError(f"no answer to {subtype} within {CONTROL_TIMEOUT:g} s")
         finally:
             self._waiting.pop(request_id, None)
 
@@ -125,62 +259,261 @@ class Session:
         await self.send({"type": "control_response", "response": body})
 
     async def stop(self, *, finish: bool = False) -> None:
-        """Ask the host to end the session; `events` ends when it has."""
+        """Ask the host to end the session, also after a reconnect; `events` ends when it has."""
         if not self._ended.is_set():
-            await self._link.send(Stop(self._link.epoch, finish))
+            self._outbox.stop(finish=finish)
 
     async def ended(self) -> None:
         """Wait until the session has ended, for whatever reason."""
         await self._ended.wait()
 
-    async def close(self) -> None:
-        if not self._ended.is_set():
+    @property
+    def ended_there(self) -> bool:
+        """The session has ended on the host."""
+        return self._ended.is_set() and self._failure is None
+
+    def come_back_with(self, command: str) -> None:
+        """The command that comes back, for messages about a lost connection."""
+        self._resume = command
+
+    def retry(self) -> None:
+        """See SessionClient."""
+        if self._state is LinkState.NEEDS_PERSON:
+            self._asked_person = True
+        self._nudged.set()
+
+    def take_back(self) -> None:
+        """See SessionClient."""
+        if self._driving:
+            return
+        self._take, self._watching = True, False
+        if self._connection is not None:
+            self._connection.link.drop("taking the session back")
+        self._nudged.set()
+
+    def doubt(self, reason: str) -> None:
+        """Something happened to this machine (it slept, its network changed): see at once whether the connection lives."""
+        log.info("%s", reason)
+        if self._connection is not None:
+            self._connection.link.probe()
+        elif self._state is LinkState.RECONNECTING:
+            self._nudged.set()
+
+    async def close(self, *, done: bool = False) -> None:
+        """See SessionClient."""
+        self._leaving = True
+        connection = self._connection
+        if connection is not None and not self._ended.is_set():
             try:
                 async with asyncio.timeout(_LEAVE):
-                    await self._link.send(Detach(self._link.epoch))
-                    await self._link.flush()
+                    await connection.link.send(Detach(connection.link.epoch, done))
+                    await connection.link.flush()
+                    if done:
+                        await self._ended.wait()
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
         self._end(LinkState.CLOSED)
 
-    async def _read(self) -> None:
+    async def _supervise(self) -> None:
         try:
-            await self._pump()
+            while await self._connect_once():
+                pass
         except CcbError as error:
-            log.warning("the session ended: %s", error)
-            self._failure = error
-            self._fail_waiting(error.what)
-            await self._queue.put(LinkChange(LinkState.LOST, error.what))
-            self._end(LinkState.LOST)
+            log.warning("the session ended here: %s", error)
+            await self._give_up(error)
         except Exception as error:
             log.exception("reading the session failed")
-            self._failure = CcbError("reading the session failed", evidence=type(error).__name__)
-            self._end(LinkState.LOST)
+            await self._give_up(CcbError("reading the session failed", evidence=type(error).__name__))
 
-    async def _pump(self) -> None:
-        async for frame in self._link.frames():
-            match frame:
-                case Event():
-                    if not self._resolve(frame):
-                        await self._queue.put(Received(frame.kind, frame.body, frame.seq))
-                case Progress():
-                    await self._queue.put(Received("progress", frame.body, frame.seq))
-                case Fenced():
-                    by = neutralise(frame.by) or "another client"
-                    self._state = LinkState.FENCED
-                    self._failure = ConnectionLost(
-                        f"{by} drives this session now", do="Attach again to take it back; the session goes on."
-                    )
-                    await self._queue.put(LinkChange(LinkState.FENCED, f"{by} drives this session now"))
-                    self._end(LinkState.FENCED)
-                    return
-                case Bye():
-                    reason = neutralise(frame.reason)
-                    await self._queue.put(LinkChange(LinkState.CLOSED, reason))
-                    self._end(LinkState.CLOSED)
-                    return
-                case Applied():
-                    pass
+    async def _give_up(self, error: CcbError) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(error)
+            return
+        self._failure = error
+        self._fail_waiting(error.what)
+        await self._change(LinkState.LOST, error.what)
+        self._end(LinkState.LOST)
+
+    async def _connect_once(self) -> bool:
+        """One connection to its end; whether there should be another. Raises CcbError when there cannot be."""
+        ask, self._asked_person = self._hello is None or self._asked_person, False
+        known = Known(self._hello, self._begun) if self._hello is not None else None
+        try:
+            async with self._dial(known=known, ask=ask) as connection:
+                await self._attach(connection)
+                try:
+                    reason = await self._pump(connection)
+                finally:
+                    self._detached()
+            await self._change(LinkState.CLOSED, reason)
+            self._end(LinkState.CLOSED)
+            return False
+        except CcbError as error:
+            if self._leaving:
+                self._end(LinkState.CLOSED)
+                return False
+            await self._after(error)
+            return True
+
+    async def _attach(self, connection: Connection) -> None:
+        assert self._ready is not None
+        hello, terms = connection.hello, self._terms
+        foreign = hello.driver not in ("", terms.who)
+        if self._begun and foreign and not self._take:
+            self._watching = True  # only the person takes a session from somebody
+        role = "viewer" if self._watching else "driver"
+        await connection.attach(
+            role=role,
+            have=self._have,
+            tail=terms.later_tail if self._begun else terms.tail,
+            options={"client": terms.who} if self._begun else terms.options,
+        )
+        self._hello, self._connection = hello, connection
+        self._driving = role == "driver"  # until the host says otherwise: inputs follow the attach without a round trip
+        if not self._ready.done():
+            self._state = next_state(self._state, LinkState.CONNECTED)
+            self._ready.set_result(None)
+
+    def _detached(self) -> None:
+        self._connection = None
+        for fetch in self._fetches.values():
+            if not fetch.done():
+                fetch.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
+
+    async def _after(self, error: CcbError) -> None:
+        """A connection was lost or not made: wait for the next attempt. Raises CcbError when there is none."""
+        log.info("no connection: %s", error)
+        assert self._ready is not None
+        self._attempt += 1
+        if not self._ready.done():
+            if not isinstance(error, ConnectionLost | Dropped) or self._attempt >= _FIRST_TRIES:
+                raise error
+            await asyncio.sleep(next(self._waits))
+            return
+        if isinstance(error, ProtocolError):
+            self._garbled += 1
+        if isinstance(error, UsageError) or self._garbled >= _MOST_GARBLED:
+            raise error
+        now = time.monotonic()
+        self._lost_at = now if self._lost_at is None else self._lost_at
+        left = self._lost_at + self._terms.patience - now
+        if left <= 0:
+            raise self._lost(error)
+        self._nudged.clear()  # before anybody hears of it and nudges
+        if isinstance(error, AuthFailed | HostKeyError) and not self._take_now():
+            if not self._terms.can_ask:
+                raise error
+            await self._change(LinkState.NEEDS_PERSON, error.what)
+            await self._nudge(left)
+            await self._change(LinkState.RECONNECTING, error.what, self._attempt)
+            return
+        wait = 0.0 if self._take_now() else min(next(self._waits), left)
+        await self._change(LinkState.RECONNECTING, error.what, self._attempt, now + wait)
+        if wait > 0:
+            await self._nudge(wait)
+            await self._change(LinkState.RECONNECTING, error.what, self._attempt)
+
+    def _take_now(self) -> bool:
+        """The person has just asked to drive, so there is nothing to wait for."""
+        return self._take and self._begun and self._attempt == 1
+
+    async def _nudge(self, seconds: float) -> None:
+        """Wait for so long, or until there is a reason to try at once."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._nudged.wait()
+        except TimeoutError:
+            pass
+
+    def _lost(self, error: CcbError) -> ConnectionLost:
+        return ConnectionLost(
+            f"the connection was lost and could not be made again within {self._terms.patience:g} s",
+            evidence=str(error),
+            do=self._come_back(),
+        )
+
+    def _come_back(self) -> str:
+        return f"The session goes on. Come back with: {self._resume}" if self._resume else "Connect again."
+
+    async def _pump(self, connection: Connection) -> str:
+        """Read one link to the goodbye of the host, which is returned. Raises ConnectionLost, ProtocolError."""
+        sending = asyncio.create_task(self._send(connection.link), name="session outbox")
+        try:
+            async for frame in connection.link.frames():
+                match frame:
+                    case Attached():
+                        await self._granted(frame)
+                    case Event():
+                        if not self._resolve(frame):
+                            replayed = frame.seq <= self._replay_ends
+                            await self._queue.put(Received(frame.kind, frame.body, frame.seq, replayed))
+                        self._have = frame.seq
+                    case Progress():
+                        await self._queue.put(Received("progress", frame.body, frame.seq))
+                    case Snapshot():
+                        await self._queue.put(Skipped(frame.seq, frame.body))
+                        self._have = frame.seq
+                    case Applied():
+                        self._outbox.confirm(frame.id)
+                    case Past():
+                        self._answer_fetch(frame)
+                    case Fenced():
+                        await self._fenced(frame.by)
+                    case Bye():
+                        return neutralise(frame.reason)
+            raise ConnectionLost("the connection ended")
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send(self, link: Link) -> None:
+        """Everything that the host has not confirmed, then what comes, as long as this client drives."""
+        self._outbox.rewind()
+        try:
+            while self._driving:
+                await link.send(await self._outbox.next(link.epoch))
+        except ConnectionLost as error:
+            log.debug("sending ended: %s", error.what)
+
+    async def _granted(self, frame: Attached) -> None:
+        self._replay_ends = frame.seq
+        first, self._begun = not self._begun, True
+        self._attempt, self._lost_at, self._waits = 0, None, waits()
+        self._take = False
+        if frame.role != "driver":
+            await self._fenced(frame.driver)
+            return
+        if not first or self._state is not LinkState.CONNECTED:
+            await self._change(LinkState.CONNECTED)
+
+    async def _fenced(self, by: str) -> None:
+        self._driving = False
+        self._watching = True
+        name = neutralise(by)
+        await self._change(
+            LinkState.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
+        )
+
+    async def _change(
+        self, state: LinkState, reason: str = "", attempt: int = 0, retry_at: float | None = None
+    ) -> None:
+        now = next_state(self._state, state)
+        if now is state:
+            self._state = now
+            await self._queue.put(LinkChange(state, reason, attempt, retry_at))
+
+    def _answer_fetch(self, frame: Past) -> None:
+        answer = self._fetches.get(frame.request)
+        if answer is None or answer.done():
+            return
+        records = frame.body.get("records")
+        answer.set_result(
+            [
+                Received(each["kind"], each["body"], each["seq"], True)
+                for each in (records if isinstance(records, list) else [])
+                if _is_record(each)
+            ]
+        )
 
     def _resolve(self, frame: Event) -> bool:
         """Hand an answer to the control request that waits for it; False when nobody here does."""
@@ -201,7 +534,8 @@ class Session:
         return True
 
     def _end(self, state: LinkState) -> None:
-        self._state = state
+        self._state = next_state(self._state, state)
+        self._driving = False
         self._ended.set()
         self._fail_waiting("the connection ended before the answer")
         if not self._queue.full():
@@ -216,6 +550,15 @@ class Session:
 
 def _new_id() -> str:
     return str(uuid.uuid4())
+
+
+def _is_record(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("kind"), str)
+        and isinstance(value.get("body"), dict)
+        and isinstance(value.get("seq"), int)
+    )
 
 
 def _input_id(body: Json) -> str:

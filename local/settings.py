@@ -44,6 +44,16 @@ class Settings(BaseModel):
     permissions: Permissions = Permissions()
     connectTimeoutSeconds: float = Field(default=30, gt=0, le=600, description="For reaching the host and logging in.")
 
+    graceHours: float = Field(
+        default=24, gt=0, le=24 * 365, description="How long a session works or waits on the host without any client."
+    )
+    idleMinutes: float = Field(
+        default=30,
+        ge=0,
+        le=60 * 24 * 7,
+        description="How long an idle worker without a client stays; its journal stays.",
+    )
+
     def warnings(self, path: Path) -> list[str]:
         """One sentence for each key this version does not know; such keys have no effect."""
         unknown = [*(self.model_extra or {}), *(f"permissions.{name}" for name in self.permissions.model_extra or {})]

@@ -38,8 +38,8 @@ from .journal import Journal, Record
 
 log = logging.getLogger(__name__)
 
-PING_EVERY_S = 15.0
-SILENT_S = 45.0  # a client that says nothing for so long is detached
+PING_AFTER_S = 5.0
+SILENT_S = 15.0  # a client that says nothing for so long is detached
 _MAX_CONTROL = 10_000
 _MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest go
 _BATCH = 128 * 1024  # bytes written before the socket is waited for
@@ -56,6 +56,9 @@ class Owner(Protocol):
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """A frame of the driver."""
+
+    def detached(self, client: Client, *, done: bool) -> None:
+        """The client leaves by itself."""
 
     def left(self, client: Client) -> None:
         """The connection is over."""
@@ -186,6 +189,8 @@ class Client:
         if isinstance(frame, Ping):
             self.control(Pong(self.epoch, frame.n))
         elif isinstance(frame, Detach):
+            if self.role:
+                self._owner.detached(self, done=frame.done)
             return True
         elif isinstance(frame, Attach) and self.role == "":
             self._owner.attached(self, frame)
@@ -200,13 +205,24 @@ class Client:
         return False
 
     async def _watch(self) -> None:
+        """Ping in silence; return when it lasts. A process that was stopped itself first reads what has come meanwhile."""
+        step = PING_AFTER_S / 5
+        asked = 0.0
         while True:
-            await asyncio.sleep(PING_EVERY_S)
-            if time.monotonic() - self._heard > SILENT_S:
+            before = time.monotonic()
+            await asyncio.sleep(step)
+            now = time.monotonic()
+            if now - before > step + PING_AFTER_S:
+                self._heard = max(self._heard, now - SILENT_S + PING_AFTER_S)
+                asked = 0.0
+            quiet = now - self._heard
+            if quiet >= SILENT_S:
                 log.info("client %s is silent and was detached", self.name)
                 return
-            self._pings += 1
-            self.control(Ping(self.epoch, self._pings))
+            if quiet >= PING_AFTER_S and now - asked >= PING_AFTER_S:
+                asked = now
+                self._pings += 1
+                self.control(Ping(self.epoch, self._pings))
 
     async def _write(self) -> None:
         if self._greeting is not None:

@@ -16,6 +16,7 @@ from typing import Any
 from ccb import __version__
 from ccb.tunnel.wire import (
     Attach,
+    Attached,
     Credit,
     Data,
     End,
@@ -33,7 +34,7 @@ from .agent.agent import Agent
 from .assembly import assemble
 from .calls import Calls, Line
 from .clients import Client, farewell, fence
-from .greeting import hello_frame, read_epoch
+from .greeting import hello_frame, read_lease
 from .host import LocalHost
 from .inputs import TooManyInputs
 from .journal import Journal, JournalError
@@ -46,9 +47,13 @@ from .tools import close_context, make_context
 log = logging.getLogger(__name__)
 
 GRACE_S = 24 * 3600.0
-"""How long a session without a client is kept."""
+"""How long a session works or waits for an answer without any client."""
+
+IDLE_S = 30 * 60.0
+"""How long the worker of a session stays that has no client and nothing to do; the journal stays."""
 
 _UNUSED_S = 60.0  # a session that nobody ever asked anything
+_LOOK_S = 5.0
 _GOODBYE_S = 10.0  # for clients to take the last events
 
 
@@ -59,12 +64,14 @@ def run_daemon(
     where: Places,
     facts: dict[str, object],
     grace_s: float | None = None,
+    idle_s: float | None = None,
 ) -> int:
     """Serve until the session ends; the exit status. `first` has been greeted already."""
     _log_to(os.path.join(where.state, "daemon.log"))
     if first is None:
         return 0
-    return asyncio.run(_serve(listener, first, where, facts, GRACE_S if grace_s is None else grace_s))
+    grace_s = GRACE_S if grace_s is None else grace_s
+    return asyncio.run(_serve(listener, first, where, facts, grace_s, IDLE_S if idle_s is None else idle_s))
 
 
 class _PrivateLog(logging.handlers.RotatingFileHandler):
@@ -88,9 +95,14 @@ def _log_to(path: str) -> None:
 
 
 async def _serve(
-    listener: socket.socket, first: socket.socket, where: Places, facts: dict[str, object], grace_s: float
+    listener: socket.socket,
+    first: socket.socket,
+    where: Places,
+    facts: dict[str, object],
+    grace_s: float,
+    idle_s: float,
 ) -> int:
-    daemon = Daemon(where, facts, grace_s)
+    daemon = Daemon(where, facts, grace_s, idle_s)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, daemon.stop)
@@ -102,12 +114,16 @@ async def _serve(
 class Daemon:
     """Owner of the session and of the connections to it."""
 
-    def __init__(self, where: Places, facts: dict[str, object], grace_s: float) -> None:
+    def __init__(
+        self, where: Places, facts: dict[str, object], grace_s: float = GRACE_S, idle_s: float = IDLE_S
+    ) -> None:
         self.journal = Journal(os.path.join(where.state, "journal.jsonl"))
         self._where = where
         self._facts = facts
         self._grace_s = grace_s
-        self._epoch = read_epoch(where.state)
+        self._idle_s = min(idle_s, grace_s)
+        self._epoch, self._driver_name = read_lease(where.state)
+        self._done = False  # the last driver said so
         self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._driver: Client | None = None
@@ -186,7 +202,11 @@ class Daemon:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         greeting: dict[str, Any] = hello_frame(
-            self._facts, epoch=self._epoch, seq=self.journal.durable, state=self._session.state
+            self._facts,
+            epoch=self._epoch,
+            seq=self.journal.durable,
+            state=self._session.state,
+            driver=self._driver_name,
         )
         self._add(reader, writer, greeting)
 
@@ -199,22 +219,29 @@ class Daemon:
         self._changed.set()
 
     async def _watch(self) -> None:
-        """Returns when the session has been alone for too long."""
+        """Returns when nobody needs the session any more."""
         while True:
             self._changed.clear()
             if self._clients:
                 await self._changed.wait()
                 continue
-            unused = (
-                min(_UNUSED_S, self._grace_s) if self._session.agent else 0.0
-            )  # never begun: nothing to come back to
-            patience = self._grace_s if self._session.has_input else unused
-            left = self._alone_since + patience - time.monotonic()
+            left = self._alone_since + self._patience() - time.monotonic()
             if left <= 0:
-                log.info("no client for %.0f s: the session ends", patience)
+                log.info("no client for %.0f s: the worker ends", time.monotonic() - self._alone_since)
                 return
+            # what the session does changes its patience, and nobody tells
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+                await asyncio.wait_for(self._changed.wait(), min(left, _LOOK_S))
+
+    def _patience(self) -> float:
+        """Seconds without a client after which the worker ends."""
+        if self._session.agent is None:
+            return 0.0  # never begun: nothing to come back to
+        if self._session.state != "idle" or self._context.shells.busy:
+            return self._grace_s
+        if self._done:
+            return 0.0
+        return self._idle_s if self._session.has_input else min(_UNUSED_S, self._idle_s)
 
     def attached(self, client: Client, frame: Attach) -> None:
         """Grant or refuse; see Attach."""
@@ -224,7 +251,9 @@ class Daemon:
             return
         if frame.role == "driver" and not self._grant(client, frame):
             return
-        client.admit("driver" if frame.role == "driver" else "viewer", self._epoch, frame.have)
+        role = "driver" if frame.role == "driver" else "viewer"
+        client.control(Attached(self._epoch, role, self.journal.durable, self._driver_name))
+        client.admit(role, self._epoch, frame.have)
         if client.role == "driver":
             self._driver = client
             self._calls.attach(Line(client.epoch, frame.nonce, client.control, client.bulk))
@@ -235,17 +264,23 @@ class Daemon:
             return False
         try:
             options = SessionOptions.from_json(frame.options)
-            if self._session.agent is None:
+            begun = self._session.agent is not None
+            if not begun:
                 self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
-            write_epoch(self._where.state, frame.epoch)
+            write_lease(self._where.state, frame.epoch, options.client)
         except (FrameError, ValueError) as error:
             client.close(str(error), Refused("bad_attach", str(error)))
             return False
         except (JournalError, OSError) as error:
             client.close(str(error), Refused("no_storage", str(error), {"tried": [self._where.state]}))
             return False
-        client.name = options.client
+        client.name = self._driver_name = options.client
         self._epoch = frame.epoch
+        self._done = False
+        if begun:
+            with contextlib.suppress(JournalError):  # the driver will see for itself that nothing can be written
+                self._session.fact("driver", {"by": client.name, "epoch": frame.epoch})
+                self.journal.flush_soon()
         if self._driver is not None:
             fence(self._driver, self._epoch, client.name)
         return True
@@ -267,6 +302,17 @@ class Daemon:
         else:
             self._calls.handle(frame)
 
+    def detached(self, client: Client, *, done: bool) -> None:
+        """A client leaves, as it says itself; with `done` the worker may end when it has nothing to do."""
+        if self._driver is not client:
+            return
+        self._done = done
+        self._driver_name = ""
+        try:
+            write_lease(self._where.state, self._epoch, "")
+        except OSError as error:
+            log.warning("the leave of the driver is not on disk: %s", error)
+
     def left(self, client: Client) -> None:
         """A connection is over."""
         self._clients.discard(client)
@@ -283,9 +329,9 @@ class Daemon:
             client.progress(self.journal.seq, key, body)
 
 
-def write_epoch(state_directory: str, epoch: int) -> None:
-    """Remember the highest epoch ever granted."""
+def write_lease(state_directory: str, epoch: int, driver: str) -> None:
+    """Remember the highest epoch ever granted and who holds it."""
     path = os.path.join(state_directory, "epoch")
-    with open(path + ".new", "w", encoding="ascii", opener=private_file) as file:
-        file.write(str(epoch))
+    with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
+        file.write("%d %s" % (epoch, " ".join(driver.split())[:200]))
     os.replace(path + ".new", path)

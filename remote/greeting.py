@@ -8,10 +8,12 @@ import socket
 import sys
 
 PROTOCOL = 1  # as in ccb.tunnel.wire.frames, which is not imported on the way to hello; a test compares them
-CAPABILITIES = ["replay", "viewers", "inband_calls", "interrupt_receipt_v1"]
+CAPABILITIES = ["replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot"]
 
 
-def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str) -> dict[str, object]:
+def hello_frame(
+    facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str
+) -> dict[str, object]:
     """The hello of a session. `facts` are bundle, session, cwd, storage and notes."""
     return {
         "t": "hello",
@@ -22,6 +24,7 @@ def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str) -
         "epoch": epoch,
         "seq": seq,
         "state": state,
+        "driver": driver,
         "capabilities": CAPABILITIES,
         **facts,
     }
@@ -29,22 +32,25 @@ def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str) -
 
 def send_hello(client: socket.socket, facts: dict[str, object], state_directory: str) -> None:
     """Greet the first client of a daemon that has just started."""
+    epoch, driver = read_lease(state_directory)
     frame = hello_frame(
         facts,
-        epoch=read_epoch(state_directory),
+        epoch=epoch,
+        driver=driver,
         seq=_last_seq(os.path.join(state_directory, "journal.jsonl")),
         state="idle",
     )
     client.sendall(json.dumps(frame).encode() + b"\n")
 
 
-def read_epoch(state_directory: str) -> int:
-    """The highest epoch ever granted in this session."""
+def read_lease(state_directory: str) -> tuple[int, str]:
+    """The highest epoch ever granted in this session, and who holds it: "" when that driver has left."""
     try:
-        with open(os.path.join(state_directory, "epoch"), encoding="ascii") as file:
-            return int(file.read().strip() or 0)
+        with open(os.path.join(state_directory, "epoch"), encoding="utf-8") as file:
+            epoch, _, driver = file.read().strip().partition(" ")
+        return int(epoch or 0), driver
     except (OSError, ValueError):
-        return 0
+        return 0, ""
 
 
 def _last_seq(journal: str) -> int:

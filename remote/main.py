@@ -270,9 +270,8 @@ def _daemon(
             return
         from .daemon import run_daemon
 
-        grace = params.get("grace_s")
         status = run_daemon(
-            listener, first, lock, where, facts, float(grace) if isinstance(grace, (int, float)) else None
+            listener, first, lock, where, facts, _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
         )
     except SystemExit as end:
         status = int(str(end.code))
@@ -291,6 +290,10 @@ def _daemon(
         _remove(where.lock)
         sys.stderr.flush()
         os._exit(status)
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _greet_first(listener: socket.socket, facts: dict[str, object], state_directory: str) -> socket.socket | None:

@@ -5,6 +5,7 @@ CcbError                     cause, evidence, one thing to do, a code of the clo
 ├── ConfigError              settings, ssh_config or credential store unusable
 ├── ConnectError             no connection to the host
 │   ├── Unreachable          name, port, time-out, refused channel
+│   │   └── Dropped          the connection broke off before the session was there
 │   ├── AuthFailed           SSH authentication refused
 │   └── HostKeyError         unknown in headless, or changed
 ├── DeployError              the worker could not be started
@@ -48,6 +49,10 @@ class ConnectError(CcbError):
 
 
 class Unreachable(ConnectError):
+    exit_name = "UNREACHABLE"
+
+
+class Dropped(Unreachable):
     exit_name = "UNREACHABLE"
 
 

@@ -24,6 +24,7 @@ from .wire import (
     Ack,
     Applied,
     Attach,
+    Attached,
     Bye,
     Cancel,
     Credit,
@@ -36,16 +37,24 @@ from .wire import (
     FrameError,
     Hello,
     Open,
+    Past,
     Ping,
     Pong,
     Progress,
     Refused,
+    Snapshot,
 )
 
 log = logging.getLogger(__name__)
 
-PING_AFTER = 15.0
-"""Seconds of silence before a ping, and again before the connection counts as dead."""
+PING_AFTER = 5.0
+"""Seconds of silence before a ping."""
+
+DEAD_AFTER = 15.0
+"""Seconds of silence after which the connection counts as dead. Anything that is heard breaks the silence."""
+
+PROBE_S = 3.0
+"""Seconds for a sign of life when there is a reason to doubt the connection."""
 
 HELLO_TIMEOUT = 30.0
 """Seconds from the start of the worker to its hello."""
@@ -53,7 +62,7 @@ HELLO_TIMEOUT = 30.0
 ACK_EVENTS = 64
 ACK_SECONDS = 1.0
 
-SessionFrame = Event | Progress | Applied | Fenced | Bye
+SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | Fenced | Bye
 """What a link hands to its owner; everything else it deals with itself."""
 
 
@@ -79,12 +88,14 @@ class Link:
         *,
         host: str = "the host",
         ping_after: float = PING_AFTER,
+        dead_after: float = DEAD_AFTER,
         ack_seconds: float = ACK_SECONDS,
     ) -> None:
         self._pipe = pipe
         self._rest = rest
         self._host = host
         self._ping_after = ping_after
+        self._dead_after = dead_after
         self._ack_seconds = ack_seconds
         self._decoder = FrameDecoder()
         self._decoded: list[Frame] = []
@@ -99,6 +110,8 @@ class Link:
         self._ack_timer: asyncio.TimerHandle | None = None
         self._heard = time.monotonic()
         self._reading = False
+        self._pings = 0
+        self._silent = False
 
     async def __aenter__(self) -> Self:
         self._dead = asyncio.get_running_loop().create_future()
@@ -166,15 +179,16 @@ class Link:
         have: int = 0,
         nonce: Secret,
         options: Mapping[str, object],
-        streams: StreamHandler,
+        streams: StreamHandler | None,
+        tail: int = 0,
     ) -> None:
-        """Ask for the next epoch and everything after event `have`; model calls go to `streams`. Liveness is watched from
-        here on."""
+        """Ask for the next epoch and everything after event `have`, or only about `tail` bytes of it behind a snapshot; model
+        calls go to `streams` (None for a viewer, who gets none). Liveness is watched from here on."""
         assert self._hello is not None, "hello comes first"
         self._epoch = self._hello.epoch + 1
         self._seq = self._acked = have
         self._streams = streams
-        await self.send(Attach(epoch=self._epoch, role=role, have=have, nonce=nonce.reveal(), options=dict(options)))
+        await self.send(Attach(self._epoch, role, have, nonce.reveal(), dict(options), tail))
         self._heard = time.monotonic()
         self._watch = asyncio.create_task(self._watch_liveness(), name="link liveness")
 
@@ -187,6 +201,21 @@ class Link:
     async def send(self, frame: Frame) -> None:
         """Queue a frame; waits while the queue is full. Raises ConnectionLost."""
         await self._writer.send(frame)
+
+    def probe(self) -> None:
+        """Doubt the connection: it is dead unless something is heard within PROBE_S."""
+        self._heard = min(self._heard, time.monotonic() - self._dead_after + PROBE_S)
+        self._ping()
+
+    def drop(self, reason: str) -> None:
+        """Give the connection up: `frames` raises ConnectionLost once what was read before has been taken."""
+        if self._dead is not None and not self._dead.done():
+            self._dead.set_result(ConnectionLost(reason))
+
+    @property
+    def silent(self) -> bool:
+        """Declared dead for its silence: a new channel over the same connection would be as silent."""
+        return self._silent
 
     async def flush(self) -> None:
         """Wait until everything queued is with the transport. Raises ConnectionLost."""
@@ -212,9 +241,13 @@ class Link:
                     self._seq = frame.seq
                     self._note_arrival()
                     yield frame
-                case Progress() | Applied():
+                case Progress() | Applied() | Attached() | Past() | Fenced():
                     yield frame
-                case Fenced():
+                case Snapshot():
+                    if frame.seq < self._seq:
+                        raise ProtocolError(f"{self._host} sent a snapshot of events that are there already")
+                    self._seq = frame.seq
+                    self._note_arrival()
                     yield frame
                 case Bye():
                     yield frame
@@ -283,27 +316,32 @@ class Link:
                 with contextlib.suppress(asyncio.CancelledError, ConnectionLost):
                     await read
 
+    def _ping(self) -> None:
+        self._pings += 1
+        self._writer.send_soon(Ping(self._epoch, self._pings))
+
     async def _watch_liveness(self) -> None:
-        """Ping after silence; after a silent ping the connection is dead. Our own pauses in reading do not count."""
-        assert self._dead is not None
-        number = 0
+        """Ping in silence, and end a connection that stays silent. Our own pauses do not count: a consumer that holds a frame,
+        a process that was stopped (which must have time to read what has come meanwhile)."""
+        step = self._ping_after / 5
+        asked = 0.0
         while True:
-            quiet = time.monotonic() - self._heard
-            if quiet < self._ping_after or not self._reading:
-                await asyncio.sleep(max(self._ping_after - quiet, self._ping_after / 10))
+            before = time.monotonic()
+            await asyncio.sleep(step)
+            now = time.monotonic()
+            if now - before > step + self._ping_after:
+                self._heard = max(self._heard, now - self._dead_after + min(PROBE_S, self._ping_after))
+                asked = 0.0
+            quiet = now - self._heard
+            if not self._reading or quiet < self._ping_after:
                 continue
-            number += 1
-            asked = time.monotonic()
-            self._writer.send_soon(Ping(self._epoch, number))
-            await asyncio.sleep(self._ping_after)
-            if self._heard < asked and self._reading:
-                self._dead.set_result(
-                    ConnectionLost(
-                        f"{self._host} has not answered for {time.monotonic() - self._heard:.0f} s",
-                        do="Check the network, then connect again.",
-                    )
-                )
+            if quiet >= self._dead_after:
+                self._silent = True
+                self.drop(f"{self._host} has not answered for {quiet:.0f} s")
                 return
+            if now - asked >= self._ping_after:
+                asked = now
+                self._ping()
 
     def _stderr(self) -> str:
         return neutralise(self._pipe.stderr_tail().strip())

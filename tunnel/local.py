@@ -42,11 +42,16 @@ class LocalPipe:
         try:
             await asyncio.wait_for(self._process.wait(), _CLOSE_S)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self.kill()
             await self._process.wait()
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
+
+    def kill(self) -> None:
+        """End the child at once."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def exit_status(self) -> int | None:
         status = await self._process.wait()
@@ -82,6 +87,14 @@ class LocalTransport:
         pipe = LocalPipe(process)
         self._pipes.append(pipe)
         return pipe
+
+    @property
+    def alive(self) -> bool:
+        return True
+
+    def abort(self) -> None:
+        for pipe in self._pipes:
+            pipe.kill()
 
     async def close(self) -> None:
         for pipe in self._pipes:

@@ -34,5 +34,12 @@ class Transport(Protocol):
     async def execute(self, command: str) -> Pipe:
         """Start `command` under the login shell and return its pipe at once, without waiting for output."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether a command may still be started; a connection that has gone silent counts as alive until that is noticed."""
+
+    def abort(self) -> None:
+        """Give the connection up without a word; `close` is quick afterwards."""
+
     async def close(self) -> None:
         """Close the connection and everything on it."""

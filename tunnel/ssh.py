@@ -8,7 +8,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from .errors import AuthFailed, ConnectionLost, HostKeyError, Unreachable
+from .errors import AuthFailed, ConnectionLost, Dropped, HostKeyError, Unreachable
 from .host_keys import KnownKeys, judge, look_up, remember
 from .login import Prompts
 from .plain_text import neutralise
@@ -225,7 +225,8 @@ async def _try(
             do=f"Make `ssh {target.shown}` work first: it needs a key in the host's authorized_keys, an agent or a password.",
         ) from error
     except (asyncssh.Error, OSError, TimeoutError) as error:
-        raise Unreachable(
+        dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError)
+        raise (Dropped if dropped else Unreachable)(
             f"no SSH connection to {target.shown} ({config.hostname} port {config.port})",
             evidence=neutralise(str(error) or type(error).__name__),
             do="Check that an SSH server listens there.",
@@ -263,6 +264,14 @@ class SshTransport:
         except (asyncssh.Error, OSError) as error:
             raise _lost(self._name, error) from error
         return SshPipe(self._name, process)
+
+    @property
+    def alive(self) -> bool:
+        return not self._connection.is_closed()
+
+    def abort(self) -> None:
+        for connection in (self._connection, *reversed(self._hops)):
+            connection.abort()
 
     async def close(self) -> None:
         await _close_all([self._connection, *reversed(self._hops)])

@@ -18,12 +18,14 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.login import Prompts
 from ccb.tunnel.plain_text import neutralise
 
 from ..client import ControlError, LinkChange, LinkState, Received, SessionClient
 from ..exit_codes import ExitCode
 from ..interrupts import Interrupts
 from ..messages import ControlCancelRequest, ControlRequest, Result, parse_message
+from ..prompts import TerminalPrompts
 from .approval import GRACE_S, ApprovalCard
 from .blocks import Level, TextBlock
 from .commands import help_markdown, parse_command
@@ -134,7 +136,7 @@ class Repl(App[int]):
             async for event in self._client.events():
                 if isinstance(event, LinkChange):
                     self._link, self._link_reason = event.state, event.reason
-                else:
+                elif isinstance(event, Received):
                     self._received(event)
         except CcbError as error:
             if self._link is not LinkState.FENCED:
@@ -356,7 +358,10 @@ class Repl(App[int]):
     def farewell(self) -> str:
         """What stays on the terminal: which session it was, and what it used."""
         used = used_text(self.story.totals)
-        return f"Session {one_line(self._client.hello.session)} on {self._where}" + (f": {used}" if used else "")
+        lines = [f"Session {one_line(self._client.hello.session)} on {self._where}" + (f": {used}" if used else "")]
+        if self._info.resume:
+            lines.append(f"Come back with: {one_line(self._info.resume)}")
+        return "\n".join(lines)
 
     def action_details(self) -> None:
         """Ctrl+O: all of tool output and thinking, or the summary."""
@@ -375,9 +380,14 @@ class Repl(App[int]):
         self.transcript.anchor()
 
 
-async def run_repl(client: SessionClient, info: ReplInfo, first_prompt: str | None = None) -> int:
-    """Show the session until the person leaves or a signal ends it; the exit code. The session itself is not ended here."""
+async def run_repl(
+    client: SessionClient, info: ReplInfo, first_prompt: str | None = None, *, prompts: Prompts | None = None
+) -> int:
+    """Show the session until the person leaves or a signal ends it; the exit code. The session itself is not ended here. What
+    a later login asks through `prompts` is asked on the plain terminal."""
     app = Repl(client, info, first_prompt)
+    if isinstance(prompts, TerminalPrompts):
+        prompts.pause = app.suspend
     with Interrupts() as signals:
         signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
         code = await app.run_async()

@@ -66,6 +66,11 @@ class Shells:
     def running(self) -> int:
         return sum(1 for shell in self._shells.values() if shell.status is Status.RUNNING)
 
+    @property
+    def busy(self) -> bool:
+        """Something that was started in the background still runs, as a shell or left behind by a command."""
+        return self.running > 0 or any(each.has_leftovers() for each in self._leftovers)
+
     def add(self, command: str, process: Process, output: Output) -> Shell:
         """Take over a process that was started in the background."""
         self._count += 1

@@ -46,6 +46,9 @@ class Daemon:
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         raise AssertionError(f"nobody sends a {frame.t}")
 
+    def detached(self, client: Client, *, done: bool) -> None:
+        raise AssertionError("nobody leaves by itself")
+
     def left(self, client: Client) -> None:
         self.gone.set()
 
@@ -95,7 +98,7 @@ async def served(daemon: Daemon) -> AsyncIterator[tuple[Client, Wire]]:
 
 
 async def test_a_silent_client_is_asked_and_then_left(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "PING_EVERY_S", 0.05)
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
     monkeypatch.setattr(clients, "SILENT_S", 0.2)
     async with served(daemon) as (_, wire):
         assert isinstance((await wire.frames(1))[0], Ping)
@@ -103,7 +106,7 @@ async def test_a_silent_client_is_asked_and_then_left(daemon: Daemon, monkeypatc
 
 
 async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "PING_EVERY_S", 0.05)
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
     monkeypatch.setattr(clients, "SILENT_S", 1.0)
     async with served(daemon) as (_, wire):
         for _ in range(30):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -113,13 +113,18 @@ class Peer:
 @asynccontextmanager
 async def link_pair() -> AsyncIterator[tuple[SocketPipe, Peer]]:
     """A pipe for a `Link` and the peer at its other end."""
-    ours, theirs = socket.socketpair()
-    pipe = SocketPipe(*await asyncio.open_connection(sock=ours))
-    reader, writer = await asyncio.open_connection(sock=theirs)
-    try:
+    async with AsyncExitStack() as stack:
+        sockets = socket.socketpair()
+        for end in sockets:
+            stack.callback(end.close)
+        pipe = SocketPipe(*await asyncio.open_connection(sock=sockets[0]))
+        stack.push_async_callback(pipe.close)
+        reader, writer = await asyncio.open_connection(sock=sockets[1])
+        stack.push_async_callback(_close, writer)
         yield pipe, Peer(reader, writer)
-    finally:
-        await pipe.close()
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

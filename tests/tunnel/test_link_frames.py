@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.support.link_peer import Peer, SocketPipe, link_pair
 
+from ccb.tunnel import link as link_module
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError, UsageError
 from ccb.tunnel.link import Link, new_nonce
 from ccb.tunnel.wire import (
@@ -45,10 +46,11 @@ class Calls:
 
 @asynccontextmanager
 async def attached(
-    *, ping_after: float = 15, ack_seconds: float = 60, have: int = 0
+    *, ping_after: float = 15, dead_after: float = 45, ack_seconds: float = 60, have: int = 0
 ) -> AsyncIterator[tuple[Link, Peer, SocketPipe, Calls]]:
     calls = Calls()
-    async with link_pair() as (pipe, peer), Link(pipe, ping_after=ping_after, ack_seconds=ack_seconds) as link:
+    timings = {"ping_after": ping_after, "dead_after": dead_after, "ack_seconds": ack_seconds}
+    async with link_pair() as (pipe, peer), Link(pipe, **timings) as link:
         await peer.hello()
         await link.hello()
         await link.attach(have=have, nonce=new_nonce(), options={}, streams=calls)
@@ -109,15 +111,33 @@ async def test_a_ping_is_answered() -> None:
 
 
 async def test_silence_is_pinged_and_then_dead() -> None:
-    async with attached(ping_after=0.1) as (link, peer, _, _):
+    async with attached(ping_after=0.1, dead_after=0.4) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
         await peer.next(Ping)
+        with pytest.raises(ConnectionLost, match="has not answered"):
+            await asyncio.wait_for(reading, 10)
+        assert link.silent
+
+
+async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_dead_long_before_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_module, "PROBE_S", 0.3)
+    async with attached(ping_after=0.1, dead_after=600) as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        link.probe()
+        await peer.send(Pong(1, (await peer.next(Ping)).n))
+        for _ in range(3):  # pings of silence, as it lives on
+            await peer.send(Pong(1, (await peer.next(Ping)).n))
+        assert not reading.done()
+        await peer.next(Ping)  # asked after silence, so nothing is on its way
+        link.probe()
         with pytest.raises(ConnectionLost, match="has not answered"):
             await asyncio.wait_for(reading, 10)
 
 
 async def test_an_answered_ping_keeps_the_link() -> None:
-    async with attached(ping_after=0.1) as (link, peer, _, _):
+    async with attached(ping_after=0.1, dead_after=5) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
         for _ in range(4):
             ping = await peer.next(Ping)
@@ -128,7 +148,7 @@ async def test_an_answered_ping_keeps_the_link() -> None:
 
 
 async def test_a_consumer_that_takes_its_time_is_no_dead_host() -> None:
-    async with attached(ping_after=0.05) as (link, peer, _, _):
+    async with attached(ping_after=0.05, dead_after=0.15) as (link, peer, _, _):
         await peer.send(Event(1, 1, "m", {}), Event(2, 1, "m", {}), Bye())
         frames = link.frames()
         await anext(frames)

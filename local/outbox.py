@@ -1,0 +1,85 @@
+"""Inputs on their way: kept until the host has them in its journal, sent again on every new connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire import FrameError, Input, Stop, encode_frame
+
+from .client import Json
+
+MAX_INPUTS = 256
+"""Most inputs that wait to be confirmed; a sender waits while it is full."""
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Most bytes of them together; one that is larger is taken when nothing else waits."""
+
+
+class Outbox:
+    """In the order of `put`. One task at a time takes with `next`, from `rewind` on everything that is not `confirm`ed. A wish
+    to stop the session is kept too: with `finish` it goes after all inputs, else before them."""
+
+    def __init__(self) -> None:
+        self._stop: Stop | None = None
+        self._stop_sent = False
+        self._inputs: OrderedDict[str, tuple[Json, int]] = OrderedDict()
+        self._bytes = 0
+        self._sent: set[str] = set()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    async def put(self, input_id: str, body: Json) -> None:
+        """Add an input; waits while the box is full. One with an id that waits already is the same input.
+
+        Raises UsageError for one that is too large to be sent.
+        """
+        try:
+            size = sum(map(len, encode_frame(Input(0, input_id, body))))
+        except FrameError as error:
+            raise UsageError("the message is too large to be sent", evidence=error.reason, do="Send less.") from None
+        while self._inputs and (len(self._inputs) >= MAX_INPUTS or self._bytes + size > MAX_BYTES):
+            self._room.clear()
+            await self._room.wait()
+        if input_id not in self._inputs:
+            self._inputs[input_id] = (body, size)
+            self._bytes += size
+            self._news.set()
+
+    def confirm(self, input_id: str) -> None:
+        """The input is in the journal of the session."""
+        found = self._inputs.pop(input_id, None)
+        if found is not None:
+            self._bytes -= found[1]
+            self._sent.discard(input_id)
+            self._room.set()
+
+    def rewind(self) -> None:
+        """There is a new connection: everything that is not confirmed goes out again, in order."""
+        self._sent.clear()
+        self._stop_sent = False
+        self._news.set()
+
+    def stop(self, *, finish: bool) -> None:
+        """End the session; without `finish` that outranks an earlier wish."""
+        if self._stop is None or (self._stop.finish and not finish):
+            self._stop = Stop(0, finish)
+            self._stop_sent = False
+            self._news.set()
+
+    async def next(self, epoch: int) -> Input | Stop:
+        """Wait for the first frame that was not taken since `rewind`."""
+        while True:
+            waiting = next((each for each in self._inputs if each not in self._sent), None)
+            if self._stop is not None and not self._stop_sent and (waiting is None or not self._stop.finish):
+                self._stop_sent = True
+                return Stop(epoch, self._stop.finish)
+            if waiting is not None:
+                self._sent.add(waiting)
+                return Input(epoch, waiting, self._inputs[waiting][0])
+            self._news.clear()
+            await self._news.wait()

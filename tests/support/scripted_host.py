@@ -1,0 +1,77 @@
+"""A host that says what a test wants, over as many connections as the laptop makes: for tests of one `Session`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tests.support.link_peer import HELLO, Peer, link_pair
+
+from ccb.local.session import Known, Session, Terms
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.link import Link, new_nonce
+from ccb.tunnel.wire import Attach, Attached, Hello
+
+
+class NoCalls:
+    async def handle(self, frame: object) -> None:
+        raise AssertionError(f"unexpected {frame}")
+
+
+class LinkConnection:
+    """A `session.Connection` without model calls."""
+
+    def __init__(self, link: Link, hello: Hello) -> None:
+        self.link = link
+        self.hello = hello
+
+    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
+        await self.link.attach(role=role, have=have, nonce=new_nonce(), options=options, streams=NoCalls(), tail=tail)
+
+
+class ScriptedHost:
+    """`dial` is what a Session dials. Each dial gives a `Peer` of its own (`next_peer`), whose hello has been sent; `greeting`
+    is that hello. The errors in `refusals` are raised by the next dials instead. `dials` says how often, and whether the
+    person could have been asked."""
+
+    def __init__(self) -> None:
+        self.greeting = HELLO
+        self.refusals: list[CcbError] = []
+        self.dials: list[bool] = []
+        self.known: list[Known | None] = []
+        self._peers: asyncio.Queue[Peer] = asyncio.Queue()
+
+    @asynccontextmanager
+    async def dial(self, *, known: Known | None, ask: bool) -> AsyncIterator[LinkConnection]:
+        self.dials.append(ask)
+        self.known.append(known)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        async with link_pair() as (pipe, peer), Link(pipe) as link:
+            await peer.hello(**{name: getattr(self.greeting, name) for name in ("epoch", "seq", "state", "driver")})
+            hello = await link.hello()
+            self._peers.put_nowait(peer)
+            yield LinkConnection(link, hello)
+
+    async def next_peer(self) -> Peer:
+        """The host's end of the next connection."""
+        async with asyncio.timeout(20):
+            return await self._peers.get()
+
+    async def granted(self, *, role: str = "driver", seq: int = 0, driver: str = "") -> tuple[Peer, Attach]:
+        """The next connection, once it has attached and that was granted."""
+        peer = await self.next_peer()
+        attach = await peer.next(Attach)
+        self.greeting = replace(self.greeting, epoch=attach.epoch)
+        await peer.send(Attached(attach.epoch, role, seq, driver))
+        return peer, attach
+
+
+@asynccontextmanager
+async def session_on(host: ScriptedHost, terms: Terms | None = None) -> AsyncIterator[tuple[Session, Peer]]:
+    """An attached session, and its first connection's other end."""
+    async with Session(host.dial, terms) as session:
+        peer, _ = await host.granted()
+        yield session, peer
