@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from pathlib import Path
 
@@ -104,11 +105,12 @@ async def test_a_link_that_breaks_in_a_turn_is_code_75_with_one_result(
 
     async with relay(sshd.port) as between:
         fake_model.add({"text": "A long answer that stops in the middle.", "stall_after": 3})
-        argv = ["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(between.port), "-p", "hi", *STREAM]
-        async with laptop.start(argv, piped=False) as running:
-            await running.until("system", "init")
+        where = ["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(between.port)]
+        async with laptop.start([*where, "-p", "hi", *STREAM, "--reconnect-timeout", "0"], piped=False) as running:
+            session = (await running.until("system", "init"))["session_id"]
             await fake_model.until(lambda model: len(model.requests) == 1)
             between.cut()
             done = await running.done()
     assert done.code == 75
+    assert shlex.join(["ccb", *where, "--resume", session]) in done.stderr
     assert [result["terminal_reason"] for result in done.results] == ["link_lost"]
