@@ -65,6 +65,10 @@ class SessionClient(Protocol):
     def driving(self) -> bool:
         """Whether inputs of this client count: it is not a viewer and was not fenced."""
 
+    @property
+    def unsent(self) -> int:
+        """Inputs that the host has not confirmed yet."""
+
     def events(self) -> AsyncIterator[Item]:
         """Everything from here on, in order, until the session ends. Raises `CcbError` when it is lost for good."""
 

@@ -9,11 +9,12 @@ import asyncio
 import sys
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ccb.local.client import ControlError, LinkChange, LinkState, Received
-from ccb.tunnel.errors import CcbError
+from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
+from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
 
 Json = dict[str, Any]
@@ -28,14 +29,19 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop") -> Hello:
 
 
 class ScriptedSession:
-    """A `SessionClient` that keeps what it was told (`prompts` and their `identities`, `controls`, `answers`, `interrupts`)
-    and says what it is made to say. With `play`, every prompt starts it; an interrupt or the end of the session cancels it."""
+    """A `SessionClient` that keeps what it was told (`prompts` and their `identities`, `controls`, `answers`, `interrupts`,
+    `retries`, `take_backs`, `stops`) and says what it is made to say. What is sent without a connection waits (`unsent`)
+    for the next one. With `play`, every prompt starts it; an interrupt or the end of the session cancels it. `past` is what
+    `earlier` gives, `page` events at a time."""
 
-    def __init__(self, *, greeting: Hello | None = None, play: Play | None = None) -> None:
+    def __init__(self, *, greeting: Hello | None = None, play: Play | None = None, driving: bool = True) -> None:
         self._hello = greeting or hello()
         self._play = play
         self._state = LinkState.CONNECTED
-        self._events: asyncio.Queue[Received | LinkChange | CcbError | None] = asyncio.Queue()
+        self._driving = driving
+        self._replaying = False
+        self._outbox: list[Json] = []
+        self._events: asyncio.Queue[Item | CcbError | None] = asyncio.Queue()
         self._waiting: deque[str] = deque()
         self._player: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[None] | None = None
@@ -50,6 +56,12 @@ class ScriptedSession:
         self.interrupts = 0
         self.refuse_controls = ""
         self.prompt_failure: CcbError | None = None
+        self.retries = 0
+        self.take_backs = 0
+        self.stops = 0
+        self.past: list[Received] = []
+        self.page = 10
+        self.fetched: list[int] = []
 
     @property
     def hello(self) -> Hello:
@@ -59,7 +71,27 @@ class ScriptedSession:
     def state(self) -> LinkState:
         return self._state
 
-    async def events(self) -> AsyncIterator[Received | LinkChange]:
+    @property
+    def driving(self) -> bool:
+        return self._driving
+
+    @property
+    def unsent(self) -> int:
+        return len(self._outbox)
+
+    def retry(self) -> None:
+        self.retries += 1
+
+    def take_back(self) -> None:
+        self.take_backs += 1
+
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+        self.fetched.append(before)
+        if self._state not in (LinkState.CONNECTED, LinkState.FENCED):
+            raise ConnectionLost("there is no connection")
+        return [each for each in self.past if each.seq < before][-self.page :]
+
+    async def events(self) -> AsyncIterator[Item]:
         while True:
             item = await self._events.get()
             if item is None:
@@ -71,15 +103,25 @@ class ScriptedSession:
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
         if self.prompt_failure is not None:
             raise self.prompt_failure
+        if not self._driving:
+            raise UsageError("another client drives this session")
         text = content if isinstance(content, str) else str(content)
         identity = uuid or _id()
         self.prompts.append(text)
         self.identities.append(identity)
+        self._apply({"type": "user", "message": {"role": "user", "content": content}, "uuid": identity})
         if self._play is not None:
             self._waiting.append(text)
             if self._player is None:
                 self._player = asyncio.create_task(self._play_all(self._play), name="play")
         return identity
+
+    def _apply(self, body: Json) -> None:
+        """An input reaches the worker, now or with the next connection."""
+        if self._state is LinkState.CONNECTED:
+            self.input(body)
+        else:
+            self._outbox.append(body)
 
     async def _play_all(self, play: Play) -> None:
         while self._waiting:
@@ -110,14 +152,17 @@ class ScriptedSession:
 
     async def answer(self, request_id: str, response: Json) -> None:
         self.answers[request_id] = response
+        self._apply({"type": "control_response", "response": {"request_id": request_id, "response": response}})
         waiting = self._asked.pop(request_id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(response)
 
     async def stop(self, *, finish: bool = False) -> None:
-        await self.close()
+        self.stops += 1
+        if self._state is LinkState.CONNECTED:
+            await self.close()
 
-    async def close(self) -> None:
+    async def close(self, *, done: bool = False) -> None:
         self._waiting.clear()
         if self._turn is not None:
             self._turn.cancel()
@@ -130,7 +175,7 @@ class ScriptedSession:
     def say(self, body: Json) -> None:
         """A message of the journal."""
         self._seq += 1
-        self._events.put_nowait(Received("message", body, self._seq))
+        self._events.put_nowait(Received("message", body, self._seq, self._replaying))
 
     def progress(self, body: Json) -> None:
         """Something replaceable: a delta, or the output of a running tool."""
@@ -139,15 +184,59 @@ class ScriptedSession:
     def fact(self, kind: str, **body: Any) -> None:
         """A record of the journal that is not a message."""
         self._seq += 1
-        self._events.put_nowait(Received(kind, body, self._seq))
+        self._events.put_nowait(Received(kind, body, self._seq, self._replaying))
 
-    def link(self, state: LinkState, reason: str = "") -> None:
+    def input(self, body: Json) -> None:
+        """The journal's record of an input, of this client or another one."""
+        response = body.get("response", {})
+        identity = body.get("uuid") or f"answer:{response.get('request_id')}"
+        self.fact("input", id=identity, body=body)
+
+    def prompted(self, text: str, identity: str = "") -> str:
+        """Another client (or an earlier terminal) sends a prompt; its uuid."""
+        identity = identity or _id()
+        self.identities.append(identity)
+        self.input({"type": "user", "message": {"role": "user", "content": text}, "uuid": identity})
+        return identity
+
+    def answered(self, request_id: str, behavior: str = "allow") -> None:
+        """Another client answers a question."""
+        self._asked.pop(request_id, None)
+        answer = {"subtype": "success", "request_id": request_id, "response": {"behavior": behavior}}
+        self.input({"type": "control_response", "response": answer})
+
+    def link(self, state: LinkState, reason: str = "", attempt: int = 0, retry_at: float | None = None) -> None:
+        """The connection changes; what waited is applied when it is there again."""
         self._state = state
-        self._events.put_nowait(LinkChange(state, reason))
+        if state in (LinkState.CONNECTED, LinkState.FENCED):
+            self._driving = state is LinkState.CONNECTED
+        self._events.put_nowait(LinkChange(state, reason, attempt, retry_at))
+
+    def deliver(self) -> None:
+        """What waited for a connection reaches the worker."""
+        waiting, self._outbox = self._outbox, []
+        for body in waiting:
+            self.input(body)
+
+    @contextmanager
+    def replay(self) -> Iterator[None]:
+        """What is said inside had happened before this client attached."""
+        self._replaying = True
+        try:
+            yield
+        finally:
+            self._replaying = False
+
+    def skip(self, count: int, **body: Any) -> int:
+        """So many events are not replayed; `body` is what is said of them. The number of the last one."""
+        self._seq += count
+        nothing: Json = {"model": MODEL, "permission_mode": "default", "result": None, "todos": None, "asks": []}
+        self._events.put_nowait(Skipped(self._seq, {**nothing, **body}))
+        return self._seq
 
     def fail(self, error: CcbError) -> None:
         """The session is lost for good."""
-        self._state = LinkState.LOST
+        self._state, self._driving = LinkState.LOST, False
         self._events.put_nowait(error)
 
     def begin(self, *, model: str = MODEL, mode: str = "default") -> None:
@@ -208,9 +297,8 @@ class ScriptedSession:
 
     def ask(self, request_id: str, tool_name: str, tool_input: Json, **fields: Any) -> asyncio.Future[Json]:
         """Ask for an approval; the answer of the person."""
-        request = {"subtype": "can_use_tool", "tool_name": tool_name, "input": tool_input, "tool_use_id": "t", **fields}
         self._asked[request_id] = asyncio.get_running_loop().create_future()
-        self.say({"type": "control_request", "request_id": request_id, "request": request})
+        self.say(question(request_id, tool_name, tool_input, **fields))
         return self._asked[request_id]
 
     def withdraw_question(self, request_id: str) -> None:
@@ -224,6 +312,12 @@ class ScriptedSession:
         result = {"type": "result", "subtype": "success", "is_error": False, "usage": usage, "total_cost_usd": cost}
         self.say({**result, "session_id": "5e55", **fields})
         self.fact("turn_end")
+
+
+def question(request_id: str, tool_name: str, tool_input: Json, **fields: Any) -> Json:
+    """The worker's question whether a tool may run."""
+    request = {"subtype": "can_use_tool", "tool_name": tool_name, "input": tool_input, "tool_use_id": "t", **fields}
+    return {"type": "control_request", "request_id": request_id, "request": request}
 
 
 def session_rule(tool: str, content: str) -> Json:
