@@ -36,12 +36,14 @@ from .calls import Calls, Line
 from .clients import Client, farewell, fence
 from .greeting import hello_frame, read_lease
 from .host import LocalHost
+from .identity import own_identity
 from .inputs import TooManyInputs
 from .journal import Journal, JournalError
 from .permissions.engine import PermissionEngine
 from .places import Places, home_directory
 from .process import stop_marked
 from .session import Session
+from .summary import SummaryFile
 from .tools import close_context, make_context
 
 log = logging.getLogger(__name__)
@@ -134,9 +136,33 @@ class Daemon:
         cwd = str(facts["cwd"])
         self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
         self._context = make_context(cwd, os.path.join(where.state, "outputs"))
+        self._summary = SummaryFile(
+            where.state,
+            {
+                "session": facts["session"],
+                "cwd": os.path.realpath(cwd),
+                "created": time.time(),
+                "socket": where.socket,
+                **own_identity(),
+            },
+        )
         self._left_behind = self._session.resume() if self.journal.seq else ""
         if self.journal.seq:
             self._session.fact("worker", self._identity())
+            self._summary.update(created=self._session.created)
+            self.changed()
+
+    def changed(self) -> None:
+        """Watchers of the session."""
+        session = self._session
+        self._summary.update(
+            state=session.state,
+            updated=round(time.time(), 1),
+            prompt=session.last_prompt,
+            prompts=session.prompts,
+            driver=self._driver_name,
+            viewers=sum(1 for client in self._clients if client.role == "viewer"),
+        )
 
     def _identity(self) -> Json:
         """For the journal: which worker goes on from here, and the mark of the processes it starts."""
@@ -190,6 +216,9 @@ class Daemon:
             await close_context(self._context)
             await self.journal.close()
             await self._dismiss()
+            if self._session.agent is not None:
+                self._summary.update(state="ended", driver="", viewers=0)
+                self._summary.remove_owner()
 
     async def _dismiss(self) -> None:
         for client in self._clients:
@@ -254,6 +283,7 @@ class Daemon:
         role = "driver" if frame.role == "driver" else "viewer"
         client.control(Attached(self._epoch, role, self.journal.durable, self._driver_name))
         client.admit(role, self._epoch, frame.have)
+        self.changed()
         if client.role == "driver":
             self._driver = client
             self._calls.attach(Line(client.epoch, frame.nonce, client.control, client.bulk))
@@ -308,6 +338,7 @@ class Daemon:
             return
         self._done = done
         self._driver_name = ""
+        self.changed()
         try:
             write_lease(self._where.state, self._epoch, "")
         except OSError as error:
@@ -321,6 +352,8 @@ class Daemon:
             self._calls.detach()
         if not self._clients:
             self._alone_since = time.monotonic()
+        if client.role == "viewer":
+            self.changed()
         self._changed.set()
 
     def progress(self, key: str, body: Json) -> None:

@@ -11,9 +11,7 @@ PROTOCOL = 1  # as in ccb.tunnel.wire.frames, which is not imported on the way t
 CAPABILITIES = ["replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot"]
 
 
-def hello_frame(
-    facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str
-) -> dict[str, object]:
+def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:
     """The hello of a session. `facts` are bundle, session, cwd, storage and notes."""
     return {
         "t": "hello",

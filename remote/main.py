@@ -14,30 +14,30 @@ import socket
 import sys
 import time
 
-from . import bridge, places
+from . import bridge, identity, places
+from .choice import check_host, chosen_session, owner_of
+from .directory import resolve_directory
 from .greeting import send_hello
+from .refusal import Refusal
 
 _ANSWER_DEADLINE_S = 20.0
 _FIRST_CLIENT_S = 60.0
 
 
-class Refusal(Exception):
-    """The session cannot be had; becomes a `refused` frame."""
-
-    def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
-
-
 def start(params: dict[str, object], bundle: str, storage: str) -> int:
     """Serve one connection on fd 0 and 1; the exit code of the channel.
 
-    `params`: `session` (UUID), `cwd` (absolute, `~…`, relative to home, or "" for home), `create`, and optionally
-    `fresh` (refuse a session that exists), `grace_s`, `notes` (of the stub). `storage` is `disk` or `memory`, for hello.
+    `params`: `session` (UUID; of a session that exists also the start of one), `cwd` (absolute, `~…`, relative to home, or ""
+    for home), `create`, and optionally `fresh` (refuse a session that exists), `grace_s`, `idle_s`, `notes` (of the stub).
+    `continue` takes the session of `cwd` that was used last. `fork_of` (an id), or `fork` with `continue`, makes
+    `session` a copy of that one. With `command` there is no session: see `host_commands`. `storage` is `disk` or
+    `memory`, for hello.
     """
     users_umask = os.umask(0o077)
+    if "command" in params:
+        from .host_commands import run_command
+
+        return run_command(params, bundle)
     try:
         try:
             daemon = _find_or_start(params, bundle, storage, users_umask)
@@ -59,19 +59,20 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 
 def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
     """A connection to the session's daemon, which is started when none is alive."""
-    session = str(params["session"])
+    session, state = chosen_session(params)
     if not session or session.startswith(".") or len(session) > 64 or "/" in session or "\0" in session:
         raise Refusal("internal", "%r is no session id" % session[:80], {})
     try:
-        where = places.find_places(session)
+        where = places.find_places(session, state)
     except places.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
     while True:
         lock = _lock(where.lock)
+        owner: dict[str, object] | None = None
         if lock is not None:
             try:
-                _start(params, bundle, storage, where, lock, users_umask)
+                owner = _start(params, bundle, storage, where, lock, users_umask)
             except BaseException:
                 _remove(where.lock)
                 _remove_empty(where.state)
@@ -80,12 +81,14 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
                 os.close(lock)
         elif params.get("fresh"):
             raise _in_use(session)
-        daemon = _connect(where.socket, deadline)
+        daemon = _connect(where.socket if owner is None else str(owner.get("socket") or ""), deadline)
         if daemon is not None:
             return daemon
         log = os.path.join(where.state, "daemon.log")
-        if lock is not None:
+        if lock is not None and owner is None:
             raise Refusal("internal", "the session's daemon ended before it said hello", {"log": log})
+        if owner is not None:
+            _replace(owner)
         if time.monotonic() > deadline:
             raise Refusal("internal", "the session's daemon does not answer", {"log": log})
         time.sleep(0.02)  # the holder of the lock is about to listen, or about to be gone; then it is our turn
@@ -93,33 +96,68 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
 
 def _start(
     params: dict[str, object], bundle: str, storage: str, where: places.Places, lock: int, users_umask: int
-) -> None:
-    """Start the daemon of a session that has none, if these parameters allow it. It takes over `lock`."""
-    session = str(params["session"])
+) -> dict[str, object] | None:
+    """Start the daemon of a session that has none, if these parameters allow it; it takes over `lock`. The owner of the journal
+    when there is one after all: a daemon whose lock was lost, or that was started with another runtime directory."""
+    session = str(params["session"]) if params.get("create", True) else os.path.basename(where.state)
     journal = os.path.join(where.state, "journal.jsonl")
     exists = os.path.exists(journal) and os.path.getsize(journal) > 0
     if exists and params.get("fresh"):
         raise _in_use(session)
     if not exists and not params.get("create", True):
         raise Refusal("no_session", "there is no session %s on this host" % session, {})
+    if exists:
+        check_host(where.state)
     cwd = resolve_directory((exists and _journalled_directory(journal)) or str(params.get("cwd") or "~"))
-    stub_notes = params.get("notes")
-    notes = [str(note) for note in stub_notes] if isinstance(stub_notes, list) else []
-    facts: dict[str, object] = {
-        "bundle": bundle,
-        "session": session,
-        "cwd": cwd,
-        "storage": storage if where.durable else "volatile",
-        "notes": notes + where.notes,
-    }
-    with _listen(where.socket) as listener:
+    barrier, held = _own(journal)
+    try:
+        if held:
+            return owner_of(where.state)
+        stub_notes = params.get("notes")
+        notes = [str(note) for note in stub_notes] if isinstance(stub_notes, list) else []
+        facts: dict[str, object] = {
+            "bundle": bundle,
+            "session": session,
+            "cwd": cwd,
+            "storage": storage if where.durable else "volatile",
+            "notes": notes + where.notes,
+        }
+        with _listen(where.socket) as listener:
+            try:
+                if _fork():
+                    os.umask(users_umask)  # what tools make belongs to the user; our own files name their modes
+                    _daemon(listener, lock, barrier, where, facts, params)
+            except OSError:
+                _remove(where.socket)
+                raise
+    finally:
+        if barrier >= 0:
+            os.close(barrier)
+    return None
+
+
+def _own(journal: str) -> tuple[int, bool]:
+    """Lock the journal itself: cleaners of /tmp may take the lock file from under a living daemon. The open file (-1: this
+    file system has no locks), and whether somebody else holds it."""
+    fd = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return fd, True
+        os.close(fd)
+        return -1, False
+    return fd, False
+
+
+def _replace(owner: dict[str, object]) -> None:
+    """End a daemon that holds the journal and cannot be reached."""
+    pid = owner.get("pid")
+    if isinstance(pid, int) and identity.is_alive(owner):
         try:
-            if _fork():
-                os.umask(users_umask)  # what tools make belongs to the user; our own files name their modes
-                _daemon(listener, lock, where, facts, params)
+            os.kill(pid, signal.SIGTERM)
         except OSError:
-            _remove(where.socket)
-            raise
+            pass
 
 
 def _journalled_directory(journal: str) -> str:
@@ -134,48 +172,6 @@ def _journalled_directory(journal: str) -> str:
 
 def _in_use(session: str) -> Refusal:
     return Refusal("in_use", "Session ID %s is already in use." % session, {})
-
-
-def resolve_directory(path: str) -> str:
-    """The absolute directory for `path`. Raises Refusal that lists near names when it does not exist."""
-    home = places.home_directory()
-    if path == "~" or path.startswith("~/"):
-        full = home + path[1:]
-    elif path.startswith("~"):
-        full = os.path.expanduser(path)
-    else:
-        full = os.path.join(home or "/", path)
-    full = os.path.normpath(full or "/")
-    try:
-        with os.scandir(full):
-            os.chdir(full)
-    except NotADirectoryError:
-        if os.path.exists(full):
-            raise Refusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
-        raise _missing(full) from None
-    except FileNotFoundError:
-        raise _missing(full) from None
-    except OSError as error:
-        data: dict[str, object] = {"path": full, "reason": error.strerror or str(error)}
-        raise Refusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
-    return full
-
-
-def _missing(full: str) -> Refusal:
-    """No such directory: name the part that exists and the names near the missing one."""
-    import difflib
-
-    parent, wanted = os.path.split(full)
-    while parent != "/" and not os.path.isdir(parent):
-        parent, wanted = os.path.split(parent)
-    try:
-        names = sorted(name for name in os.listdir(parent) if os.path.isdir(os.path.join(parent, name)))[:5000]
-    except OSError:
-        names = []
-    by_case = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(wanted.lower(), list(by_case), n=5, cutoff=0.5)
-    near = [os.path.join(parent, by_case[name]) for name in close]
-    return Refusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})
 
 
 def _lock(path: str) -> int | None:
@@ -242,7 +238,12 @@ def _fork() -> bool:
 
 
 def _daemon(
-    listener: socket.socket, lock: int, where: places.Places, facts: dict[str, object], params: dict[str, object]
+    listener: socket.socket,
+    lock: int,
+    barrier: int,
+    where: places.Places,
+    facts: dict[str, object],
+    params: dict[str, object],
 ) -> None:
     """The life of the daemon process. Never returns."""
     status = 1
@@ -253,7 +254,7 @@ def _daemon(
         os.dup2(null, 0)
         os.dup2(null, 1)
         os.dup2(log, 2)
-        keep = {0, 1, 2, lock, listener.fileno()}
+        keep = {0, 1, 2, lock, barrier, listener.fileno()}
         for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(3, 256)):
             if int(name) not in keep:
                 try:
@@ -262,7 +263,7 @@ def _daemon(
                     pass
         _name_process()
         os.ftruncate(lock, 0)
-        os.write(lock, json.dumps({"pid": os.getpid(), "boot": _boot_id(), "started": _start_time()}).encode())
+        os.write(lock, json.dumps(identity.own_identity()).encode())
         signal.signal(signal.SIGTERM, _leave)  # until the daemon has its own: the imports take their time
         first = _greet_first(listener, facts, where.state)
         if first is None:
@@ -334,23 +335,6 @@ def _name_process() -> None:
         pass
 
 
-def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def _start_time() -> str:
-    """Field 22 of /proc/PID/stat: with pid and boot id it names a process for ever."""
-    try:
-        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
@@ -365,7 +349,7 @@ def _remove_unused(state_directory: str) -> None:
             return
     except OSError:
         pass
-    for name in ("journal.jsonl", "daemon.log", "epoch"):
+    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json"):
         _remove(os.path.join(state_directory, name))
     _remove_empty(state_directory)
 

@@ -103,27 +103,38 @@ def runtime_directory(session: str) -> tuple[str, list[str]]:
     raise NoPlace(notes)
 
 
-def find_places(session: str) -> Places:
-    """Directories for `session`, made when missing. Raises NoPlace."""
-    runtime, notes = runtime_directory(session)
+def durable_directory(session: str) -> tuple[str, str]:
+    """The state directory that `session` has on the disk, and the directory it is made in; "" without a home."""
     home = home_directory()
     top = os.environ.get("XDG_STATE_HOME") or ""
     if not top.startswith("/"):
         top = os.path.join(home, ".local", "state") if home else ""
-    if top:
-        path = os.path.join(top, "ccb", "sessions", session)
+    return (os.path.join(top, "ccb", "sessions", session), top) if top else ("", "")
+
+
+def state_exists(session: str) -> bool:
+    """Whether there is a session of that very id on the disk."""
+    path, _ = durable_directory(session)
+    return bool(path) and "/" not in session and os.path.exists(os.path.join(path, "journal.jsonl"))
+
+
+def find_places(session: str, state: str = "") -> Places:
+    """Directories for `session`, made when missing; `state` is the state directory of one that exists. Raises NoPlace."""
+    runtime, notes = runtime_directory(session)
+    path, top = durable_directory(session)
+    volatile = os.path.join(runtime, "sessions", session)
+    if path and state in ("", path):
         try:
             private_directory(path, top)
             _writable(path)
             return Places(path, runtime, session, True, notes)
         except OSError as error:
             notes.append(_said(error))
-    else:
+    elif not path:
         notes.append("there is no home directory")
-    path = os.path.join(runtime, "sessions", session)
     try:
-        private_directory(path, runtime)
-        _writable(path)
+        private_directory(volatile, runtime)
+        _writable(volatile)
     except OSError as error:
         raise NoPlace([*notes, _said(error)]) from None
-    return Places(path, runtime, session, False, notes)
+    return Places(volatile, runtime, session, False, notes)

@@ -12,6 +12,7 @@ from ccb.tunnel.wire import SessionOptions
 from .inputs import Inputs
 from .journal import Record
 from .model.models import count
+from .registry import prompt_text
 
 Json = dict[str, Any]
 
@@ -33,6 +34,9 @@ class Recovered:
         self.last_result: Json = {}
         self.context_tokens = 0
         self.mark = ""
+        self.prompt = ""
+        self.prompts = 0
+        self.created = 0.0
 
     def apply(self, record: Record, inputs: Inputs) -> None:
         """Take the next record; `inputs` learns what was applied."""
@@ -51,11 +55,20 @@ class Recovered:
         elif record.kind == "model_end":
             self.context_tokens = tokens_of(body.get("usage"))
         elif record.kind == "options":
+            self.created = self.created or record.time
             options = body.get("options")
             self.options = SessionOptions.from_json(options) if isinstance(options, dict) else self.options
             self._mark(body)
         elif record.kind == "worker":
             self._mark(body)
+        elif record.kind == "forked":
+            self._forked()
+
+    def _forked(self) -> None:
+        """What the original still had to do is not the copy's: its prompts, its running turn, its processes."""
+        self.waiting.clear()
+        self.result_due = False
+        self.mark = ""
 
     def _mark(self, body: Json) -> None:
         if isinstance(body.get("mark"), str):
@@ -80,6 +93,8 @@ class Recovered:
             return
         if body.get("type") == "user":
             inputs.any_prompt = True
+            self.prompt = prompt_text(body)
+            self.prompts += not repeated
             if not repeated:
                 self.waiting[input_id] = body
         elif body.get("type") == "control_response":

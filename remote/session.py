@@ -21,6 +21,7 @@ from .inputs import Inputs
 from .journal import Journal, JournalError
 from .ports import Answer
 from .recovery import recover, tokens_of
+from .registry import prompt_text
 
 Json = dict[str, Any]
 
@@ -34,6 +35,9 @@ class Watchers(Protocol):
 
     def progress(self, key: str, body: Json) -> None:
         """Show a public object that may be lost."""
+
+    def changed(self) -> None:
+        """The state of the session, or its last prompt, is another one."""
 
 
 class Session:
@@ -52,6 +56,9 @@ class Session:
         self.agent: Agent | None = None
         self.ended = asyncio.Event()
         self.context_tokens = 0  # of the conversation, as the model counted them last
+        self.created = 0.0  # seconds of the host's clock
+        self.last_prompt = ""  # the start of it
+        self.prompts = 0
         self._watchers = watchers
         self._assemble = assemble
         self._controls = Controls(self)
@@ -84,8 +91,8 @@ class Session:
         """Start a new session. Raises ValueError when the options make no sense on this host."""
         self.options = options
         self.agent = self._assemble(self, options)
-        created = round(time.time(), 3)
-        self.fact("options", {"options": options.to_json(), "session": self.id, "created": created, **facts})
+        self.created = round(time.time(), 3)
+        self.fact("options", {"options": options.to_json(), "session": self.id, "created": self.created, **facts})
         self.journal.flush_soon()
 
     def resume(self) -> str:
@@ -94,6 +101,7 @@ class Session:
         recovered = recover(self.journal.read(0, self.journal.seq), self._inputs)
         self.options = recovered.options
         self.context_tokens = recovered.context_tokens
+        self.created, self.last_prompt, self.prompts = recovered.created, recovered.prompt, recovered.prompts
         self._remember_spent(recovered.last_result)
         for damage in self.journal.damaged:
             self.fact("damaged", {"what": damage})
@@ -155,10 +163,12 @@ class Session:
                 {"type": "control_request", "request_id": request_id, "request": {"subtype": "can_use_tool", **request}}
             )
             await self.commit()
+            self._watchers.changed()
             return _answer(await answer)
         finally:
             if self._asks.pop(request_id, None) is not None and not answer.done():
                 self.message({"type": "control_cancel_request", "request_id": request_id})
+            self._watchers.changed()
 
     def withdraw_asks(self) -> None:
         """Take back every open question; those who wait for the answers are cancelled."""
@@ -180,7 +190,10 @@ class Session:
         self._inputs.remember(input_id, body)
         if kind == "user":
             if not repeated:
+                self.last_prompt = prompt_text(body)
+                self.prompts += 1
                 self._put(input_id, body)
+                self._watchers.changed()
             elif self.options.replay_user_messages:
                 self.message({**body, "isReplay": True})
         elif kind == "control_request":
@@ -249,6 +262,7 @@ class Session:
             self.fail(f"internal error in the worker: {type(error).__name__}: {error}")
         finally:
             self._in_turn = False
+            self._watchers.changed()
         with contextlib.suppress(JournalError):
             self.fact("turn_end", {})
             self.journal.flush_soon()

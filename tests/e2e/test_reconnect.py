@@ -226,7 +226,6 @@ async def test_continue_finds_the_latest_session_of_the_path(
     assert [run.code for run in (first, other, again)] == [0, 0, 0], again.stderr
     ids = [run.results[0]["session_id"] for run in (first, other, again)]
     assert ids[0] == ids[2] != ids[1]
-    assert [message["content"] for message in fake_model.requests[2].messages if message["role"] == "user"][0] != []
     assert len(fake_model.requests[2].messages) == 3
 
 

@@ -1,0 +1,61 @@
+"""Which session a connection is for: the one it names, the latest of a path, or a copy of one.
+
+On the way to hello, so it imports next to nothing that is not needed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import identity, places
+from .directory import resolve_directory
+from .refusal import Refusal
+
+
+def chosen_session(params: dict[str, object]) -> tuple[str, str]:
+    """The id of the wanted session, and its state directory when it was looked up ("" else)."""
+    session = str(params.get("session") or "")
+    forking = bool(params.get("fork") or params.get("fork_of"))
+    named = params.get("create", True) or (len(session) == 36 and places.state_exists(session))
+    if named and not forking and not params.get("continue"):
+        return session, ""
+    from . import registry
+
+    if params.get("continue"):
+        path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
+        entry = registry.latest_of(path)
+        if entry is None:
+            raise Refusal("no_session", "there is no session of %s to go on with" % path, {})
+    else:
+        wanted = str(params.get("fork_of") or session)
+        found = registry.by_prefix(wanted)
+        if len(found) != 1:
+            text = "several sessions start with %s" if found else "there is no session %s on this host"
+            raise Refusal("no_session", text % wanted[:64], {"near": [each.session for each in found[:8]]})
+        entry = found[0]
+    params["create"] = False
+    if not forking:
+        return entry.session, entry.directory
+    from .fork import fork
+
+    if not places.state_exists(session):  # else an earlier connection, which was lost, has made the copy
+        try:
+            fork(entry, session)
+        except places.NoPlace as error:
+            raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+    return session, ""
+
+
+def check_host(state: str) -> None:
+    """Refuse a session whose worker may live on another host that shares this home."""
+    owner = owner_of(state)
+    if "pid" in owner and not identity.on_this_machine(owner):
+        host = str(owner.get("hostname"))
+        text = "the session is kept by a worker on %s, which shares this home" % host
+        raise Refusal("in_use", text, {"host": host, "do": "Go on with it there, or in a copy: --fork-session."})
+
+
+def owner_of(state: str) -> dict[str, object]:
+    from .summary import read_summary
+
+    return read_summary(state)
