@@ -21,8 +21,9 @@ from ccb.tunnel.pipe import Transport
 from ccb.tunnel.wire import SessionOptions
 
 from .arguments import Arguments
+from .connection import Terms
 from .resume_command import resume_command
-from .session import Session, Terms
+from .session import Session
 from .stdio import in_thread
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.wire import Hello
 
-from .session import Known
+from .connection import Known
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class WorkerConnection:
         self._stack = stack
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
-        """See `session.Connection`."""
+        """See `connection.Connection`."""
         nonce = new_nonce()
         calls = None
         if role == "driver":
@@ -77,7 +77,7 @@ class Dialer:
 
     @asynccontextmanager
     async def dial(self, *, known: Known | None, ask: bool) -> AsyncIterator[WorkerConnection]:
-        """See `session.Dial`."""
+        """See `connection.Dial`."""
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:

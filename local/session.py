@@ -11,10 +11,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from collections.abc import AsyncIterator
+from typing import Any, Self
 
 from ccb.tunnel.backoff import waits
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, HostKeyError, ProtocolError, UsageError
@@ -35,8 +33,10 @@ from ccb.tunnel.wire import (
 )
 
 from .client import ControlError, Item, Json, LinkChange, LinkState, Received, Skipped
+from .connection import Connection, Dial, Known, Terms
 from .link_state import next_state
 from .outbox import Outbox
+from .requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -46,59 +46,9 @@ CONTROL_TIMEOUT = 60.0
 QUEUE = 256
 """Most received things that wait for the reader of `events`."""
 
-PATIENCE = 24 * 3600.0
-"""Seconds a lost connection is tried again: as long as the daemon keeps a session without a client."""
-
-TAIL = 4 * 1024 * 1024
-"""Bytes of events that a reconnect takes before it prefers a snapshot."""
-
 _LEAVE = 2.0
 _FIRST_TRIES = 5
 _MOST_GARBLED = 3
-
-
-class Connection(Protocol):
-    """One connection to the session's worker, which has said hello."""
-
-    @property
-    def link(self) -> Link: ...
-
-    @property
-    def hello(self) -> Hello: ...
-
-    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
-        """Ask for the session; a driver's model calls are served from here on."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of a session from its connections so far. `begun`: the host has confirmed an attach."""
-
-    hello: Hello
-    begun: bool
-
-
-class Dial(Protocol):
-    """Makes a connection. `known` is None for the first one; `ask`: the person may be asked. Raises CcbError. A connection that
-    dropped before it was complete is a ConnectionLost or a `Dropped`."""
-
-    def __call__(self, *, known: Known | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How a session is attached. `options` go with the first attach, `who` is this client's unique name. `tail` is that of
-    the first attach, `later_tail` of the others (bytes, 0: everything). `patience` in seconds; `resume` is the command
-    that comes back. `can_ask`: there is a person who can log in again."""
-
-    options: Mapping[str, object] = field(default_factory=dict)
-    who: str = ""
-    role: str = "driver"
-    tail: int = 0
-    later_tail: int = 0
-    patience: float = PATIENCE
-    resume: str = ""
-    can_ask: bool = False
 
 
 class Session:
@@ -112,9 +62,7 @@ class Session:
         self._state = LinkState.CONNECTING
         self._queue: asyncio.Queue[Item | None] = asyncio.Queue(QUEUE)
         self._outbox = Outbox()
-        self._waiting: dict[str, asyncio.Future[Json]] = {}
-        self._fetches: dict[int, asyncio.Future[list[Received]]] = {}
-        self._fetched = 0
+        self._requests = Requests()
         self._hello: Hello | None = None
         self._begun = False
         self._connection: Connection | None = None
@@ -147,7 +95,7 @@ class Session:
 
     async def __aexit__(self, *_: object) -> None:
         await self._end_supervisor()
-        self._fail_waiting("the session was left")
+        self._requests.fail("the session was left")
 
     async def _end_supervisor(self) -> None:
         if self._supervisor is not None:
@@ -189,10 +137,7 @@ class Session:
         connection = self._connection
         if connection is None:
             raise ConnectionLost("there is no connection to load earlier events over", do="Wait for the reconnect.")
-        self._fetched += 1
-        number = self._fetched
-        answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
-        self._fetches[number] = answer
+        number, answer = self._requests.open_page()
         try:
             await connection.link.send(Fetch(connection.link.epoch, number, before, most))
             async with asyncio.timeout(CONTROL_TIMEOUT):
@@ -200,7 +145,7 @@ class Session:
         except TimeoutError:
             raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
         finally:
-            self._fetches.pop(number, None)
+            self._requests.close_page(number)
 
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
         """See SessionClient."""
@@ -231,20 +176,19 @@ class Session:
     async def control(self, subtype: str, **fields: Any) -> Json:
         """See SessionClient. While there is no connection the time-out does not run."""
         request_id = _new_id()
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = answer
+        request = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
+        waiting = asyncio.ensure_future(
+            self._requests.control(request_id, CONTROL_TIMEOUT, lambda: self._state is LinkState.CONNECTED)
+        )
         try:
-            await self.send(
-                {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
-            )
-            while True:
-                await asyncio.wait([answer], timeout=CONTROL_TIMEOUT)
-                if answer.done():
-                    return answer.result()
-                if self._state is LinkState.CONNECTED:
-                    raise ControlError(f"no answer to {subtype} within {CONTROL_TIMEOUT:g} s")
+            await asyncio.sleep(0)  # the answer is waited for before it can come
+            await self.send(request)
+            return await waiting
+        except TimeoutError:
+            raise ControlError(f"no answer to {subtype} within {CONTROL_TIMEOUT:g} s") from None
         finally:
-            self._waiting.pop(request_id, None)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
 
     async def interrupt(self) -> None:
         await self.control("interrupt")
@@ -330,7 +274,7 @@ class Session:
             self._ready.set_exception(error)
             return
         self._failure = error
-        self._fail_waiting(error.what)
+        self._requests.fail(error.what)
         await self._change(LinkState.LOST, error.what)
         self._end(LinkState.LOST)
 
@@ -376,9 +320,7 @@ class Session:
 
     def _detached(self) -> None:
         self._connection = None
-        for fetch in self._fetches.values():
-            if not fetch.done():
-                fetch.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
+        self._requests.fail_pages()
 
     async def _after(self, error: CcbError) -> None:
         """A connection was lost or not made: wait for the next attempt. Raises CcbError when there is none."""
@@ -444,7 +386,7 @@ class Session:
                     case Attached():
                         await self._granted(frame)
                     case Event():
-                        if not self._resolve(frame):
+                        if not self._requests.take_answer(frame):
                             replayed = frame.seq <= self._replay_ends
                             await self._queue.put(Received(frame.kind, frame.body, frame.seq, replayed))
                         self._have = frame.seq
@@ -456,7 +398,7 @@ class Session:
                     case Applied():
                         self._outbox.confirm(frame.id)
                     case Past():
-                        self._answer_fetch(frame)
+                        self._requests.take_page(frame)
                     case Fenced():
                         await self._fenced(frame.by)
                     case Bye():
@@ -502,63 +444,17 @@ class Session:
             self._state = now
             await self._queue.put(LinkChange(state, reason, attempt, retry_at))
 
-    def _answer_fetch(self, frame: Past) -> None:
-        answer = self._fetches.get(frame.request)
-        if answer is None or answer.done():
-            return
-        records = frame.body.get("records")
-        answer.set_result(
-            [
-                Received(each["kind"], each["body"], each["seq"], True)
-                for each in (records if isinstance(records, list) else [])
-                if _is_record(each)
-            ]
-        )
-
-    def _resolve(self, frame: Event) -> bool:
-        """Hand an answer to the control request that waits for it; False when nobody here does."""
-        if frame.kind != "message" or frame.body.get("type") != "control_response":
-            return False
-        response = frame.body.get("response")
-        if not isinstance(response, dict):
-            return False
-        waiting = self._waiting.get(str(response.get("request_id")))
-        if waiting is None:
-            return False
-        if not waiting.done():
-            if response.get("subtype") == "success":
-                payload = response.get("response")
-                waiting.set_result(payload if isinstance(payload, dict) else {})
-            else:
-                waiting.set_exception(ControlError(neutralise(str(response.get("error", "refused")))))
-        return True
-
     def _end(self, state: LinkState) -> None:
         self._state = next_state(self._state, state)
         self._driving = False
         self._ended.set()
-        self._fail_waiting("the connection ended before the answer")
+        self._requests.fail("the connection ended before the answer")
         if not self._queue.full():
             self._queue.put_nowait(None)  # wakes the reader of events
-
-    def _fail_waiting(self, why: str) -> None:
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ConnectionLost(why))
-        self._waiting.clear()
 
 
 def _new_id() -> str:
     return str(uuid.uuid4())
-
-
-def _is_record(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("kind"), str)
-        and isinstance(value.get("body"), dict)
-        and isinstance(value.get("seq"), int)
-    )
 
 
 def _input_id(body: Json) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import pwd
 import signal
 from collections.abc import Callable
@@ -43,17 +43,15 @@ def processes_of(user: HostUser) -> list[psutil.Process]:
     uid = pwd.getpwnam(user.name).pw_uid
     found = []
     for process in psutil.process_iter():
-        try:
-            if process.uids().real == uid:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except psutil.NoSuchProcess:
-            continue
     return found
 
 
 def daemon_of(user: HostUser) -> psutil.Process:
-    (found,) = [p for p in processes_of(user) if (p.name() == "ccb" and p.pid == os.getsid(p.pid)) or p.ppid() == 1]
-    return found
+    (daemon,) = [p for p in processes_of(user) if p.name() == "ccb"]
+    return daemon
 
 
 def texts(done: Done) -> list[str]:

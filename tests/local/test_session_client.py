@@ -11,7 +11,8 @@ from tests.support.link_peer import HELLO, Peer
 from tests.support.scripted_host import ScriptedHost, session_on
 
 from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, SessionClient
-from ccb.local.session import QUEUE, Session, Terms
+from ccb.local.connection import Terms
+from ccb.local.session import QUEUE, Session
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Ack, Bye, Detach, Input, Json, Progress, Stop
 

@@ -11,7 +11,8 @@ from tests.support.scripted_host import ScriptedHost, session_on
 
 from ccb.local import session as session_module
 from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
-from ccb.local.session import Session, Terms
+from ccb.local.connection import Terms
+from ccb.local.session import Session
 from ccb.tunnel.errors import AuthFailed, ConnectionLost, Dropped, ProtocolError, Unreachable, UsageError
 from ccb.tunnel.wire import Applied, Attached, Bye, Detach, Event, Fenced, Fetch, Input, Past, Snapshot, Stop
 

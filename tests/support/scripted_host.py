@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from tests.support.link_peer import HELLO, Peer, link_pair
 
-from ccb.local.session import Known, Session, Terms
+from ccb.local.connection import Known, Terms
+from ccb.local.session import Session
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link import Link, new_nonce
 from ccb.tunnel.wire import Attach, Attached, Hello
@@ -21,7 +22,7 @@ class NoCalls:
 
 
 class LinkConnection:
-    """A `session.Connection` without model calls."""
+    """A `connection.Connection` without model calls."""
 
     def __init__(self, link: Link, hello: Hello) -> None:
         self.link = link

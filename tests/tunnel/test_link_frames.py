@@ -49,8 +49,10 @@ async def attached(
     *, ping_after: float = 15, dead_after: float = 45, ack_seconds: float = 60, have: int = 0
 ) -> AsyncIterator[tuple[Link, Peer, SocketPipe, Calls]]:
     calls = Calls()
-    timings = {"ping_after": ping_after, "dead_after": dead_after, "ack_seconds": ack_seconds}
-    async with link_pair() as (pipe, peer), Link(pipe, **timings) as link:
+    async with (
+        link_pair() as (pipe, peer),
+        Link(pipe, ping_after=ping_after, dead_after=dead_after, ack_seconds=ack_seconds) as link,
+    ):
         await peer.hello()
         await link.hello()
         await link.attach(have=have, nonce=new_nonce(), options={}, streams=calls)
