@@ -44,7 +44,7 @@ async def run_interactive(arguments: Arguments) -> int:
                 connected.resume,
             )
             try:
-                return await run_repl(session, info, arguments.prompt or None, prompts=prompts)
+                return (await run_repl(session, info, arguments.prompt or None, prompts=prompts)).code
             finally:
                 await session.close(done=True)
                 if session.unsent:

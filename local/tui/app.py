@@ -6,9 +6,8 @@ import logging
 import os
 import sys
 import time
-from collections import deque
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import ClassVar
 from uuid import uuid4
 
@@ -17,20 +16,23 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.login import Prompts
 from ccb.tunnel.plain_text import neutralise
 
-from ..client import ControlError, LinkChange, LinkState, Received, SessionClient
+from ..client import ControlError, Json, LinkChange, LinkState, Received, SessionClient, Skipped
 from ..exit_codes import ExitCode
 from ..interrupts import Interrupts
 from ..messages import ControlCancelRequest, ControlRequest, Result, parse_message
 from ..prompts import TerminalPrompts
-from .approval import GRACE_S, ApprovalCard
+from .approval import ApprovalCard
+from .approvals import Approvals
 from .blocks import Level, TextBlock
 from .commands import help_markdown, parse_command
 from .composer import Composer
-from .info import ReplInfo
+from .connection import RETRY_KEY, Banner, Connection
+from .history import History, tell
+from .info import Left, ReplInfo, farewell
 from .look import one_line
 from .replies import Replies
 from .status import Facts, StatusLine, used_text
@@ -61,6 +63,8 @@ class Repl(App[int]):
     """
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("alt+r,f5", "retry", "Connect", show=False, priority=True, id="retry"),
+        Binding("alt+t,f8", "take_back", "Drive", show=False, priority=True, id="take-back"),
         Binding("escape", "interrupt", "Interrupt", show=False, id="interrupt"),
         Binding("ctrl+c", "ladder", "Clear, interrupt, quit", show=False, priority=True, id="ladder"),
         Binding("ctrl+d", "leave", "Quit", show=False, priority=True, id="leave"),
@@ -86,14 +90,16 @@ class Repl(App[int]):
         self.transcript = Transcript(info.path.rstrip("/"))
         self.composer = Composer()
         self._status = StatusLine()
+        self._banner = Banner()
+        self.connection = Connection(client, info.resume)
         self.story = Story(self.transcript, model=info.model, mode=info.mode)
-        self._questions: deque[ControlRequest] = deque()
-        self.card: ApprovalCard | None = None
-        self._link = client.state
-        self._link_reason = ""
+        self._history = History(client, self.transcript, self.story)
+        self.approvals = Approvals(client, self.connection, self.transcript, self.composer, self._where)
+        self._aside = False
+        self._stopping = False
+        self.stopped = False
         self._busy_since: float | None = None
         self._turn = 0
-        self._card_came = 0.0
         self._quit_asked = 0.0
         self._hint = ""
         self._hint_until = 0.0
@@ -101,6 +107,8 @@ class Repl(App[int]):
 
     def compose(self) -> ComposeResult:
         yield self.transcript
+        yield self.approvals
+        yield self._banner
         yield self.composer
         yield self._status
 
@@ -135,92 +143,113 @@ class Repl(App[int]):
         try:
             async for event in self._client.events():
                 if isinstance(event, LinkChange):
-                    self._link, self._link_reason = event.state, event.reason
-                elif isinstance(event, Received):
+                    self._link_changed(event)
+                elif isinstance(event, Skipped):
+                    self._skipped(event)
+                else:
                     self._received(event)
         except CcbError as error:
-            if self._link is not LinkState.FENCED:
-                self._link, self._link_reason = LinkState.LOST, error.what
+            self._link_changed(LinkChange(LinkState.LOST, error.what))
             self._end(error)
         else:
-            self._link = LinkState.CLOSED
+            self._link_changed(LinkChange(LinkState.CLOSED))
             self._end(None)
 
     def _end(self, error: CcbError | None) -> None:
         self.story.ended()
+        self.approvals.questions.clear()
+        if self._stopping:
+            self.stopped = error is None
+            self.exit(0)
+            return
         if error is not None:
             self._show_error(error)
         self.story.notice("The session has ended here. Ctrl+D leaves.", Level.WARNING)
-        self._questions.clear()
-        self.call_later(self._next_question)
+        self.approvals.show_next()
+
+    def _link_changed(self, change: LinkChange) -> None:
+        before = self.connection.state
+        self.connection.changed(change, time.monotonic())
+        if change.state is before:
+            return
+        if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
+            self._ring()
+        self._show_status()
 
     def _show_error(self, error: CcbError | ControlError) -> None:
         parts = (error.what, error.evidence, error.do) if isinstance(error, CcbError) else (str(error),)
         self.story.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
 
-    def _received(self, event: Received) -> None:
-        if event.kind not in ("message", "progress"):
-            self.story.fact(event.kind, event.body)
-            return
-        message = parse_message(event.body)
-        if isinstance(message, ControlRequest):
-            if message.request.subtype == "can_use_tool":
-                self._questions.append(message)
-                self._ring()
-                self.call_later(self._next_question)
-        elif isinstance(message, ControlCancelRequest):
-            self._withdraw(message.request_id)
-        else:
-            self.story.message(message)
-            if isinstance(message, Result):
-                self._ring()
+    def _skipped(self, event: Skipped) -> None:
+        """Events are not loaded: a line stands for them, and what they leave behind is taken over."""
+        self._history.skipped(self.approvals.replay.seq, event.seq + 1)
+        self.approvals.replay.heard(event.seq, time.monotonic(), replayed=True)
+        self.story.skipped(event.body, running=self._client.hello.state != "idle")
+        asks = event.body.get("asks")
+        messages = [parse_message(each) for each in asks] if isinstance(asks, list) else []
+        if self.approvals.questions.only(each for each in messages if isinstance(each, ControlRequest)):
+            self.story.notice("The question that was open here has been settled meanwhile.", Level.DIM)
+        self.approvals.show_next()
 
-    def _ring(self) -> None:
-        if not self._focused:
+    def _received(self, event: Received) -> None:
+        self.approvals.replay.heard(event.seq, time.monotonic(), replayed=event.replayed)
+        tell(self.story, event)
+        if event.kind == "input":
+            self._input(event.body.get("body"))
+        elif event.kind == "message":
+            message = parse_message(event.body)
+            if isinstance(message, ControlRequest) and message.request.subtype == "can_use_tool":
+                if self.approvals.questions.asked(message):
+                    self._ring(event)
+                    self.approvals.show_next()
+            elif isinstance(message, ControlCancelRequest):
+                self.approvals.questions.withdrawn(message.request_id)
+                self.approvals.show_next()
+            elif isinstance(message, Result):
+                self._ring(event)
+
+    def _input(self, body: object) -> None:
+        """Somebody sent something; an answer ends its question for everybody."""
+        response: Json = body.get("response", {}) if isinstance(body, dict) else {}
+        if isinstance(response, dict) and self.approvals.questions.withdrawn(str(response.get("request_id"))):
+            self.story.notice("The question was answered by another client.", Level.DIM)
+        self.approvals.show_next()
+
+    def _ring(self, event: Received | None = None) -> None:
+        if not self._focused and not self._aside and (event is None or not event.replayed):
             self.bell()
 
-    async def _next_question(self) -> None:
-        """Show the card of the first open question, or none."""
-        wanted = self._questions[0] if self._questions else None
-        if self.card is not None and self.card.request is not wanted:
-            card, self.card = self.card, None
-            had_focus = card.has_focus_within
-            await card.remove()
-            if had_focus:
-                self.composer.focus()
-        if wanted is not None and self.card is None:
-            self.composer.rest()  # the key that answered the last card must not answer this one
-            self.card = ApprovalCard(wanted, self._where, self.transcript.look())
-            await self.mount(self.card, before=self.composer)
-        if self.card is not None:
-            self.card.more_waiting(len(self._questions) - 1)
-
-    def _withdraw(self, request_id: str) -> None:
-        self._questions = deque(each for each in self._questions if each.request_id != request_id)
-        self.call_later(self._next_question)
+    @property
+    def card(self) -> ApprovalCard | None:
+        """The card of the open question that is shown."""
+        return self.approvals.card
 
     def _tick(self) -> None:
         now = time.monotonic()
+        self._follow_connection(now)
         if self.story.running and (self._busy_since is None or self._turn != self.story.turns):
             self._busy_since, self._turn = now, self.story.turns
         elif not self.story.running:
             self._busy_since = None
         self.transcript.tick()
-        composer = self.composer
-        if (
-            self.card is not None
-            and self.focused is composer
-            and not composer.text
-            and composer.quiet_for() > GRACE_S
-            and not self.screen.selections
-        ):
-            self.card.focus()
-            self._card_came = now
         if self._quit_asked and now - self._quit_asked > _QUIT_WINDOW_S:
             self._quit_asked = 0.0
         if now > self._hint_until:
             self._hint = ""
         self._show_status()
+
+    def _follow_connection(self, now: float) -> None:
+        """Show the connection, and what depends on it."""
+        connection, before = self.connection, self.connection.shown
+        connection.settle(now)
+        if before is not connection.shown and not connection.up:
+            self.story.link_lost()
+        elif connection.up and self.story.asked.unsent and not (self._client.unsent or self.approvals.replaying):
+            self.story.all_sent()
+        self.approvals.tick(now)
+        self.composer.shortcuts = connection.keys()
+        self.composer.close_for("watching only: t drives this session" if connection.watching else "")
+        self._banner.show(connection, now, self.transcript.look(), typing=bool(self.composer.text))
 
     def hint(self, text: str, seconds: float = _HINT_S) -> None:
         """Say something in the status line for a while."""
@@ -230,18 +259,17 @@ class Repl(App[int]):
     def _show_status(self) -> None:
         busy = time.monotonic() - self._busy_since if self._busy_since is not None else None
         hint = self._hint
-        if not hint and self.card is not None and not self.card.has_focus_within:
+        if not hint and self.approvals.waits:
             hint = "approval waits: Tab"
         elif not hint and self.transcript.below > 1:
             hint = "↓ more below"
         facts = Facts(
-            self._where, self.story.model, self.story.mode, self._link, self._link_reason, self.story.totals, busy, hint
+            self._where, self.story.model, self.story.mode, self.connection.shown, self.story.totals, busy, hint
         )
         self._status.show(facts, self.transcript.look())
 
     def on_resize(self) -> None:
-        if self.card is not None:
-            self.card.call_after_refresh(self.card.fit)
+        self.approvals.fit()
 
     def on_app_focus(self) -> None:
         self._focused = True
@@ -263,12 +291,36 @@ class Repl(App[int]):
         else:
             self._send(event.text)
 
+    def on_composer_shortcut(self, event: Composer.Shortcut) -> None:
+        if event.key == RETRY_KEY:
+            self.action_retry()
+        else:
+            self.action_take_back()
+
+    def on_composer_refused(self) -> None:
+        self.hint("this terminal only watches: t drives the session")
+
+    def action_retry(self) -> None:
+        """Alt+R: connect now, or log in."""
+        self.hint(self.connection.retry())
+
+    def action_take_back(self) -> None:
+        """Alt+T: drive again."""
+        self.hint(self.connection.take_back())
+
     @work
     async def _send(self, text: str) -> None:
         identity = str(uuid4())
-        self.story.prompt_sent(text, identity)
+        self.story.prompt_sent(text, identity, connected=self.connection.state is LinkState.CONNECTED)
         self.transcript.anchor()
-        if not await self.attempt(self._client.prompt(text, uuid=identity)):
+        try:
+            await self._client.prompt(text, uuid=identity)
+        except UsageError as error:
+            self.story.prompt_refused(identity)
+            self.composer.give_back(text)
+            self.hint(f"not sent: {one_line(error.what)}")
+        except CcbError as error:
+            self._show_error(error)
             self.story.prompt_failed(identity)
 
     async def attempt(self, doing: Awaitable[object]) -> bool:
@@ -283,7 +335,7 @@ class Repl(App[int]):
     @property
     def link(self) -> tuple[LinkState, str]:
         """The connection and why it is so."""
-        return self._link, self._link_reason
+        return self.connection.state, self.connection.reason
 
     async def set_mode(self, mode: str) -> None:
         """Change the permission mode of the session."""
@@ -291,21 +343,30 @@ class Repl(App[int]):
             self.story.mode = mode
 
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
-        self._withdraw(event.verdict.request_id)
-        await self.attempt(self._client.answer(event.verdict.request_id, event.verdict.response))
+        request_id, asked = event.verdict.request_id, self.approvals.questions.first()
+        self.approvals.questions.answered(request_id)
+        self.approvals.show_next()
+        if not await self.attempt(self._client.answer(request_id, event.verdict.response)):
+            if asked is not None and asked.request_id == request_id:
+                self.approvals.questions.not_answered(asked)
+        elif not self.connection.up:
+            self.hint("the answer is sent when the connection is there again")
 
     def on_approval_card_interrupted(self) -> None:
         self.action_interrupt()
 
     def on_approval_card_typed(self, event: ApprovalCard.Typed) -> None:
         self.composer.focus()
-        self.composer.type(event.text)
+        if self.composer.takes(event.text):
+            self.on_composer_shortcut(Composer.Shortcut(event.text))
+        else:
+            self.composer.type(event.text)
 
     @work
     async def action_interrupt(self) -> None:
         """End the running turn."""
         if self.story.running:
-            self.hint("interrupting")
+            self.hint("interrupting" if self.connection.up else "the interrupt is sent after the reconnect")
             await self.attempt(self._client.interrupt())
             self.hint("", 0)
 
@@ -336,6 +397,20 @@ class Repl(App[int]):
         """/quit."""
         self.exit(0)
 
+    async def stop_session(self) -> None:
+        """/stop: end the session on the host, then leave."""
+        if self.connection.state in (LinkState.LOST, LinkState.CLOSED):
+            self.hint("there is no session to stop")
+            return
+        if self.connection.watching:
+            self.hint("this terminal only watches: t drives the session")
+            return
+        self._stopping = True
+        host = one_line(self._info.host)
+        when = "" if self.connection.up else " when the connection is there again"
+        self.story.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
+        await self.attempt(self._client.stop())
+
     @work
     async def action_next_mode(self) -> None:
         """Shift+Tab: the next permission mode."""
@@ -344,24 +419,38 @@ class Repl(App[int]):
 
     def action_to_approval(self) -> None:
         """Alt+A: to the card."""
-        if self.card is not None and not self.card.has_focus_within:
-            self.card.focus()
+        self.approvals.go()
 
     def action_toggle_approval(self) -> None:
-        """Tab: to the card, and back; the card that has just taken the focus itself keeps it."""
-        if self.card is not None and not self.card.has_focus_within:
-            self.card.focus()
-        elif time.monotonic() - self._card_came > GRACE_S:
-            self.composer.rest()
-            self.composer.focus()
+        """Tab: to the card, and back."""
+        self.approvals.toggle()
 
     def farewell(self) -> str:
-        """What stays on the terminal: which session it was, and what it used."""
-        used = used_text(self.story.totals)
-        lines = [f"Session {one_line(self._client.hello.session)} on {self._where}" + (f": {used}" if used else "")]
-        if self._info.resume:
-            lines.append(f"Come back with: {one_line(self._info.resume)}")
-        return "\n".join(lines)
+        """What stays on the terminal."""
+        return farewell(
+            self._info,
+            self._client.hello.session,
+            used_text(self.story.totals),
+            stopped=self.stopped,
+            asked=len(self.approvals.questions) > 0,
+            working=self.story.running,
+        )
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the terminal to a question, also when it ends in an error; nothing is drawn meanwhile."""
+        failure: BaseException | None = None
+        self._aside = True
+        try:
+            with self.batch_update(), self.suspend():
+                try:
+                    yield
+                except BaseException as error:  # noqa: BLE001 - the terminal comes back first
+                    failure = error
+        finally:
+            self._aside = False
+        if failure is not None:
+            raise failure
 
     def action_details(self) -> None:
         """Ctrl+O: all of tool output and thinking, or the summary."""
@@ -369,10 +458,18 @@ class Repl(App[int]):
 
     def action_page(self, direction: int) -> None:
         """PgUp and PgDn."""
-        if direction < 0:
+        hole = self._history.wanted() if direction < 0 else None
+        if hole is not None:
+            self.run_worker(self._history.load(hole, turn_page=True))
+        elif direction < 0:
             self.transcript.scroll_page_up(animate=False)
         else:
             self.transcript.scroll_page_down(animate=False)
+
+    def on_transcript_wheel_up(self) -> None:
+        hole = self._history.wanted()
+        if hole is not None:
+            self.run_worker(self._history.load(hole, turn_page=False))
 
     def action_help(self) -> None:
         """F1."""
@@ -382,18 +479,22 @@ class Repl(App[int]):
 
 async def run_repl(
     client: SessionClient, info: ReplInfo, first_prompt: str | None = None, *, prompts: Prompts | None = None
-) -> int:
-    """Show the session until the person leaves or a signal ends it; the exit code. The session itself is not ended here. What
-    a later login asks through `prompts` is asked on the plain terminal."""
+) -> Left:
+    """Show the session until the person leaves or a signal ends it. The session goes on, but for /stop. What a later login asks
+    through `prompts` is asked on the plain terminal."""
     app = Repl(client, info, first_prompt)
     if isinstance(prompts, TerminalPrompts):
-        prompts.pause = app.suspend
-    with Interrupts() as signals:
-        signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
-        code = await app.run_async()
+        prompts.pause = app.aside
+    try:
+        with Interrupts() as signals:
+            signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
+            code = await app.run_async()
+    finally:
+        if isinstance(prompts, TerminalPrompts):
+            prompts.pause = nullcontext
     if app.return_code:
-        return ExitCode.INTERNAL  # Textual has shown where
+        return Left(ExitCode.INTERNAL)  # Textual has shown where
     with suppress(OSError):  # the window may be closed
         sys.stdout.write(app.farewell() + "\n")
         sys.stdout.flush()
-    return code or ExitCode.OK
+    return Left(code or ExitCode.OK, app.stopped)

@@ -113,6 +113,8 @@ class ApprovalCard(Vertical, can_focus=True):
         self._subject_box = VerticalScroll(Static(self._subject()), can_focus=False)
         self._reason = Static(classes="reason")
         self._choices = Static(classes="choices")
+        self._driving = True
+        self._note = ""
         self._input = Input(placeholder="Why not? The agent reads it. Enter denies, Esc goes back.", compact=True)
 
     def compose(self) -> ComposeResult:
@@ -131,6 +133,17 @@ class ApprovalCard(Vertical, can_focus=True):
     def more_waiting(self, count: int) -> None:
         """Say how many questions come after this one."""
         self.border_subtitle = Content(f" {count} more waiting ") if count else ""
+
+    def situation(self, *, driving: bool, note: str) -> None:
+        """Whether the person may answer here, and what else there is to say about an answer now."""
+        if (driving, note) == (self._driving, self._note):
+            return
+        self._driving, self._note = driving, note
+        self.can_focus = driving
+        if not driving:
+            self.remove_class("denying")
+        if self.is_attached:
+            self.fit()
 
     def fit(self) -> None:
         """Leave room for the answers, whatever the size of the subject and of the screen."""
@@ -171,6 +184,9 @@ class ApprovalCard(Vertical, can_focus=True):
     def _show_choices(self) -> None:
         """The answers in one line; one a line where that is too narrow but high enough."""
         accent, dim = f"bold {self._look.accent}", self._look.dim
+        if not self._driving:
+            self._choices.update(Text(self._note, style=dim))
+            return
         answers = [("1", "once")]
         if self._updates:
             answers.append(("2", f"this session: {'; '.join(map(describe_update, self._updates))}"))
@@ -181,6 +197,8 @@ class ApprovalCard(Vertical, can_focus=True):
         text = Text("   ").join(parts)
         if text.cell_len > self.content_size.width and self.screen.has_class("-tall"):
             text = Text("\n").join(parts)
+        if self._note:
+            text.append(f"\n{self._note}", style=f"not bold {self._look.warn}")
         self._choices.update(text)
 
     def on_key(self, event: events.Key) -> None:

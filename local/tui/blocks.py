@@ -42,6 +42,7 @@ class PromptState(Enum):
 
     TAKEN = "taken"
     QUEUED = "queued"
+    UNSENT = "unsent"
     FAILED = "failed"
 
 
@@ -118,3 +119,11 @@ class NoticeBlock(Block):
 
     def size(self) -> int:
         return len(self.text)
+
+
+@dataclass(eq=False)
+class HoleBlock(NoticeBlock):
+    """Stands for the events between the numbers `after` and `before`, which are not loaded."""
+
+    after: int = 0
+    before: int = 0

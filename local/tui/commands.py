@@ -22,7 +22,8 @@ COMMANDS = (
     Command("cost", "/cost", "tokens and money of this session"),
     Command("theme", "/theme [NAME]", "show or change the colours: dark, light"),
     Command("copy", "/copy", "copy the last answer to the clipboard of this terminal"),
-    Command("quit", "/quit", "leave; /exit does the same"),
+    Command("stop", "/stop", "end the session on the host: what runs there is killed"),
+    Command("quit", "/quit", "leave; the session goes on on the host; /exit does the same"),
 )
 
 KEYS = (
@@ -33,9 +34,11 @@ KEYS = (
     ("Tab, Alt+A", "answer the waiting approval: 1 once, 2 this session, 3 deny"),
     ("Shift+Tab", "permission mode: default, acceptEdits, plan"),
     ("Ctrl+O", "show or hide all of tool output and thinking"),
-    ("PgUp, PgDn, wheel", "scroll"),
+    ("PgUp, PgDn, wheel", "scroll; at a line of events that are not loaded: load them"),
+    ("Alt+R, F5", "connect again now, or log in; also r while nothing is typed"),
+    ("Alt+T, F8", "drive a session that another client drives; also t while nothing is typed"),
     ("Ctrl+C", "clear the input, then interrupt, then (twice) quit"),
-    ("Ctrl+D", "quit when the input is empty"),
+    ("Ctrl+D", "leave when the input is empty; the work goes on on the host"),
 )
 
 _ALIASES = {"exit": "quit", "?": "help"}

@@ -6,12 +6,15 @@ import time
 from dataclasses import dataclass
 
 from textual import events
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 
 from ccb.tunnel.plain_text import neutralise
 
 _MAX_HISTORY = 1_000
+_INVITATION = "Ask for a change, or /help"
+_TYPING_S = 0.4  # between two keys of somebody who types
 
 
 class Composer(TextArea):
@@ -24,6 +27,7 @@ class Composer(TextArea):
         &:focus { border: round $accent; background-tint: $foreground 0%; }
         .text-area--cursor-line { background: transparent; }
         .text-area--placeholder { color: $foreground 70%; }
+        &.locked, &.locked:focus { border: round $border-blurred; color: $foreground 70%; }
     }
     """
 
@@ -33,17 +37,53 @@ class Composer(TextArea):
 
         text: str
 
+    @dataclass
+    class Shortcut(Message):
+        """A letter of `shortcuts` was pressed where it is no text."""
+
+        key: str
+
+    @dataclass
+    class Refused(Message):
+        """The person pressed Enter while the composer is locked."""
+
     def __init__(self) -> None:
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
-        self.placeholder = "Ask for a change, or /help"
+        self.placeholder = _INVITATION
         self.sent: list[str] = []
         self.last_key = 0.0
         self._place = 0
         self._draft = ""
+        self.shortcuts: frozenset[str] = frozenset()
+        self._eaten = ""
+        self._closed_for = "", False
+
+    def close_for(self, why: str) -> None:
+        """Take no text, and say why; with an empty `why` take it again. What is typed already stays."""
+        if (why, bool(self.text)) == self._closed_for:
+            return
+        self._closed_for = why, bool(self.text)
+        self.read_only = bool(why)
+        self.show_cursor = not why
+        self.set_class(bool(why), "locked")
+        self.placeholder = why or _INVITATION
+        self.border_subtitle = Content(f" {why} ") if why and self.text else ""
+
+    def takes(self, key: str) -> bool:
+        """Whether a letter is a shortcut now, and not text."""
+        return key in self.shortcuts and (self.read_only or not self.text)
 
     async def _on_key(self, event: events.Key) -> None:
-        self.last_key = time.monotonic()
-        if event.key == "enter":
+        before, self.last_key = self.last_key, time.monotonic()
+        eaten, self._eaten = self._eaten, ""
+        if eaten and event.is_printable and not self.text and self.last_key - before < _TYPING_S:
+            self.insert(eaten)  # it was the first letter of a word
+        if event.character is not None and self.takes(event.character):
+            event.prevent_default()
+            event.stop()
+            self._eaten = "" if self.read_only else event.character
+            self.post_message(self.Shortcut(event.character))
+        elif event.key == "enter":
             event.prevent_default()
             event.stop()
             self._send()
@@ -59,6 +99,11 @@ class Composer(TextArea):
         else:
             await super()._on_key(event)
 
+    def give_back(self, text: str) -> None:
+        """Put a prompt that was not sent in front of what was typed since."""
+        self.text = f"{text}\n{self.text}" if self.text else text
+        self.move_cursor(self.document.end)
+
     async def _on_paste(self, event: events.Paste) -> None:
         self.last_key = time.monotonic()
         event.prevent_default()
@@ -67,6 +112,8 @@ class Composer(TextArea):
 
     def type(self, text: str) -> None:
         """Put text where the cursor is; control characters in it are made harmless."""
+        if self.read_only:
+            return
         self.last_key = time.monotonic()
         result = self.replace(neutralise(text.replace("\r\n", "\n").replace("\r", "\n")), *self.selection)
         self.move_cursor(result.end_location)
@@ -77,6 +124,9 @@ class Composer(TextArea):
 
     def _send(self) -> None:
         text = self.text.strip()
+        if self.read_only:
+            self.post_message(self.Refused())
+            return
         if not text:
             return
         if not self.sent or self.sent[-1] != text:
@@ -89,7 +139,7 @@ class Composer(TextArea):
     def _recall(self, step: int) -> bool:
         """Show the previous or next prompt; the draft is kept at the end. False when there is none."""
         place = self._place + step
-        if not 0 <= place <= len(self.sent):
+        if self.read_only or not 0 <= place <= len(self.sent):
             return False
         if self._place == len(self.sent):
             self._draft = self.text

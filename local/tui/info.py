@@ -1,8 +1,10 @@
-"""What the REPL shows of the session beside what the session says itself."""
+"""What the REPL is told of the session beside what the session says itself, and what it tells when the person leaves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from .look import one_line
 
 
 @dataclass(frozen=True)
@@ -16,3 +18,26 @@ class ReplInfo:
     mode: str
     version: str
     resume: str = ""
+
+
+@dataclass(frozen=True)
+class Left:
+    """How the person left: the exit `code`; `stopped`: the session was ended on the host."""
+
+    code: int
+    stopped: bool = False
+
+
+def farewell(info: ReplInfo, session: str, used: str, *, stopped: bool, asked: bool, working: bool) -> str:
+    """What stays on the terminal: which session it was, what it used, what becomes of it and how to come back."""
+    where = f"{one_line(info.host)}:{one_line(info.path)}"
+    lines = [f"Session {one_line(session)} on {where}" + (f": {used}" if used else "")]
+    if stopped:
+        lines.append("It was stopped on the host.")
+    elif asked:
+        lines.append("The agent waits there for an answer.")
+    elif working:
+        lines.append("The agent goes on working there.")
+    if info.resume:
+        lines += ["Come back with:", f"  {one_line(info.resume)}"]
+    return "\n".join(lines)

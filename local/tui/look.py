@@ -61,6 +61,8 @@ def _prompt(block: PromptBlock, look: Look) -> Text:
         text.append(f"\n  … {len(lines) - limit} more lines (Ctrl+O)", style=look.dim)
     if block.state is PromptState.QUEUED:
         text.append("  (queued)", style=look.dim)
+    elif block.state is PromptState.UNSENT:
+        text.append("  (waiting to be sent)", style=look.warn)
     elif block.state is PromptState.FAILED:
         text.append("  (not sent)", style=look.bad)
     return text

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from ccb.tunnel.plain_text import neutralise
-
 from ..client import LinkState, SessionClient
 from .blocks import Level
 from .commands import Typed
@@ -36,6 +34,8 @@ class Screen(Protocol):
 
     def action_leave_now(self) -> None: ...
 
+    async def stop_session(self) -> None: ...
+
 
 class Replies:
     """Answers commands of one session."""
@@ -54,6 +54,8 @@ class Replies:
                 screen.action_help()
             case "quit":
                 screen.action_leave_now()
+            case "stop":
+                await screen.stop_session()
             case "model":
                 await self._model(argument)
             case "mode" if argument:
@@ -106,7 +108,7 @@ class Replies:
                 f"Session     {one_line(hello.session)}",
                 f"Host        {self._where}",
                 f"Worker      pid {hello.pid}, Python {one_line(hello.python)} on {one_line(hello.platform)}",
-                f"Connection  {state.value}{': ' + neutralise(reason) if reason else ''}; journal on {one_line(hello.storage)}",
+                f"Connection  {state.value}{': ' + one_line(reason) if reason else ''}; journal on {one_line(hello.storage)}",
                 f"Model       {one_line(story.model) or '?'}, permission mode {one_line(story.mode)}",
                 f"Used        {self._cost()}",
             )

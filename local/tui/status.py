@@ -17,7 +17,8 @@ _LINK = {
     LinkState.CONNECTING: ("◌", "warn"),
     LinkState.RECONNECTING: ("◌", "warn"),
     LinkState.LOST: ("✗", "bad"),
-    LinkState.FENCED: ("✗", "bad"),
+    LinkState.NEEDS_PERSON: ("!", "warn"),
+    LinkState.FENCED: ("◇", "warn"),
     LinkState.CLOSED: ("○", "dim"),
 }
 _GAP = "  "
@@ -33,7 +34,6 @@ class Facts:
     model: str
     mode: str
     link: LinkState
-    reason: str
     totals: Totals
     busy_s: float | None
     hint: str
@@ -70,11 +70,12 @@ def status_text(facts: Facts, look: Look, width: int) -> Text:
     text.append(where if len(where) <= width // 2 else "…" + where[1 - width // 2 :], style="bold")
     parts: list[tuple[str, str]] = []
     if facts.link is not LinkState.CONNECTED:
-        parts.append((facts.link.value + (f": {one_line(facts.reason)}" if facts.reason else ""), colours[tone]))
+        parts.append((facts.link.value, colours[tone]))
     if facts.hint:
         parts.append((facts.hint, look.warn))
     if facts.busy_s is not None:
-        parts.append((f"working {facts.busy_s:.0f} s, Esc interrupts", look.accent))
+        esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED else ""
+        parts.append((f"working {facts.busy_s:.0f} s{esc}", look.accent))
     mode = _MODES.get(facts.mode, one_line(facts.mode))
     parts.append(
         (mode, look.bad if facts.mode == "bypassPermissions" else look.warn if facts.mode != "default" else look.dim)

@@ -6,9 +6,8 @@ and a lost delta does not matter.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ccb.tunnel.plain_text import neutralise
 
@@ -30,35 +29,26 @@ from ..messages import (
 from ..messages import (
     ThinkingBlock as ThinkingContent,
 )
+from .asked import Asked, prompt_text
 from .blocks import (
     MAX_BLOCK_CHARS,
     Block,
     Level,
     NoticeBlock,
-    PromptBlock,
-    PromptState,
     TextBlock,
     ThinkingBlock,
     ToolBlock,
     ToolState,
 )
+from .look import one_line
+from .page import Page
 from .prose import safe_pieces, safe_split
+from .strays import Strays
 
 Json = dict[str, Any]
 
 _SPLIT_OVER = 1_500  # a live text is split at a safe place once it is longer
-_KNOWN = 1_000
 _WITHDRAWABLE = 4  # the newest messages of the model, which may still be withdrawn
-
-
-class Page(Protocol):
-    """Where blocks are shown."""
-
-    def add(self, block: Block, *, before: Block | None = None) -> None: ...
-
-    def update_block(self, block: Block) -> None: ...
-
-    def take_away(self, block: Block) -> None: ...
 
 
 @dataclass
@@ -69,6 +59,20 @@ class Totals:
     output_tokens: int = 0
     cost_usd: float = 0.0
     context_tokens: int = 0
+
+    def take_all(self, result: Json) -> None:
+        """Those of the whole session, from its last result message."""
+        used = result.get("modelUsage")
+        models = [each for each in used.values() if isinstance(each, dict)] if isinstance(used, dict) else []
+
+        def total(*names: str) -> int:
+            values = [model.get(name) for model in models for name in names]
+            return sum(value for value in values if isinstance(value, int))
+
+        self.input_tokens = total("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        self.output_tokens = total("outputTokens")
+        cost = result.get("total_cost_usd")
+        self.cost_usd = float(cost) if isinstance(cost, int | float) else self.cost_usd
 
 
 @dataclass
@@ -87,29 +91,62 @@ class Story:
     _split_over: int = _SPLIT_OVER
     _message_id: str = ""
     _tools: dict[str, ToolBlock] = field(default_factory=dict)
-    _queued: dict[str, PromptBlock] = field(default_factory=dict)  # uuid -> block
-    _known: deque[str] = field(default_factory=lambda: deque(maxlen=_KNOWN))  # uuids of prompts that are shown
     _by_message: dict[str, list[Block]] = field(default_factory=dict)
+    _finished: dict[str, int] = field(default_factory=dict)  # message -> how many of its blocks are complete
+    _skip: int = 0  # blocks of the message that streams which are shown already
+    _in_turn: bool = False
+    _driver: str | None = None
     _retry: NoticeBlock | None = None
+    strays: Strays = field(default_factory=Strays)
 
-    def prompt_sent(self, text: str, uuid: str) -> None:
-        """The person sent a prompt; it is queued, below everything else, while a turn runs."""
-        self._known.append(uuid)
-        block = PromptBlock(text=neutralise(text)[:MAX_BLOCK_CHARS])
-        if self.running:
-            block.state = PromptState.QUEUED
-            self._queued[uuid] = block
-        self.page.add(block)
-        self.running = True
+    def __post_init__(self) -> None:
+        self.asked = Asked(self.page)
+
+    def prompt_sent(self, text: str, uuid: str, *, connected: bool = True) -> None:
+        """The person sent a prompt; below everything else while a turn runs or the connection is lost."""
+        self.asked.sent(text, uuid, running=self.running, connected=connected)
+        self.running = self.running or connected
 
     def prompt_failed(self, uuid: str) -> None:
         """The prompt did not leave the laptop."""
-        block = self._queued.pop(uuid, None)
-        if block is not None:
-            block.state = PromptState.FAILED
-            self.page.update_block(block)
-        else:
-            self.running = False
+        if not self.asked.failed(uuid):
+            self.running = self._in_turn
+
+    def prompt_refused(self, uuid: str) -> None:
+        """The prompt was not sent, and the person has it again."""
+        self.asked.refused(uuid)
+        self.running = self._in_turn
+
+    def link_lost(self) -> None:
+        """What the host has not confirmed waits."""
+        if self.asked.link_lost():
+            self.running = self._in_turn
+
+    def all_sent(self) -> None:
+        """The host has confirmed everything."""
+        self.asked.all_sent(running=self.running)
+
+    def skipped(self, body: Json, *, running: bool) -> None:
+        """Events are not loaded; `body` is what has to be known of them."""
+        self._drop_live()
+        self._close_tools(ToolState.UNKNOWN, forget=False)
+        self.model = str(body.get("model") or self.model)
+        self.mode = str(body.get("permission_mode") or self.mode)
+        result, todos = body.get("result"), body.get("todos")
+        if isinstance(result, dict):
+            self.totals.take_all(result)
+        self.running = self._in_turn = running
+        if isinstance(todos, list) and todos:
+            self._add(ToolBlock(name="TodoWrite", tool_input={"todos": todos}, state=ToolState.DONE))
+
+    def adopt(self, earlier: Story) -> None:
+        """What `earlier` events left open goes on here."""
+        for tool_id, tool in earlier._tools.items():
+            if self.running:
+                self._tools.setdefault(tool_id, tool)
+            else:
+                tool.state = ToolState.UNKNOWN
+        earlier.asked.settle()
 
     def notice(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
         """A word of ccb itself."""
@@ -119,58 +156,65 @@ class Story:
 
     def ended(self) -> None:
         """Nothing more comes; what was under way has an end that nobody here knows."""
-        self.running = False
+        self.running = self._in_turn = False
         self._drop_live()
         self._close_tools(ToolState.UNKNOWN)
 
     def fact(self, kind: str, body: Json) -> None:
         """A record of the journal that is not a message."""
         if kind == "turn_start":
-            self.running = True
+            self.running = self._in_turn = True
             self.turns += 1
         elif kind == "input":
             self._input(body)
         elif kind == "prompt":
             items = body.get("items")
             for item in items if isinstance(items, list) else []:
-                if isinstance(item, dict):
-                    self._taken(str(item.get("input")))
+                if isinstance(item, dict) and not self.asked.taken(str(item.get("input"))):
+                    self.strays.note_taken(str(item.get("input")))
         elif kind == "tool_start":
             tool = self._tools.get(str(body.get("tool_use_id")))
             if tool is not None and tool.state is ToolState.WAITING:
                 tool.state = ToolState.RUNNING
                 self.page.update_block(tool)
         elif kind == "withdrawn":
-            for block in self._by_message.pop(str(body.get("message_id")), []):
-                self.page.take_away(block)
+            self._withdrawn(str(body.get("message_id")))
         elif kind == "model":
             self.model = str(body.get("model") or self.model)
+        elif kind == "driver":
+            self._drives(one_line(str(body.get("by") or "")))
+        elif kind == "late_answer":
+            self.notice("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
+        elif kind == "damaged":
+            self.notice(f"The session's journal is damaged: {one_line(str(body.get('what', '')))}", Level.WARNING)
 
     def _add(self, block: Block) -> None:
-        """Show a block above what is queued."""
-        self.page.add(block, before=next(iter(self._queued.values()), None))
+        """Show a block above what waits."""
+        self.page.add(block, before=self.asked.first_waiting())
 
-    def _taken(self, uuid: str) -> None:
-        """The agent takes a queued prompt: it moves to where the conversation is."""
-        block = self._queued.pop(uuid, None)
-        if block is not None:
+    def _drives(self, name: str) -> None:
+        """Say who drives when it is somebody else than before; every reconnect says it."""
+        if self._driver is not None and name and name != self._driver:
+            self.notice(f"{name} drives this session now.", Level.DIM)
+        self._driver = name or self._driver
+
+    def _withdrawn(self, message_id: str) -> None:
+        if self._message_id == message_id:
+            self._drop_live()
+        if message_id not in self._by_message:
+            self.strays.note_withdrawn(message_id)
+        for block in self._by_message.pop(message_id, []):
             self.page.take_away(block)
-            block.state = PromptState.TAKEN
-            block.changed()
-            self._add(block)
 
     def _input(self, body: Json) -> None:
         """Something was sent to the session; a prompt that is not from here is shown as one."""
         sent = body.get("body")
-        uuid = str(body.get("id"))
-        if not isinstance(sent, dict) or sent.get("type") != "user" or uuid in self._known:
+        text = prompt_text(sent)
+        if not isinstance(sent, dict) or sent.get("type") != "user" or not text:
             return
-        message = sent.get("message")
-        content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, list):
-            content = "\n".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
-        if isinstance(content, str) and content.strip():
-            self.prompt_sent(content, uuid)
+        ids = tuple(dict.fromkeys((str(body.get("id")), str(sent.get("uuid") or ""))))
+        if self.asked.arrived(text, ids, running=self.running, taken=ids[0] in self.strays.taken):
+            self.running = True
 
     def message(self, message: Message) -> None:
         """Something the session said."""
@@ -185,7 +229,7 @@ class Story:
         elif isinstance(message, Result):
             self._result(message)
         elif isinstance(message, SystemInit):
-            self.model, self.mode, self.running = message.model, message.permissionMode, True
+            self.model, self.mode, self.running, self._in_turn = message.model, message.permissionMode, True, True
         elif isinstance(message, SystemNote):
             self._note(message)
 
@@ -196,7 +240,8 @@ class Story:
             self._drop_live()
             message = event.get("message")
             self._message_id = str(message.get("id", "")) if isinstance(message, dict) else ""
-        elif kind == "content_block_start" and isinstance(index, int):
+            self._skip = self._finished.get(self._message_id, 0)
+        elif kind == "content_block_start" and isinstance(index, int) and index >= self._skip:
             start = event.get("content_block")
             self._start(index, start if isinstance(start, dict) else {})
         elif kind == "content_block_delta" and isinstance(index, int):
@@ -272,9 +317,15 @@ class Story:
             usage.get(name, 0) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         ]
         self.totals.context_tokens = sum(n for n in fresh if isinstance(n, int)) or self.totals.context_tokens
-        shown = self._by_message.setdefault(message.message.id, [])
+        identity = message.message.id
+        if identity in self.strays.withdrawn:
+            return
+        shown = self._by_message.setdefault(identity, [])
+        self._finished[identity] = self._finished.get(identity, 0) + len(message.message.content)
         while len(self._by_message) > _WITHDRAWABLE:
-            del self._by_message[next(iter(self._by_message))]
+            oldest = next(iter(self._by_message))
+            del self._by_message[oldest]
+            self._finished.pop(oldest, None)
         for content in message.message.content:
             if isinstance(content, TextContent):
                 shown.extend(self._text(content, message))
@@ -300,6 +351,9 @@ class Story:
             tool = ToolBlock(tool_id=content.id, name=content.name, tool_input=content.input)
             self._add(tool)
         self._tools[content.id] = tool
+        stray = self.strays.results.pop(content.id, None)
+        if stray is not None:
+            self._tool_result(*stray)
         return tool
 
     def _text(self, content: TextContent, message: Assistant) -> list[Block]:
@@ -350,6 +404,7 @@ class Story:
     def _tool_result(self, block: ToolResultBlock, structured: Any) -> None:
         tool = self._tools.get(block.tool_use_id)
         if tool is None:
+            self.strays.note_result(block, structured)
             return
         tool.state = ToolState.FAILED if block.is_error else ToolState.DONE
         tool.result = neutralise(block.text())[:MAX_BLOCK_CHARS]
@@ -361,7 +416,7 @@ class Story:
 
     def _progress(self, message: ToolProgress) -> None:
         tool = self._tools.get(message.tool_use_id)
-        if tool is not None and tool.state in (ToolState.WAITING, ToolState.RUNNING):
+        if tool is not None and tool.state not in (ToolState.DONE, ToolState.FAILED):
             tool.state = ToolState.RUNNING
             tool.output, tool.elapsed_s = message.output[-MAX_BLOCK_CHARS:], message.elapsed_time_seconds
             self.page.update_block(tool)
@@ -390,8 +445,10 @@ class Story:
         self._retry = None
         self._drop_live()
         self._close_tools(ToolState.FAILED)
-        self.running = bool(self._queued)
+        self._in_turn = False
+        self.running = self.asked.queued
         self._by_message.clear()
+        self._finished.clear()
         for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
             value = result.usage.get(name)
             self.totals.input_tokens += value if isinstance(value, int) else 0
@@ -401,8 +458,9 @@ class Story:
         if result.is_error and result.errors and result.terminal_reason not in ("aborted_streaming", "aborted_tools"):
             self.notice("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
 
-    def _close_tools(self, state: ToolState) -> None:
+    def _close_tools(self, state: ToolState, *, forget: bool = True) -> None:
         for tool in self._tools.values():
             tool.state = state
             self.page.update_block(tool)
-        self._tools.clear()
+        if forget:
+            self._tools.clear()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -16,7 +17,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -28,6 +31,7 @@ from .palette import Look, look_of
 
 MAX_BLOCKS = 5_000
 MAX_CHARS = 20_000_000
+_ROOM = 3 / 4  # of the limits that may be taken by what is loaded above; the rest is for what comes
 _FRESH = 60  # newest blocks among which running tools are looked for
 _KEPT_LINES = 2_000  # about 10 KB each with what Textual remembers of them
 _TOOL_LINES = 5  # a guess
@@ -48,6 +52,9 @@ class Transcript(ScrollView, can_focus=False):
     """
     ALLOW_SELECT = True
 
+    class WheelUp(Message):
+        """The person turned the wheel up."""
+
     def __init__(self, cwd: str = "") -> None:
         super().__init__()
         self._cwd = cwd
@@ -65,6 +72,7 @@ class Transcript(ScrollView, can_focus=False):
         self._frame_s = _FRAME_S
         self._laid_at = 0.0
         self._dropped = 0
+        self._keep: tuple[Block, int] | None = None
 
     def on_mount(self) -> None:
         self.anchor()
@@ -92,6 +100,37 @@ class Transcript(ScrollView, can_focus=False):
         self._relay(position)
         if len(self.blocks) > MAX_BLOCKS or self._chars > MAX_CHARS:
             self._drop_oldest()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether earlier blocks may still be put in."""
+        return len(self.blocks) < MAX_BLOCKS * _ROOM and self._chars < MAX_CHARS * _ROOM
+
+    def holds(self, block: Block) -> bool:
+        """Whether a block is a part of the page."""
+        return block in self._sizes
+
+    def shows(self, block: Block) -> bool:
+        """Whether a line of a block can be seen now."""
+        position = self._position(block)
+        if position >= len(self._ends):
+            return False
+        top = round(self.scroll_y)
+        return self._ends[position] > top and self._ends[position] - self._heights[position] < top + self.size.height
+
+    def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
+        """Put blocks behind one that is there. What follows stays where it is on the screen, but for one page up with
+        `turn_page`."""
+        position = self._position(after) + 1
+        if position < len(self.blocks) and position <= len(self._ends):
+            row = self._ends[position - 1] - round(self.scroll_y)
+            self._keep = self.blocks[position], row + (self.size.height if turn_page else 0)
+            self.release_anchor()
+        self.blocks[position:position] = blocks
+        self._heights[position:position] = [0] * len(blocks)
+        for block in blocks:
+            self._weigh(block)
+        self._relay(max(0, position - 1))
 
     def update_block(self, block: Block) -> None:
         """Show a block's new state."""
@@ -174,7 +213,11 @@ class Transcript(ScrollView, can_focus=False):
             exact -= height
         self._ends = list(accumulate(self._heights))
         self.virtual_size = Size(width, self._ends[-1] if self._ends else 0)
-        if top is not None and self._anchor_released and top in self._sizes:
+        kept, self._keep = self._keep, None
+        if kept is not None and kept[0] in self._sizes:
+            position = self._position(kept[0])
+            self.scroll_to(y=self._ends[position] - self._heights[position] - kept[1], animate=False, immediate=True)
+        elif top is not None and self._anchor_released and top in self._sizes:
             position = self._position(top)
             within = min(within, max(0, self._heights[position] - 1))
             self.scroll_to(y=self._ends[position] - self._heights[position] + within, animate=False, immediate=True)
@@ -197,6 +240,9 @@ class Transcript(ScrollView, can_focus=False):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._check_anchor()  # ScrollView does not: at the bottom again, the page follows again
+
+    def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
+        self.post_message(self.WheelUp())
 
     def on_resize(self) -> None:
         self._frame_s = 0

@@ -7,7 +7,6 @@ from tests.support.pilot import desk
 from tests.support.scripted_session import ScriptedSession
 from textual import events
 
-from ccb.local.client import LinkState
 from ccb.local.tui.commands import COMMANDS, parse_command
 from ccb.tunnel.errors import ConnectionLost
 
@@ -241,8 +240,11 @@ async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left()
     async with desk() as at:
         await at.prompt("go")
         at.session.begin()
-        at.session.link(LinkState.FENCED, "another client drives this session now")
-        at.session.fail(ConnectionLost("another client drives this session now", do="Attach again."))
-        await at.sees("fenced: another client", "Attach again.", "Ctrl+D leaves")
+        at.session.text("It is done.")
+        at.session.fail(ConnectionLost("devbox is gone for good", do="Attach again."))
+        await at.sees("It is done.", "lost: devbox is gone for good", "Attach again.", "Ctrl+D leaves")
+        await at.type("/cost")
+        await at.pilot.press("enter")
+        await at.sees("0 tokens in")
         await at.pilot.press("ctrl+d")
         await at.until(lambda: at.app.return_value == 0)

@@ -10,7 +10,6 @@ from textual import events
 from textual.color import Color
 from textual.theme import Theme
 
-from ccb.local.client import LinkState
 from ccb.local.tui.status import tokens
 from ccb.local.tui.themes import DARK, LIGHT, fitting_theme, muted
 from ccb.tunnel.errors import ConnectionLost
@@ -49,17 +48,6 @@ async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
         await at.sees("Nothing else was changed.", "1.2k in, 345 out")
         assert DONE in "\n".join(line.rstrip(" ▁▂▃▄▅▆▇█") for line in at.screen.splitlines())
         assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
-
-
-async def test_the_status_line_follows_the_connection() -> None:
-    async with desk() as at:
-        await at.sees("● devbox:/srv/shop")
-        at.session.link(LinkState.RECONNECTING, "no answer for 12 s")
-        await at.sees("◌ devbox:/srv/shop  reconnecting: no answer for 12 s")
-        at.session.link(LinkState.CONNECTED)
-        await at.sees("● devbox:/srv/shop  ask")
-        at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
-        await at.sees("✗ devbox:/srv/shop  lost: devbox is gone", "reset by peer", "Connect again.")
 
 
 async def test_a_running_tool_of_a_lost_session_is_not_called_failed() -> None:

@@ -25,7 +25,7 @@ async def play(session, prompt):
     session.ask("ask", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL)
 
 async def main():
-    return await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0"), "go")
+    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0"), "go")).code
 
 sys.exit(asyncio.run(main()))
 """

@@ -342,7 +342,7 @@ def main() -> int:
         session = ScriptedSession(play=work)
         info = ReplInfo("devbox", "/srv/shop", MODEL, "default", __version__)
         try:
-            return await run_repl(session, info, " ".join(sys.argv[1:]) or None)
+            return (await run_repl(session, info, " ".join(sys.argv[1:]) or None)).code
         finally:
             await session.close()
 

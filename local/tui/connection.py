@@ -1,0 +1,179 @@
+"""The connection as the person sees it: a banner above the composer and the two keys that change it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rich.text import Text
+from textual.widgets import Static
+
+from ..client import LinkChange, LinkState, SessionClient
+from .look import one_line
+from .palette import Look
+
+BRIEF_S = 1.0
+"""Seconds for which a lost connection is not shown: most drops are over by then."""
+
+RETRY_KEY = "r"
+TAKE_KEY = "t"
+_CHORDS = {RETRY_KEY: "Alt+R", TAKE_KEY: "Alt+T"}
+_MARKS = {LinkState.NEEDS_PERSON: "!", LinkState.FENCED: "◇", LinkState.LOST: "✗"}
+_MOST_LINES = 3
+_SHORTEST_REASON = 20
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What the banner says: `head`, the `reason` (which may be cut short), then a `key` and what it `does`."""
+
+    head: str
+    reason: str = ""
+    key: str = ""
+    does: str = ""
+
+
+class Connection:
+    """What is known of the connection. `shown` lags behind a drop by BRIEF_S. All times are monotonic seconds."""
+
+    def __init__(self, client: SessionClient, resume: str) -> None:
+        self._client = client
+        self._resume = one_line(resume)
+        self._change = LinkChange(client.state)
+        self._down_at: float | None = None
+        self._shown = LinkChange(client.state)
+        self._drove = client.driving
+
+    @property
+    def state(self) -> LinkState:
+        """The connection now."""
+        return self._change.state
+
+    @property
+    def shown(self) -> LinkState:
+        """The connection as it is shown."""
+        return self._shown.state
+
+    @property
+    def shown_up(self) -> bool:
+        """Whether it is shown that what is sent arrives at once."""
+        return self.shown in (LinkState.CONNECTED, LinkState.FENCED)
+
+    @property
+    def reason(self) -> str:
+        """Why it is as it is shown, on one line."""
+        return one_line(self._shown.reason)
+
+    @property
+    def up(self) -> bool:
+        """Whether what is sent arrives at once."""
+        return self.state in (LinkState.CONNECTED, LinkState.FENCED)
+
+    @property
+    def watching(self) -> bool:
+        """Whether nothing that is typed here counts, though the session goes on."""
+        return not self._client.driving and self.state not in (LinkState.LOST, LinkState.CLOSED)
+
+    def changed(self, change: LinkChange, now: float) -> None:
+        """The connection has changed."""
+        self._change = change
+        if change.state is not LinkState.RECONNECTING:
+            self._down_at = None
+        elif self._down_at is None:
+            self._down_at = now
+        if change.state is LinkState.CONNECTED:
+            self._drove = True
+        self.settle(now)
+
+    def settle(self, now: float) -> None:
+        """Show what has lasted long enough; what is more than a drop is shown at once."""
+        if (
+            self._down_at is None
+            or now - self._down_at >= BRIEF_S
+            or self._shown.state not in (LinkState.CONNECTED, LinkState.FENCED)
+        ):
+            self._shown = self._change
+
+    def keys(self) -> frozenset[str]:
+        """The letters that do something now."""
+        if self.shown in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON):
+            return frozenset((RETRY_KEY,))
+        return frozenset((TAKE_KEY,)) if self.shown is LinkState.FENCED else frozenset()
+
+    def retry(self) -> str:
+        """Connect now; what to tell the person."""
+        if self.state not in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON):
+            return "connected" if self.up else ""
+        self._client.retry()
+        return "connecting"
+
+    def take_back(self) -> str:
+        """Drive again; what to tell the person."""
+        if self.state in (LinkState.LOST, LinkState.CLOSED):
+            return ""
+        if self._client.driving:
+            return "you drive this session"
+        self._client.take_back()
+        return "taking the session"
+
+    def sentence(self, now: float, *, typing: bool) -> Sentence | None:
+        """What the banner says; None when there is nothing to say. `typing`: letters are text, so the chords are named."""
+        shown = self._shown
+        take, retry = (_CHORDS[key] if typing and not self.watching else key for key in (TAKE_KEY, RETRY_KEY))
+        if shown.state is LinkState.RECONNECTING:
+            left = math.ceil(shown.retry_at - now) if shown.retry_at is not None else 0
+            head = f"reconnecting in {left} s" if left > 0 else "reconnecting now"
+            head += f" (attempt {shown.attempt})" if shown.attempt else ""
+            return Sentence(head, self.reason, retry if left > 0 else "", "now")
+        if shown.state is LinkState.NEEDS_PERSON:
+            return Sentence("not connected", self.reason, retry, "logs in")
+        if shown.state is LinkState.FENCED:
+            return Sentence("only watching", self.reason, take, "takes it back" if self._drove else "takes it over")
+        if shown.state is LinkState.LOST:
+            reason = self.reason + (f" · come back with: {self._resume}" if self._resume else "")
+            return Sentence("lost", reason, "Ctrl+D", "leaves")
+        return None
+
+
+def banner_text(sentence: Sentence, mark: str, tone: str, look: Look, room: int) -> Text:
+    """The sentence in at most `room` cells; only the reason is cut."""
+    text = Text(overflow="fold")
+    text.append(f"{mark} ", style=tone)
+    text.append(sentence.head, style=tone)
+    tail = Text()
+    if sentence.key:
+        tail.append(" · ", style=look.dim)
+        tail.append(sentence.key, style=f"bold {look.accent}")
+        tail.append(f" {sentence.does}", style=look.dim)
+    if sentence.reason:
+        left = max(_SHORTEST_REASON, room - text.cell_len - tail.cell_len - 2)
+        reason = sentence.reason if len(sentence.reason) <= left else sentence.reason[: left - 1] + "…"
+        text.append(f": {reason}", style=look.dim)
+    return text.append_text(tail)
+
+
+class Banner(Static):
+    """One to three lines, there only while there is something to say of the connection."""
+
+    DEFAULT_CSS = """
+    Banner { height: auto; max-height: 3; padding: 0 2; background: $background; display: none; }
+    Banner.said { display: block; }
+    """
+
+    _text: Text | None = None
+
+    def show(self, connection: Connection, now: float, look: Look, *, typing: bool) -> None:
+        """Say how the connection is."""
+        sentence = connection.sentence(now, typing=typing)
+        self.set_class(sentence is not None, "said")
+        if sentence is None:
+            self._text = None
+            return
+        state = connection.shown
+        tone = {LinkState.FENCED: look.accent, LinkState.LOST: look.bad}.get(state, look.warn)
+        lines = 2 if self.screen.has_class("-short") else _MOST_LINES
+        width = max(20, self.app.size.width - 4)
+        text = banner_text(sentence, _MARKS.get(state, "◌"), tone, look, width * lines - 10)
+        if text != self._text:
+            self._text = text
+            self.update(text)
