@@ -20,6 +20,7 @@ from ccb.tunnel.wire import (
     End,
     Event,
     Fenced,
+    Fetch,
     Frame,
     FrameDecoder,
     FrameError,
@@ -56,6 +57,9 @@ class Owner(Protocol):
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """A frame of the driver."""
+
+    def fetch(self, client: Client, frame: Fetch) -> None:
+        """A client asks for earlier events."""
 
     def detached(self, client: Client, *, done: bool) -> None:
         """The client leaves by itself."""
@@ -194,6 +198,9 @@ class Client:
             return True
         elif isinstance(frame, Attach) and self.role == "":
             self._owner.attached(self, frame)
+        elif isinstance(frame, Fetch):
+            if self.role:
+                self._owner.fetch(self, frame)
         elif isinstance(frame, Ack):
             self.acked = max(self.acked, frame.seq)
         elif (

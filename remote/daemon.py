@@ -21,12 +21,15 @@ from ccb.tunnel.wire import (
     Data,
     End,
     Fenced,
+    Fetch,
     FrameError,
     Head,
     Input,
     Json,
+    Past,
     Refused,
     SessionOptions,
+    Snapshot,
     Stop,
 )
 
@@ -42,9 +45,11 @@ from .journal import Journal, JournalError
 from .permissions.engine import PermissionEngine
 from .places import Places, home_directory
 from .process import stop_marked
+from .prompt import session_prompt
 from .session import Session
 from .summary import SummaryFile
 from .tools import close_context, make_context
+from .upkeep import keep_reachable
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +61,8 @@ IDLE_S = 30 * 60.0
 
 _UNUSED_S = 60.0  # a session that nobody ever asked anything
 _LOOK_S = 5.0
+_MAX_PAGE = 512 * 1024
+_MAX_PAGES = 16  # being read at the same time
 _GOODBYE_S = 10.0  # for clients to take the last events
 
 
@@ -126,8 +133,10 @@ class Daemon:
         self._idle_s = min(idle_s, grace_s)
         self._epoch, self._driver_name = read_lease(where.state)
         self._done = False  # the last driver said so
+        self._engine: PermissionEngine | None = None
         self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pages: set[asyncio.Task[None]] = set()
         self._driver: Client | None = None
         self._calls = Calls()
         self._stopping = asyncio.Event()
@@ -144,6 +153,7 @@ class Daemon:
                 "created": time.time(),
                 "socket": where.socket,
                 **own_identity(),
+                **self._identity(),
             },
         )
         self._left_behind = self._session.resume() if self.journal.seq else ""
@@ -170,11 +180,32 @@ class Daemon:
         mark = host.session if isinstance(host, LocalHost) else None
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
 
+    def _added(self, options: SessionOptions) -> list[str]:
+        cwd = str(self._facts["cwd"])
+        return [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]
+
+    def _relaunch(self, given: Json) -> None:
+        """A new client process drives the session and brings its own command line. Raises ValueError, FrameError, JournalError."""
+        options = self._session.relaunched(given)
+        add_dirs = self._added(options)
+        assert self._engine is not None
+        self._engine.relaunch(
+            options.allowed_tools,
+            options.disallowed_tools,
+            mode=options.permission_mode,
+            add_dirs=add_dirs,
+            allow_bypass=options.allow_bypass,
+        )
+        self._context.add_dirs[:] = add_dirs
+        new_prompt = "system_prompt" in given or "append_system_prompt" in given
+        prompts = session_prompt(options, self._context.cwd) if new_prompt else None
+        self._session.relaunch(options, given, prompts)
+
     def _assemble(self, session: Session, options: SessionOptions) -> Agent:
         cwd = str(self._facts["cwd"])
-        add_dirs = [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]
+        add_dirs = self._added(options)
         self._context.add_dirs[:] = add_dirs
-        engine = PermissionEngine(
+        engine = self._engine = PermissionEngine(
             options.permission_mode,
             options.allowed_tools,
             options.disallowed_tools,
@@ -203,16 +234,20 @@ class Daemon:
         turns = loop.create_task(self._session.run())
         watch = loop.create_task(self._watch())
         stop = loop.create_task(self._stopping.wait())
+        upkeep = loop.create_task(keep_reachable(self._where, self._accept))
         try:
             await asyncio.wait([turns, watch, stop], return_when=asyncio.FIRST_COMPLETED)
         finally:
             server.close()
-            for task in (turns, watch, stop):
+            for task in (turns, watch, stop, upkeep):
                 task.cancel()
-            for ended in await asyncio.gather(turns, watch, stop, return_exceptions=True):
+            for ended in await asyncio.gather(turns, watch, stop, upkeep, return_exceptions=True):
                 if isinstance(ended, Exception):
                     log.error("the session ended in a bug", exc_info=ended)
             self._calls.detach()
+            for page in self._pages:
+                page.cancel()
+            await asyncio.gather(*self._pages, return_exceptions=True)
             await close_context(self._context)
             await self.journal.close()
             await self._dismiss()
@@ -282,11 +317,42 @@ class Daemon:
             return
         role = "driver" if frame.role == "driver" else "viewer"
         client.control(Attached(self._epoch, role, self.journal.durable, self._driver_name))
-        client.admit(role, self._epoch, frame.have)
+        client.admit(role, self._epoch, self._skip(client, frame))
+        if self._session.options.partial_messages:
+            for key, body in self._session.partial.bodies():
+                client.progress(self.journal.seq, key, body)
         self.changed()
         if client.role == "driver":
             self._driver = client
             self._calls.attach(Line(client.epoch, frame.nonce, client.control, client.bulk))
+
+    def _skip(self, client: Client, frame: Attach) -> int:
+        """The event after which the client is sent everything; it is told what it has to know of those it is not sent."""
+        start = self.journal.tail_start(frame.tail) if frame.tail else 0
+        if start <= frame.have:
+            return frame.have
+        client.control(Snapshot(self._epoch, start, self._session.snapshot(start)))
+        return start
+
+    def fetch(self, client: Client, frame: Fetch) -> None:
+        """Send earlier events, read in a thread."""
+        if len(self._pages) >= _MAX_PAGES:
+            client.control(Past(self._epoch, frame.request, {"records": []}))
+            return
+        task = asyncio.get_running_loop().create_task(self._page(client, frame))
+        self._pages.add(task)
+        task.add_done_callback(self._pages.discard)
+
+    async def _page(self, client: Client, frame: Fetch) -> None:
+        try:
+            records = await asyncio.get_running_loop().run_in_executor(
+                None, self.journal.page, frame.before, min(frame.most, _MAX_PAGE)
+            )
+        except OSError as error:
+            log.error("earlier events cannot be read: %s", error)
+            records = []
+        listed = [{"seq": record.seq, "kind": record.kind, "body": record.body} for record in records]
+        client.control(Past(self._epoch, frame.request, {"records": listed}))
 
     def _grant(self, client: Client, frame: Attach) -> bool:
         if frame.epoch <= self._epoch:
@@ -295,7 +361,9 @@ class Daemon:
         try:
             options = SessionOptions.from_json(frame.options)
             begun = self._session.agent is not None
-            if not begun:
+            if begun and set(frame.options) - {"client"}:
+                self._relaunch(frame.options)
+            elif not begun:
                 self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
             write_lease(self._where.state, frame.epoch, options.client)
         except (FrameError, ValueError) as error:

@@ -169,6 +169,59 @@ class Journal:
                 break
         return records
 
+    def tail_start(self, size: int) -> int:
+        """The seq after which about `size` bytes of durable records follow, at the start of a turn where one starts in them;
+        0 when everything is no more than that."""
+        if self._size <= size:
+            return 0
+        wanted = self._size - size
+        place = max(0, bisect_right([entry[1] for entry in self._index], wanted) - 1)
+        offset = self._index[place][1] if self._index else 0
+        start = self.durable
+        with open(self.path, "rb") as file:
+            file.seek(offset)
+            found = False
+            for line in file:
+                record = _parse(line) if offset >= wanted else None
+                offset += len(line)
+                if record is None or record.seq > self.durable:
+                    continue
+                if not found:
+                    found, start = True, record.seq - 1
+                if record.kind == "turn_start":
+                    return record.seq - 1
+        return start
+
+    def page(self, before: int, size: int) -> list[Record]:
+        """The durable records before number `before`, the newest of them, about `size` bytes and at least one. Reads the file
+        and may take its time; to be called in a thread."""
+        before = min(before, self.durable + 1)
+        index = list(self._index)
+        place = bisect_right(index, (before - 1, 1 << 62)) - 1
+        kept: deque[tuple[Record, int]] = deque()
+        while place >= 0 and sum(length for _, length in kept) < size:
+            end = index[place + 1][0] if place + 1 < len(index) else before
+            block = [pair for pair in self._block(index[place][1]) if pair[0].seq < min(end, before)]
+            kept.extendleft(reversed(block))
+            place -= 1
+        total = sum(length for _, length in kept)
+        while len(kept) > 1 and total > size:
+            total -= kept.popleft()[1]
+        return [record for record, _ in kept]
+
+    def _block(self, offset: int) -> list[tuple[Record, int]]:
+        """The records from one entry of the index up to the next, and their lengths."""
+        found: list[tuple[Record, int]] = []
+        with open(self.path, "rb") as file:
+            file.seek(offset)
+            for line in file:
+                record = _parse(line)
+                if record is not None:
+                    found.append((record, len(line)))
+                    if record.seq - found[0][0].seq >= _INDEX_EVERY:
+                        break
+        return found
+
     def _stored(self, after: int) -> Iterator[Record]:
         if self._ring and self._ring[0][0].seq <= after + 1:
             first = self._ring[0][0].seq

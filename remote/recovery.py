@@ -12,6 +12,7 @@ from ccb.tunnel.wire import SessionOptions
 from .inputs import Inputs
 from .journal import Record
 from .model.models import count
+from .picture import Picture
 from .registry import prompt_text
 
 Json = dict[str, Any]
@@ -62,10 +63,11 @@ class Recovered:
         elif record.kind == "worker":
             self._mark(body)
         elif record.kind == "forked":
-            self._forked()
+            self._forked(record.time)
 
-    def _forked(self) -> None:
+    def _forked(self, when: float) -> None:
         """What the original still had to do is not the copy's: its prompts, its running turn, its processes."""
+        self.created = when
         self.waiting.clear()
         self.result_due = False
         self.mark = ""
@@ -109,9 +111,10 @@ def tokens_of(usage: object) -> int:
     return sum(count(known, name) for name in names)
 
 
-def recover(records: Iterable[Record], inputs: Inputs) -> Recovered:
+def recover(records: Iterable[Record], inputs: Inputs, picture: Picture) -> Recovered:
     """Read a journal, one record at a time."""
     recovered = Recovered()
     for record in records:
         recovered.apply(record, inputs)
+        picture.take(record.seq, record.kind, record.body)
     return recovered

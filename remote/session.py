@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire import SessionOptions
@@ -19,7 +20,9 @@ from .agent.ports import Prompt
 from .controls import Controls
 from .inputs import Inputs
 from .journal import Journal, JournalError
-from .ports import Answer
+from .partial import Partial
+from .picture import Picture
+from .ports import Answer, PromptSource
 from .recovery import recover, tokens_of
 from .registry import prompt_text
 
@@ -59,6 +62,8 @@ class Session:
         self.created = 0.0  # seconds of the host's clock
         self.last_prompt = ""  # the start of it
         self.prompts = 0
+        self.partial = Partial()
+        self._picture = Picture()
         self._watchers = watchers
         self._assemble = assemble
         self._controls = Controls(self)
@@ -95,10 +100,51 @@ class Session:
         self.fact("options", {"options": options.to_json(), "session": self.id, "created": self.created, **facts})
         self.journal.flush_soon()
 
+    def relaunched(self, given: Json) -> SessionOptions:
+        """The options when a new client process drives and says `given`: what belongs to a process comes from it, what
+        belongs to the session stays unless it is named. Raises FrameError."""
+        sent, old = SessionOptions.from_json(given), self.options
+        return replace(
+            sent,
+            model=sent.model or old.model,
+            permission_mode=sent.permission_mode if "permission_mode" in given else self._controls.mode(),
+            allow_bypass=sent.allow_bypass or old.allow_bypass,
+            system_prompt=sent.system_prompt if "system_prompt" in given else old.system_prompt,
+            append_system_prompt=sent.append_system_prompt
+            if "append_system_prompt" in given
+            else old.append_system_prompt,
+            add_dirs=sent.add_dirs or old.add_dirs,
+        )
+
+    def relaunch(self, options: SessionOptions, given: Json, prompts: PromptSource | None) -> None:
+        """Go on with `options`, which are journalled. Raises JournalError."""
+        assert self.agent is not None
+        self.fact("options", {"options": options.to_json()})
+        self.options = options
+        self.agent.relaunch(
+            max_turns=options.max_turns,
+            partial_messages=options.partial_messages,
+            api_key_source=options.api_key_source,
+            prompts=prompts,
+        )
+        if "model" in given:
+            self.agent.set_model(options.model)
+        if not self.can_ask:
+            self._deny_asks()
+        self.journal.flush_soon()
+
+    def _deny_asks(self) -> None:
+        """Nobody can answer any more: what is asked is denied as in every run without a person."""
+        asks, self._asks = self._asks, OrderedDict()
+        for request_id, answer in asks.items():
+            if not answer.done():
+                self.message({"type": "control_cancel_request", "request_id": request_id})
+                answer.set_result({"subtype": "error", "error": "the client that drives now cannot be asked"})
+
     def resume(self) -> str:
         """Go on from the journal, which has records: no tool runs again, what was open is closed. The mark of processes
         that the worker before may have left, "" for none."""
-        recovered = recover(self.journal.read(0, self.journal.seq), self._inputs)
+        recovered = recover(self.journal.read(0, self.journal.seq), self._inputs, self._picture)
         self.options = recovered.options
         self.context_tokens = recovered.context_tokens
         self.created, self.last_prompt, self.prompts = recovered.created, recovered.prompt, recovered.prompts
@@ -120,7 +166,10 @@ class Session:
 
     def message(self, body: Json) -> None:
         """Emitter."""
-        self.journal.append("message", {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())})
+        whole = {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())}
+        record = self.journal.append("message", whole)
+        self._picture.take(record.seq, "message", whole)
+        self.partial.message(whole)
         if body.get("type") == "result":
             self._result_due = False
             self._remember_spent(body)
@@ -131,7 +180,8 @@ class Session:
 
     def fact(self, kind: str, body: Json) -> None:
         """Emitter."""
-        self.journal.append(kind, body)
+        record = self.journal.append(kind, body)
+        self._picture.take(record.seq, kind, body)
         if kind == "model_end":
             self.context_tokens = tokens_of(body.get("usage"))
         elif kind == "prompt":
@@ -142,7 +192,14 @@ class Session:
 
     def progress(self, key: str, body: Json) -> None:
         """Emitter."""
-        self._watchers.progress(key, {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())})
+        whole = {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())}
+        self.partial.take(key, whole)
+        self._watchers.progress(key, whole)
+
+    def snapshot(self, seq: int) -> Json:
+        """What a client has to know of everything up to `seq`."""
+        model = self.agent.model if self.agent is not None else ""
+        return self._picture.body(seq, model=model, mode=self._controls.mode())
 
     async def commit(self) -> None:
         """Emitter."""

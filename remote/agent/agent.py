@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..conversation import Conversation
 from ..model.models import resolve_model
+from ..ports import PromptSource
 from .calls import DenialCounter
 from .ledger import Ledger
 from .ports import Prompt, Surroundings
@@ -43,6 +45,18 @@ class Agent:
             self._model = model
             self._around.emitter.fact("model", {"model": model})
             self._conversation.apply("model", {"model": model})
+
+    def relaunch(
+        self, *, max_turns: int | None, partial_messages: bool, api_key_source: str, prompts: PromptSource | None
+    ) -> None:
+        """Another client process drives; counts from the next turn on. `prompts` replace those there are."""
+        self._around = replace(
+            self._around,
+            max_turns=max_turns,
+            partial_messages=partial_messages,
+            api_key_source=api_key_source,
+            prompts=prompts or self._around.prompts,
+        )
 
     def interrupt(self) -> bool:
         """End the running turn. Idempotent; False when none is running."""

@@ -79,6 +79,25 @@ class PermissionEngine:
         check_mode(mode, self._allow_bypass, self._is_root)
         self._mode = mode
 
+    def relaunch(
+        self,
+        allowed: Sequence[str],
+        disallowed: Sequence[str],
+        *,
+        mode: str,
+        add_dirs: Sequence[str],
+        allow_bypass: bool,
+    ) -> None:
+        """Another command line takes the place of the one before; rules of other origin stay. Raises RuleError, ModeError."""
+        may_bypass = self._allow_bypass or allow_bypass
+        check_mode(mode, may_bypass, self._is_root)
+        allow, deny = parse_rules(allowed), parse_rules(disallowed)
+        self._allow_bypass, self._mode = may_bypass, mode
+        self._add_dirs = list(add_dirs)
+        self._places = Places.of(self._cwd, self._home, add_dirs)
+        self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
+        self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
+
     def visible(self, tool_name: str) -> bool:
         """False for a tool that a rule denies altogether: the model is not offered it."""
         return self._rules.whole_tool(Behavior.DENY, tool_name) is None

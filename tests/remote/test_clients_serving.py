@@ -19,6 +19,7 @@ from ccb.tunnel.wire import (
     Data,
     End,
     Event,
+    Fetch,
     Frame,
     FrameDecoder,
     Head,
@@ -45,6 +46,9 @@ class Daemon:
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         raise AssertionError(f"nobody sends a {frame.t}")
+
+    def fetch(self, client: Client, frame: Fetch) -> None:
+        raise AssertionError("nobody asks for earlier events")
 
     def detached(self, client: Client, *, done: bool) -> None:
         raise AssertionError("nobody leaves by itself")

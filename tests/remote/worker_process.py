@@ -81,6 +81,16 @@ class Laptop:
             if not await self.read():
                 raise AssertionError(f"the connection ended before a {kind.__name__}; got {self.frames[-5:]}")
 
+    @property
+    def events(self) -> list[Event]:
+        """The events that have come."""
+        return [frame for frame in self.frames if isinstance(frame, Event)]
+
+    @property
+    def last_seq(self) -> int:
+        """Of the last event that has come."""
+        return self.events[-1].seq if self.events else 0
+
     async def message(self, kind: str, subtype: str | None = None) -> Json:
         """The next public message of a type."""
 

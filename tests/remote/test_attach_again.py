@@ -1,0 +1,365 @@
+"""Coming back to a session that exists: as the same client, as another one, from far behind, or only to look on."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.tunnel.wire import (
+    Attach,
+    Attached,
+    Detach,
+    Event,
+    Fenced,
+    Fetch,
+    Hello,
+    Input,
+    Past,
+    Progress,
+    SessionOptions,
+    Snapshot,
+)
+
+Json = dict[str, Any]
+ALICE = SessionOptions(client="alice@laptop pid 1 aa")
+BOB = SessionOptions(client="bob@desk pid 2 bb")
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+async def turn(laptop: Laptop, prompt: str, answer: str) -> Json:
+    await laptop.say(prompt)
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says(answer)))
+    return await laptop.message("result")
+
+
+async def come(
+    host: WorkerHost, session: str, options: Json, *, have: int = 0, tail: int = 0, role: str = "driver"
+) -> Laptop:
+    laptop = await host.connect(session)
+    hello = await laptop.next(Hello)
+    laptop.epoch = hello.epoch + 1
+    await laptop.send(Attach(laptop.epoch, role, have, uuid.uuid4().hex, options, tail))
+    return laptop
+
+
+def summary(host: WorkerHost, session: str) -> Json:
+    found: Json = json.loads((host.state(session) / "summary.json").read_text())
+    return found
+
+
+async def test_an_attach_is_granted_in_words_before_anything_else(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(ALICE)
+    granted = await laptop.next(Attached)
+    assert (granted.role, granted.epoch, granted.driver) == ("driver", 1, ALICE.client)
+    await turn(laptop, "one", "1")
+    viewer = await come(host, session, {}, role="viewer")
+    seen = await viewer.next(Attached)
+    assert (seen.role, seen.driver) == ("viewer", ALICE.client)
+    assert seen.seq >= laptop.last_seq > 0
+
+
+async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    assert (await first.attach(ALICE)).driver == ""
+    await turn(first, "one", "1")
+    await first.drop()
+    again = await host.connect(session)
+    assert (await again.next(Hello)).driver == ALICE.client, "it is expected back"
+    await again.drop()
+    last = await come(host, session, {"client": ALICE.client})
+    await last.next(Attached)
+    await last.send(Detach(last.epoch))
+    while await last.read():
+        pass
+    after = await host.connect(session)
+    assert (await after.next(Hello)).driver == ""
+
+
+async def test_the_drivers_name_outlives_a_killed_daemon(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(ALICE)
+    await turn(first, "one", "1")
+    os.kill(hello.pid, 9)
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    again = await host.connect(session)
+    assert (await again.next(Hello)).driver == ALICE.client
+
+
+async def test_a_change_of_driver_is_an_event(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(ALICE)
+    await turn(first, "one", "1")
+    await come(host, session, {"client": BOB.client})
+    fenced = await first.next(Fenced)
+    assert fenced.by == BOB.client
+    fact = await first.next(Event, lambda event: event.kind == "driver")
+    assert fact.body == {"by": BOB.client, "epoch": 2}
+
+
+async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_command_line(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    await first.attach(
+        SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
+    )
+    await turn(first, "one", "1")
+    command = {"command": "echo run >> count"}
+
+    async def tool_result(laptop: Laptop) -> str:
+        await laptop.say("go")
+        opened, _ = await laptop.call()
+        await laptop.answer(opened, content(calls((f"toolu_{uuid.uuid4().hex}", "Bash", command))))
+        opened, body = await laptop.call()
+        await laptop.answer(opened, content(says("done")))
+        await laptop.message("result")
+        return json.dumps(json.loads(body)["messages"][-1])
+
+    back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
+    await tool_result(back)
+    assert (host.project / "count").read_text() == "run\n"
+    other = await come(host, session, BOB.to_json() | {"allowed_tools": ["Read"]}, have=back.last_seq)
+    denied = await tool_result(other)
+    assert '"is_error": true' in denied
+    assert (host.project / "count").read_text() == "run\n"
+    options = [event.body["options"] for event in other.events if event.kind == "options"]
+    assert options[-1]["model"] == "opus", "what belongs to the session stays"
+    assert "permission_prompts" not in options[-1]
+
+
+async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(ALICE)
+    await turn(first, "one", "1")
+    other = await come(host, session, BOB.to_json() | {"allowed_tools": ["Bash"]}, have=first.last_seq)
+    await other.next(Attached)
+    await turn(other, "two", "2")
+    os.kill(hello.pid, 9)
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    again = await come(host, session, {"client": BOB.client}, have=other.last_seq)
+    await again.say("go")
+    opened, _ = await again.call()
+    await again.answer(opened, content(calls(("toolu_9", "Bash", {"command": "echo run >> count"}))))
+    opened, _ = await again.call()
+    assert (host.project / "count").read_text() == "run\n"
+
+
+async def test_a_question_nobody_can_answer_any_more_is_denied(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(client=ALICE.client, permission_prompts="stdio"))
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo run >> count"}))))
+    asked = await first.message("control_request")
+    other = await come(host, session, BOB.to_json() | {"max_turns": 5}, have=first.last_seq)
+    assert (await other.message("control_cancel_request"))["request_id"] == asked["request_id"]
+    _, body = await other.call()
+    assert "cannot be asked" in body.decode()
+    assert not (host.project / "count").exists()
+
+
+async def test_the_first_answer_counts_and_a_late_one_is_told(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    options = SessionOptions(client=ALICE.client, permission_prompts="stdio")
+    await first.attach(options)
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo run >> count"}))))
+    asked = await first.message("control_request")
+    await first.drop()
+    other = await come(host, session, {"client": BOB.client}, have=first.last_seq)
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+    answer = {"type": "control_response", "response": response}
+    await other.send(Input(other.epoch, "answer:" + asked["request_id"], answer))
+    opened, _ = await other.call()
+    denial = {**answer, "response": {**response, "response": {"behavior": "deny", "message": "no"}}}
+    await other.send(Input(other.epoch, "another id", denial))
+    late = await other.next(Event, lambda event: event.kind == "late_answer")
+    assert late.body["request_id"] == asked["request_id"]
+    assert (host.project / "count").read_text() == "run\n"
+
+
+async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(ALICE)
+    for number in range(30):
+        await turn(first, f"prompt {number}", "x" * 2000)
+    whole = first.events
+    back = await come(host, session, {"client": ALICE.client}, tail=20_000)
+    snapshot = await back.next(Snapshot)
+    assert snapshot.body["result"]["result"] == "x" * 2000
+    assert snapshot.body["permission_mode"] == "default" and snapshot.body["asks"] == []
+    event = await back.next(Event)
+    assert (event.seq, event.kind) == (snapshot.seq + 1, "turn_start")
+    while back.last_seq < whole[-1].seq:
+        await back.next(Event)
+    size = sum(len(json.dumps(event.body)) for event in back.events)
+    assert 2_000 < size < 20_000
+    near = await come(host, session, {"client": ALICE.client}, have=whole[-3].seq, tail=20_000)
+    await near.next(Event)
+    assert not any(isinstance(frame, Snapshot) for frame in near.frames), "so little is simply sent"
+
+
+async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(client=ALICE.client, permission_prompts="stdio"))
+    await turn(first, "one", "1")
+    await first.say("go")
+    opened, _ = await first.call()
+    todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
+    await first.answer(
+        opened, content(calls(("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})))
+    )
+    asked = await first.message("control_request")
+    back = await come(host, session, {"client": ALICE.client}, tail=1)
+    snapshot = await back.next(Snapshot)
+    assert [ask["request_id"] for ask in snapshot.body["asks"]] == [asked["request_id"]]
+    assert snapshot.body["todos"] == todos
+    assert snapshot.body["result"]["result"] == "1"
+
+
+async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(ALICE)
+    for number in range(40):
+        await turn(first, f"prompt {number}", "y" * 1000)
+    whole = [(event.seq, event.kind) for event in first.events]
+    viewer = await come(host, session, {}, tail=1, role="viewer")
+    before = (await viewer.next(Snapshot)).seq + 1
+    fetched: list[tuple[int, str]] = []
+    pages = 0
+    while before > 1:
+        await viewer.send(Fetch(viewer.epoch, pages, before, 30_000))
+        page = await viewer.next(Past)
+        assert page.request == pages
+        records = page.body["records"]
+        fetched = [(record["seq"], record["kind"]) for record in records] + fetched
+        before = records[0]["seq"]
+        pages += 1
+    assert fetched[: len(whole)] == whole and len(fetched) <= len(whole) + 1
+    assert pages > 3
+    await viewer.send(Fetch(viewer.epoch, 999, 1, 30_000))
+    assert (await viewer.next(Past)).body == {"records": []}
+
+
+async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    options = SessionOptions(client=ALICE.client, partial_messages=True)
+    await first.attach(options)
+    await first.say("go")
+    opened, _ = await first.call()
+    stream = content(says("A sentence of some length, cut in two."))
+    half = stream.index(b"content_block_stop")
+    await first.answer(opened, stream[:half], end=False)
+    await first.next(Progress, lambda frame: frame.body.get("event", {}).get("type") == "content_block_delta")
+    shown = text_of(first)
+    await first.drop()
+    back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
+    opened, _ = await back.call()
+    await back.answer(opened, stream[opened.offset :], offset=opened.offset)
+    await back.message("result")
+    assert shown and text_of(back) == "A sentence of some length, cut in two."
+    starts = [frame for frame in back.frames if isinstance(frame, Progress) and event_type(frame) == "message_start"]
+    assert len(starts) == 1
+
+
+def event_type(frame: Progress) -> str:
+    return str(frame.body.get("event", {}).get("type"))
+
+
+def text_of(laptop: Laptop) -> str:
+    deltas = [
+        f.body["event"]["delta"]
+        for f in laptop.frames
+        if isinstance(f, Progress) and "delta" in f.body.get("event", {})
+    ]
+    return "".join(delta.get("text", "") for delta in deltas)
+
+
+async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_journal(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(ALICE)
+    await turn(first, "one", "1")
+    await first.send(Detach(first.epoch, done=True))
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert host.runtime_files() == []
+    assert summary(host, session)["state"] == "ended" and "pid" not in summary(host, session)
+    again = await host.connect(session, create=False)
+    assert (await again.next(Hello)).seq >= first.last_seq
+
+
+async def test_leaving_while_something_runs_in_the_background_keeps_the_process(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(client=ALICE.client, allowed_tools=["Bash"]))
+    await first.say("go")
+    opened, _ = await first.call()
+    command = {"command": "touch up; while [ ! -e go ]; do sleep 0.05; done; touch over", "run_in_background": True}
+    await first.answer(opened, content(calls(("toolu_1", "Bash", command))))
+    opened, _ = await first.call()
+    await first.answer(opened, content(says("started")))
+    await first.message("result")
+    await until((host.project / "up").exists, "the command runs")
+    await first.send(Detach(first.epoch, done=True))
+    while await first.read():
+        pass
+    assert alive(hello.pid)
+    (host.project / "go").touch()
+    await until((host.project / "over").exists, "the command has ended by itself")
+    await until(lambda: not alive(hello.pid), "with nothing left to do the daemon ends")
+
+
+async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_busy_one_does_not(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session, idle_s=0.1)
+    hello = await first.attach(ALICE)
+    await first.say("go")
+    await first.call()
+    await first.drop()
+    other = str(uuid.uuid4())
+    second = await host.connect(other, idle_s=0.1)
+    idle = await second.attach(BOB)
+    await turn(second, "one", "1")
+    await second.drop()
+    await until(lambda: not alive(idle.pid), "the idle one has ended")
+    assert alive(hello.pid), "a turn that waits for its model call is work"
+
+
+async def test_the_summary_says_what_goes_on(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(ALICE)
+    await first.say("write  a\nprogram")
+    opened, _ = await first.call()
+    found = summary(host, session)
+    assert found["cwd"] == str(host.project.resolve()) and found["pid"] == hello.pid
+    assert (found["state"], found["prompt"], found["prompts"]) == ("running", "write a program", 1)
+    assert found["driver"] == ALICE.client
+    await first.answer(opened, content(says("1")))
+    await first.message("result")
+    await until(lambda: summary(host, session)["state"] == "idle", "the turn has ended")
