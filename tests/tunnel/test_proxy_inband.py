@@ -315,7 +315,7 @@ async def test_a_second_reader_of_the_same_call_ends_the_first(fake_model: FakeM
     assert not fake_model.aborted
 
 
-async def test_a_call_nobody_comes_back_for_is_aborted_after_a_while(fake_model: FakeModel) -> None:
+async def test_a_call_is_kept_as_long_as_there_is_no_link_and_not_much_longer_with_one(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
     body = message_body()
     async with proxy_to(fake_model.url, hold=0.05) as proxy:
@@ -323,8 +323,35 @@ async def test_a_call_nobody_comes_back_for_is_aborted_after_a_while(fake_model:
             await worker.open(1, len(body), call_id="a")
             await worker.upload(1, body)
             await worker.until(lambda: bool(worker.streams[1].body))
-        await fake_model.until(lambda model: model.aborted == [1])
-        assert not proxy.knows("a")
+        await asyncio.sleep(0.3)  # the time is what is tested: many times as long as an unread call is kept
+        assert proxy.knows("a") and not fake_model.aborted
+        async with Worker(proxy):  # a connection that does not ask for it
+            await fake_model.until(lambda model: model.aborted == [1])
+            assert not proxy.knows("a")
+
+
+async def test_without_a_link_more_is_read_ahead_than_for_a_slow_reader() -> None:
+    total = 24 * MIB
+    written = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        out = web.StreamResponse()
+        await out.prepare(request)
+        for _ in range(total // 65536):
+            await out.write(b"z" * 65536)
+        written.set()
+        return out
+
+    async with serving(handle) as url, proxy_to(url) as proxy:
+        async with Worker(proxy, auto_credit=False) as worker:
+            await worker.open(1, 0, call_id="a")
+            await worker.until(lambda: bool(worker.streams[1].body))
+        async with asyncio.timeout(20):
+            await written.wait()
+        async with Worker(proxy) as back:
+            await back.open(1, 0, call_id="a")
+            await back.ended(1)
+            assert len(back.streams[1].body) == total
 
 
 async def test_an_unread_response_is_held_up_to_the_buffer_and_then_the_upstream_waits() -> None:

@@ -57,6 +57,16 @@ class Call:
         self._room = asyncio.Event()
 
     @property
+    def limit(self) -> int:
+        """Bytes kept ahead of the reader; at it the side of the provider waits."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, limit: int) -> None:
+        self._limit = limit
+        self._room.set()
+
+    @property
     def over(self) -> bool:
         """Nothing more will arrive."""
         return self.state in (CallState.DONE, CallState.FAILED)

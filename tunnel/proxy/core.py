@@ -119,6 +119,14 @@ class AuthProxy:
             if call is not None:
                 self._leave(call, reader, keep)
 
+    def link_up(self) -> None:
+        """A connection serves the worker: unread calls are kept for so long, and no longer."""
+        self._ledger.link_up()
+
+    def link_down(self) -> None:
+        """No connection serves the worker: its calls go on and are kept until one does."""
+        self._ledger.link_down()
+
     def knows(self, call_id: str) -> bool:
         """Whether asking for `call_id` reads on in a call that was sent before."""
         call = self._ledger.find(call_id)

@@ -127,10 +127,12 @@ class InbandCalls:
         self._answering: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        self._proxy.link_up()
         self._answering = asyncio.create_task(self._send_answers(), name="answers to model streams")
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._proxy.link_down()
         streams = list(self._streams.values())
         self._streams.clear()
         tasks = [stream.task for stream in streams if stream.task is not None]
