@@ -15,6 +15,8 @@ from .refusal import Refusal
 def chosen_session(params: dict[str, object]) -> tuple[str, str]:
     """The id of the wanted session, and its state directory when it was looked up ("" else)."""
     session = str(params.get("session") or "")
+    if not places.is_session_id(session) and not params.get("continue"):
+        raise Refusal("internal", "%r is no session id" % session[:80], {})
     forking = bool(params.get("fork") or params.get("fork_of"))
     named = params.get("create", True) or (len(session) == 36 and places.state_exists(session))
     if named and not forking and not params.get("continue"):
@@ -36,6 +38,8 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
     params["create"] = False
     if not forking:
         return entry.session, entry.directory
+    if not places.is_session_id(session):
+        raise Refusal("internal", "%r is no session id" % session[:80], {})
     from .fork import fork
 
     if not places.state_exists(session):  # else an earlier connection, which was lost, has made the copy
@@ -50,9 +54,19 @@ def check_host(state: str) -> None:
     """Refuse a session whose worker may live on another host that shares this home."""
     owner = owner_of(state)
     if "pid" in owner and not identity.on_this_machine(owner):
-        host = str(owner.get("hostname"))
-        text = "the session is kept by a worker on %s, which shares this home" % host
-        raise Refusal("in_use", text, {"host": host, "do": "Go on with it there, or in a copy: --fork-session."})
+        raise _kept_elsewhere(str(owner.get("hostname") or "another host"))
+
+
+def check_owner(owner: dict[str, object]) -> None:
+    """Refuse a session whose worker holds it in another container of this machine: there is no way to it from here."""
+    host = owner.get("hostname")
+    if host not in (None, os.uname().nodename) and not identity.is_alive(owner):
+        raise _kept_elsewhere(str(host))
+
+
+def _kept_elsewhere(host: str) -> Refusal:
+    text = "the session is kept by a worker on %s, which shares this home" % host
+    return Refusal("in_use", text, {"host": host, "do": "Go on with it there, or in a copy: --fork-session."})
 
 
 def owner_of(state: str) -> dict[str, object]:

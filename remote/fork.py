@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from typing import Any, BinaryIO
 
 from . import places
@@ -14,48 +15,96 @@ Json = dict[str, Any]
 
 
 def fork(entry: Entry, session: str) -> None:
-    """Copy the journal of `entry` up to its last whole record, and the large outputs its conversation refers to.
-
-    Raises OSError, NoPlace.
+    """Copy the journal of `entry` up to its last whole record, and the large outputs its conversation refers to. A copy that
+    an earlier connection has made stays as it is. Raises OSError, NoPlace.
     """
     where = places.find_places(session)
     journal = os.path.join(where.state, "journal.jsonl")
+    temporary = "%s.new-%d" % (journal, os.getpid())
     try:
-        with open(entry.journal, "rb") as source, open(journal + ".new", "wb") as target:
+        with open(entry.journal, "rb") as source, open(temporary, "xb") as target:
             os.chmod(target.fileno(), 0o600)
             _copy(source, target, entry, session, where.state)
             target.flush()
             os.fsync(target.fileno())
-        outputs = os.path.join(entry.directory, "outputs")
-        if os.path.isdir(outputs):
-            shutil.copytree(outputs, os.path.join(where.state, "outputs"), symlinks=True, dirs_exist_ok=True)
-        os.replace(journal + ".new", journal)
-    except BaseException:
-        shutil.rmtree(where.state, ignore_errors=True)
-        raise
+        _copy_outputs(os.path.join(entry.directory, "outputs"), os.path.join(where.state, "outputs"))
+        _put(temporary, journal)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        if not os.path.exists(journal):
+            shutil.rmtree(os.path.join(where.state, "outputs"), ignore_errors=True)
+            try:
+                os.rmdir(where.state)
+            except OSError:
+                pass  # another connection makes the same copy
+
+
+def _put(temporary: str, journal: str) -> None:
+    """Give the whole copy its name, unless another connection was first."""
+    try:
+        os.link(temporary, journal)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without hard links
+        if not os.path.exists(journal):
+            os.rename(temporary, journal)
 
 
 def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state: str) -> None:
-    seq, when = 0, 0.0
-    old_outputs = json.dumps(os.path.join(entry.directory, "outputs"))[1:-1]
-    new_outputs = json.dumps(os.path.join(state, "outputs"))[1:-1]
+    seq = 0
+    old_outputs, new_outputs = (
+        json.dumps(os.path.join(each, "outputs") + "/", ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+        for each in (entry.directory, state)
+    )
     for line in source:
         if not line.endswith(b"\n"):
             break  # the session is just writing it
         try:
-            record = json.loads(line.replace(old_outputs.encode(), new_outputs.encode()))
-            seq, when = int(record["seq"]), float(record["time"])
+            record = json.loads(line.replace(old_outputs, new_outputs))
+            seq = max(seq, int(record["seq"]))
             body = record["body"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             target.write(line)
             continue
+        _rename(body, entry.session, session)
         if isinstance(body, dict):
-            for name in ("session_id", "session"):
-                if body.get(name) == entry.session:
-                    body[name] = session
+            _rename(body.get("body"), entry.session, session)
         target.write(_line(record))
-    target.write(_line({"seq": seq + 1, "time": when, "kind": "forked", "body": {"from": entry.session}}))
+    body = {"from": entry.session}
+    target.write(_line({"seq": seq + 1, "time": round(time.time(), 3), "kind": "forked", "body": body}))
+
+
+def _rename(body: object, old: str, new: str) -> None:
+    """Public messages and the options name their session."""
+    if isinstance(body, dict):
+        for name in ("session_id", "session"):
+            if body.get(name) == old:
+                body[name] = new
 
 
 def _line(record: Json) -> bytes:
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
+
+
+def _copy_outputs(source: str, target: str) -> None:
+    """The files are never changed, only removed, so another name for them is enough where the file system has that. What
+    goes while it is copied was not needed any more."""
+    try:
+        names = [name for name in os.listdir(source) if not name.startswith(".")]
+    except OSError:
+        return
+    if names:
+        os.makedirs(target, 0o700, exist_ok=True)
+    for name in names:
+        old, new = os.path.join(source, name), os.path.join(target, name)
+        try:
+            os.link(old, new, follow_symlinks=False)
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            continue
+        except OSError:
+            shutil.copyfile(old, new, follow_symlinks=False)
+            os.chmod(new, 0o600)

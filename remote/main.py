@@ -15,7 +15,7 @@ import sys
 import time
 
 from . import bridge, identity, places
-from .choice import check_host, chosen_session, owner_of
+from .choice import check_host, check_owner, chosen_session, owner_of
 from .directory import resolve_directory
 from .greeting import send_hello
 from .refusal import Refusal
@@ -60,13 +60,12 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
     """A connection to the session's daemon, which is started when none is alive."""
     session, state = chosen_session(params)
-    if not session or session.startswith(".") or len(session) > 64 or "/" in session or "\0" in session:
-        raise Refusal("internal", "%r is no session id" % session[:80], {})
     try:
         where = places.find_places(session, state)
     except places.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
+    asked: set[int] = set()
     while True:
         lock = _lock(where.lock)
         owner: dict[str, object] | None = None
@@ -74,8 +73,8 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
             try:
                 owner = _start(params, bundle, storage, where, lock, users_umask)
             except BaseException:
+                _remove_unused(where.state)
                 _remove(where.lock)
-                _remove_empty(where.state)
                 raise
             finally:
                 os.close(lock)
@@ -88,7 +87,7 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         if lock is not None and owner is None:
             raise Refusal("internal", "the session's daemon ended before it said hello", {"log": log})
         if owner is not None:
-            _replace(owner)
+            _call(owner, asked, last=time.monotonic() > deadline - _ANSWER_DEADLINE_S * 0.6)
         if time.monotonic() > deadline:
             raise Refusal("internal", "the session's daemon does not answer", {"log": log})
         time.sleep(0.02)  # the holder of the lock is about to listen, or about to be gone; then it is our turn
@@ -112,7 +111,9 @@ def _start(
     barrier, held = _own(journal)
     try:
         if held:
-            return owner_of(where.state)
+            owner = owner_of(where.state)
+            check_owner(owner)
+            return owner
         stub_notes = params.get("notes")
         notes = [str(note) for note in stub_notes] if isinstance(stub_notes, list) else []
         facts: dict[str, object] = {
@@ -150,12 +151,15 @@ def _own(journal: str) -> tuple[int, bool]:
     return fd, False
 
 
-def _replace(owner: dict[str, object]) -> None:
-    """End a daemon that holds the journal and cannot be reached."""
+def _call(owner: dict[str, object], asked: set[int], *, last: bool) -> None:
+    """Tell a daemon that holds the journal and cannot be reached to listen again (a logout may take the runtime directory from
+    under it); one that does not is ended in the `last` part of the time. `asked` are the signals sent so far."""
+    number = signal.SIGTERM if last else signal.SIGHUP
     pid = owner.get("pid")
-    if isinstance(pid, int) and identity.is_alive(owner):
+    if number not in asked and isinstance(pid, int) and identity.is_alive(owner):
+        asked.add(number)
         try:
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, number)
         except OSError:
             pass
 
@@ -263,7 +267,7 @@ def _daemon(
                     pass
         _name_process()
         os.ftruncate(lock, 0)
-        os.write(lock, json.dumps(identity.own_identity()).encode())
+        os.write(lock, json.dumps({**identity.own_identity(), "bundle": facts["bundle"]}).encode())
         signal.signal(signal.SIGTERM, _leave)  # until the daemon has its own: the imports take their time
         first = _greet_first(listener, facts, where.state)
         if first is None:

@@ -33,6 +33,11 @@ class Places:
         self.lock = os.path.join(runtime, session + ".lock")
 
 
+def is_session_id(text: str) -> bool:
+    """Whether this can name files of a session."""
+    return 0 < len(text) <= 64 and not text.startswith(".") and "/" not in text and "\0" not in text
+
+
 def home_directory() -> str:
     """The home of this user, "" when there is none."""
     home = os.environ.get("HOME") or os.path.expanduser("~")
@@ -75,12 +80,37 @@ def _said(error: OSError) -> str:
     return "%s: %s" % (error.filename or "?", error.strerror or error)
 
 
+def goes_at_logout(directory: str, root: str = "/") -> bool:
+    """Whether this is the directory that logind removes with the last login of a user who does not linger: a session that
+    outlives the connection would lose its socket there."""
+    if os.path.normpath(directory) != "/run/user/%d" % os.getuid():
+        return False
+    return not lingers(root)
+
+
+def lingers(root: str = "/") -> bool:
+    """Whether the system keeps what this user runs without a login. `root` is that of the file system, for tests."""
+    directory = os.path.join(root, "var/lib/systemd/linger")
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return False
+    if not names:
+        return False
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name in names
+    except KeyError:
+        return False
+
+
 def runtime_directory(session: str) -> tuple[str, list[str]]:
     """A directory for sockets, and notes on the better ones that failed. Raises NoPlace."""
     notes: list[str] = []
     tops = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
-    if xdg.startswith("/"):
+    if xdg.startswith("/") and not goes_at_logout(xdg):
         tops.append((xdg, "ccb"))
     tops.append(("/tmp", "ccb-%d" % os.getuid()))  # noqa: S108 - every step is checked to be ours
     home = home_directory()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import stat
 import time
 from typing import Any
 
@@ -14,7 +16,6 @@ from .summary import read_summary
 Json = dict[str, Any]
 
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
-_NO_SESSION = "0" * 36  # as long as any: the runtime directory depends on the length
 _TAIL = 256 * 1024
 
 
@@ -35,6 +36,11 @@ class Entry:
         """Seconds of the host's clock."""
         value = self.summary.get("updated")
         return float(value) if isinstance(value, (int, float)) else 0.0
+
+    @property
+    def prompted(self) -> bool:
+        """Whether anybody ever asked it anything; true when that is not known."""
+        return self.summary.get("prompts") != 0
 
     @property
     def alive(self) -> bool:
@@ -84,8 +90,6 @@ def runtime_directories() -> list[str]:
 
 def is_ours(path: str) -> bool:
     """A directory, no link to one, of this user."""
-    import stat
-
     try:
         info = os.lstat(path)
     except OSError:
@@ -93,58 +97,103 @@ def is_ours(path: str) -> bool:
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
 
 
-def sessions() -> list[Entry]:
-    """All of them, the one used last first. Those that were never begun are not among them."""
+def directories() -> list[tuple[str, str]]:
+    """Id and state directory of every session, also of those that were never begun."""
     found = []
     for top in state_directories():
+        if is_ours(top):
+            for name in os.listdir(top):
+                directory = os.path.join(top, name)
+                if _ID.fullmatch(name) and is_ours(directory):
+                    found.append((name, directory))
+    return found
+
+
+def living() -> dict[str, Json]:
+    """The daemons that live here, by session, as their lock files name them."""
+    found = {}
+    for top in runtime_directories():
         if not is_ours(top):
             continue
         for name in os.listdir(top):
-            directory = os.path.join(top, name)
-            if _ID.fullmatch(name) and is_ours(directory):
-                entry = _entry(name, directory)
-                if entry is not None:
-                    found.append(entry)
+            if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
+                owner = read_lock(os.path.join(top, name))
+                if identity.is_alive(owner):
+                    found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
+    return found
+
+
+def read_lock(path: str) -> Json:
+    """Who wrote a lock file, {} when nobody has or it is no file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            data = json.loads(file.read(4096))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def sessions() -> list[Entry]:
+    """All of them, the one used last first. Those that were never begun are not among them."""
+    owners = living()
+    found = []
+    for session, directory in directories():
+        entry = _entry(session, directory, owners.get(session))
+        if entry is not None:
+            found.append(entry)
     found.sort(key=lambda entry: entry.updated, reverse=True)
     return found
 
 
-def _entry(session: str, directory: str) -> Entry | None:
+def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
     journal = os.path.join(directory, "journal.jsonl")
     try:
-        info = os.stat(journal)
+        info = os.lstat(journal)
     except OSError:
         return None
-    if not info.st_size:
+    if not info.st_size or not stat.S_ISREG(info.st_mode):
         return None
     summary = read_summary(directory)
     if not summary.get("cwd"):
         summary = {**derived(journal), **summary}
+    if owner is not None:
+        summary.update(owner)
     summary.setdefault("updated", info.st_mtime)
     return Entry(session, directory, summary)
 
 
 def derived(journal: str) -> Json:
-    """A summary from both ends of a journal."""
-    summary: Json = {"state": "ended"}
-    try:
-        with open(journal, "rb") as file:
-            first = json.loads(file.readline(1 << 20))
-            summary["cwd"] = os.path.realpath(str(first["body"]["cwd"]))
-            summary["created"] = first["time"]
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            lines = file.read().split(b"\n")
-    except (OSError, ValueError, KeyError, TypeError):
-        return summary
-    for line in lines:
+    """A summary from both ends of a journal; prompts are those of the end."""
+    summary: Json = {"prompts": 0}
+    with contextlib.suppress(OSError), open(journal, "rb") as file:
+        head = file.read(_TAIL)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(len(head), size - _TAIL))
+        tail = file.read()
+        for record in [*_records(head), *_records(tail)]:
+            body = record["body"]
+            summary.setdefault("created", record["time"])
+            if isinstance(body.get("cwd"), str):
+                summary.setdefault("cwd", os.path.realpath(body["cwd"]))
+            said = body.get("body") if record["kind"] == "input" else None
+            if isinstance(said, dict) and said.get("type") == "user":
+                summary["prompt"] = prompt_text(said)
+                summary["prompts"] += 1
+    return summary
+
+
+def _records(part: bytes) -> list[Json]:
+    """The whole records in a part of a journal."""
+    found = []
+    for line in part.split(b"\n"):
         try:
             record = json.loads(line)
-            if record["kind"] == "input" and record["body"]["body"]["type"] == "user":
-                summary["prompt"] = prompt_text(record["body"]["body"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, RecursionError):
             continue
-    return summary
+        if isinstance(record, dict) and {"time", "kind"} <= set(record) and isinstance(record.get("body"), dict):
+            found.append(record)
+    return found
 
 
 def prompt_text(body: Json) -> str:
@@ -157,11 +206,9 @@ def prompt_text(body: Json) -> str:
 
 
 def latest_of(path: str) -> Entry | None:
-    """The session of that canonical path which was used last."""
-    for entry in sessions():
-        if entry.cwd == path:
-            return entry
-    return None
+    """The session of that canonical path which was used last; one that was never prompted only when there is no other."""
+    there = [entry for entry in sessions() if entry.cwd == path]
+    return next((entry for entry in there if entry.prompted), there[0] if there else None)
 
 
 def by_prefix(text: str) -> list[Entry]:

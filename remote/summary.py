@@ -16,7 +16,7 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 NAME = "summary.json"
-OWNER = ("hostname", "boot", "pid", "started", "socket")
+OWNER = ("hostname", "boot", "pid", "started", "socket", "bundle", "mark")
 """The fields that name the owning process; absent when it has ended well."""
 
 _MAX_BYTES = 64 * 1024

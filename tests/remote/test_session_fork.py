@@ -1,0 +1,195 @@
+"""A copy of a session goes its own way: same conversation, new id, nothing of the original's unfinished business."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+@pytest.fixture
+def copy() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+def journal(host: WorkerHost, session: str) -> list[Json]:
+    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
+
+
+async def ask(laptop: Laptop, prompt: str, *replies: Reply) -> None:
+    """One turn; every reply answers one model call."""
+    await laptop.say(prompt)
+    for reply in replies:
+        opened, _ = await laptop.call()
+        await laptop.answer(opened, content(reply))
+    await laptop.message("result")
+
+
+async def test_a_fork_knows_the_conversation_and_the_original_stays_as_it_was(
+    host: WorkerHost, session: str, copy: str
+) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await ask(first, "the word is swordfish", says("noted"))
+    await until(lambda: journal(host, session)[-1]["kind"] == "turn_end", "the turn is in the journal")
+    before = (host.state(session) / "journal.jsonl").read_bytes()
+    second = await host.connect(copy, fork_of=session[:8])
+    forked = await second.attach()
+    assert (forked.session, forked.cwd, forked.pid == hello.pid) == (copy, str(host.project), False)
+    await second.say("which word?")
+    _, body = await second.call()
+    assert b"swordfish" in body
+    assert (host.state(session) / "journal.jsonl").read_bytes() == before
+    records = journal(host, copy)
+    assert {r["body"]["session_id"] for r in records if r["kind"] == "message"} == {copy}
+    assert session not in {r["body"].get("session") for r in records}
+    assert [r["body"] for r in records if r["kind"] == "forked"] == [{"from": session}]
+    assert [r["seq"] for r in records] == list(range(1, len(records) + 1))
+    await ask(first, "and you?", says("still here", "msg_2"))
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
+    asks: bool, host: WorkerHost, session: str, copy: str
+) -> None:
+    """A tool runs or asks, the next one has not begun, a prompt waits."""
+    options = SessionOptions(allowed_tools=[] if asks else ["Bash"], permission_prompts="stdio")
+    first = await host.connect(session)
+    await first.attach(options)
+    await first.say("go")
+    opened, _ = await first.call()
+    commands = ["echo run >> count; sleep 600", "touch never"]
+    uses = [(f"toolu_{n}", "Bash", {"command": command}) for n, command in enumerate(commands)]
+    await first.answer(opened, content(calls(*uses)))
+    if asks:
+        await first.message("control_request")
+    else:
+        await until((host.project / "count").exists, "the first tool runs")
+    await first.say("waiting")
+    await first.next(Event, lambda e: e.kind == "input" and "waiting" in json.dumps(e.body))
+    second = await host.connect(copy, fork_of=session)
+    await second.attach(options)
+    await second.say("what now?")
+    _, body = await second.call()
+    history = json.loads(body)["messages"]
+    results = [b for m in history if isinstance(m["content"], list) for b in m["content"] if b["type"] == "tool_result"]
+    first_result = "did not run" if asks else "may have run"
+    assert [first_result in json.dumps(results[0]), "did not run" in json.dumps(results[1])] == [True, True]
+    assert "waiting" not in json.dumps(history)
+    messages = [r["body"] for r in journal(host, copy) if r["kind"] == "message"]
+    assert "result" not in [m["type"] for m in messages]
+    asked = [m["request_id"] for m in messages if m["type"] == "control_request"]
+    assert asked == [m["request_id"] for m in messages if m["type"] == "control_cancel_request"]
+    assert len(asked) == asks
+    assert not (host.project / "never").exists()
+    assert asks or (host.project / "count").read_text() == "run\n"
+    await first.stop()
+
+
+async def test_the_latest_session_of_a_path_is_forked(host: WorkerHost, session: str, copy: str) -> None:
+    first = await host.connect(session)
+    await first.attach()
+    await ask(first, "one", says("1"))
+    second = await host.connect(copy, **{"continue": True, "fork": True})
+    assert (await second.attach()).session == copy
+    assert journal(host, copy)[0]["body"]["session"] == copy
+
+
+async def test_a_reconnect_to_a_fork_makes_no_second_copy(host: WorkerHost, session: str, copy: str) -> None:
+    first = await host.connect(session)
+    await first.attach()
+    await ask(first, "one", says("1"))
+    second = await host.connect(copy, fork_of=session)
+    await second.attach()
+    await ask(second, "two", says("2", "msg_2"))
+    await second.drop()
+    again = await host.connect(copy, fork_of=session)
+    await again.attach()
+    texts = [r["body"]["result"] for r in journal(host, copy) if r["body"].get("type") == "result"]
+    assert texts == ["1", "2"]
+
+
+async def test_a_large_output_stays_readable_when_the_original_is_removed(
+    host: WorkerHost, session: str, copy: str
+) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    await ask(first, "go", calls(("toolu_1", "Bash", {"command": "seq 1 20000"})), says("done", "msg_2"))
+    outputs = host.state(session) / "outputs"
+    (kept,) = [each for each in outputs.iterdir() if not each.name.startswith(".")]
+    second = await host.connect(copy, fork_of=session)
+    await second.attach()
+    await first.stop()
+    await until(lambda: not alive(hello.pid), "the original has ended")
+    kept.unlink()
+    mine = host.state(copy) / "outputs" / kept.name
+    assert mine.read_text().endswith("20000\n")
+    text = (host.state(copy) / "journal.jsonl").read_text()
+    assert str(mine) in text and str(kept) not in text
+
+
+async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, copy: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await ask(first, "one", says("1"))
+    await first.stop()
+    await until(lambda: not alive(hello.pid), "the original has ended")
+    path = host.state(session) / "journal.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(before + b'{"seq":99,"time":1,"kind":"mess')
+    second = await host.connect(copy, fork_of=session)
+    await second.attach()
+    assert b'"mess' not in (host.state(copy) / "journal.jsonl").read_bytes().replace(b'"message', b"")
+    assert path.read_bytes().startswith(before)
+
+
+async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(host: WorkerHost, session: str, copy: str) -> None:
+    missing = await host.connect(copy, fork_of="beef")
+    refused = await missing.next(Refused)
+    assert (refused.code, refused.data["near"]) == ("no_session", [])
+    nothing = await host.connect(copy, **{"continue": True, "fork": True})
+    assert (await nothing.next(Refused)).code == "no_session"
+    first = await host.connect(session)
+    await first.attach()
+    await ask(first, "one", says("1"))
+    evil = await host.connect("../evil", fork_of=session)
+    assert (await evil.next(Refused)).code == "internal"
+    assert [each.name for each in host.state(session).parent.iterdir()] == [session]
+
+
+async def test_an_id_is_found_by_its_start_and_an_ambiguous_one_names_the_choice(host: WorkerHost) -> None:
+    ids = ["aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"]
+    for each in ids:
+        laptop = await host.connect(each)
+        await laptop.attach()
+        await ask(laptop, "hi", says("yes"))
+    found = await host.connect("aaaa1", create=False)
+    assert (await found.next(Hello)).session == ids[0]
+    both = await host.connect("aaaa", create=False)
+    refused = await both.next(Refused)
+    assert (refused.code, sorted(refused.data["near"])) == ("no_session", ids)

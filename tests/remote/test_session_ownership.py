@@ -1,0 +1,172 @@
+"""One session, one daemon: whatever cleaners, logouts, reboots and other hosts of the same home do to its files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, Hello]:
+    laptop = await host.connect(session, **params)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    await laptop.next(Event)
+    return laptop, hello
+
+
+async def end(host: WorkerHost, session: str) -> None:
+    """A session that has a journal and no daemon."""
+    laptop, hello = await begin(host, session)
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("done")))
+    await laptop.message("result")
+    await laptop.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+
+
+def summary(host: WorkerHost, session: str) -> Json:
+    found: Json = json.loads((host.state(session) / "summary.json").read_text())
+    return found
+
+
+async def test_a_lock_that_a_cleaner_took_lets_nobody_in(host: WorkerHost, session: str) -> None:
+    _, hello = await begin(host, session)
+    (host.runtime / "ccb" / f"{session}.lock").unlink()
+    again = await host.connect(session)
+    assert (await again.next(Hello)).pid == hello.pid
+    fresh = await host.connect(session, fresh=True)
+    assert (await fresh.next(Refused)).code == "in_use"
+
+
+async def test_a_runtime_directory_that_a_logout_took_costs_the_running_work_nothing(
+    host: WorkerHost, session: str
+) -> None:
+    laptop, hello = await begin(host, session)
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    command = "echo run >> count; while [ ! -e go ]; do sleep 0.02; done; echo finished >> count"
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
+    await until((host.project / "count").exists, "the tool runs")
+    shutil.rmtree(host.runtime / "ccb")
+    await laptop.drop()
+    again = await host.connect(session)
+    assert (await again.attach()).pid == hello.pid
+    (host.project / "go").touch()
+    await again.call()
+    assert (host.project / "count").read_text() == "run\nfinished\n"
+    third = await host.connect(session)
+    assert (await third.next(Hello)).pid == hello.pid
+    await again.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert host.runtime_files() == []
+
+
+async def test_another_runtime_directory_finds_the_same_daemon(host: WorkerHost, session: str) -> None:
+    """A login by cron or sudo has no XDG_RUNTIME_DIR, or another one."""
+    _, hello = await begin(host, session)
+    first, host.runtime = host.runtime, host.home / "r"
+    host.runtime.mkdir(mode=0o700)
+    try:
+        again = await host.connect(session)
+        assert (await again.next(Hello)).pid == hello.pid
+    finally:
+        host.runtime = first
+
+
+async def test_many_logins_without_a_common_lock_find_one_daemon(host: WorkerHost, session: str) -> None:
+    await end(host, session)
+    laptops, first = [], host.runtime
+    try:
+        for number in range(4):
+            host.runtime = host.home / str(number)
+            host.runtime.mkdir(mode=0o700)
+            laptops.append(host.connect(session))
+        hellos = await asyncio.gather(*[laptop.next(Hello) for laptop in await asyncio.gather(*laptops)])
+    finally:
+        host.runtime = first
+    assert len({hello.pid for hello in hellos}) == 1
+
+
+async def test_the_owner_is_on_record_until_it_ends_well(host: WorkerHost, session: str) -> None:
+    laptop, hello = await begin(host, session)
+    kept = summary(host, session)
+    assert (kept["pid"], kept["hostname"], kept["bundle"]) == (hello.pid, os.uname().nodename, "b" * 64)
+    await laptop.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert {"pid", "hostname", "boot", "socket"} & set(summary(host, session)) == set()
+
+
+async def test_a_session_of_another_host_with_the_same_home_is_refused_there(host: WorkerHost, session: str) -> None:
+    await end(host, session)
+    path = host.state(session) / "summary.json"
+    path.write_text(json.dumps({**summary(host, session), "hostname": "nodeb", "boot": "b", "pid": 1, "started": "1"}))
+    laptop = await host.connect(session, create=False)
+    refused = await laptop.next(Refused)
+    assert (refused.code, refused.data["host"]) == ("in_use", "nodeb")
+    assert "nodeb" in refused.message and "--fork-session" in refused.data["do"]
+    assert host.runtime_files() == []
+    copy = await host.connect(str(uuid.uuid4()), fork_of=session)
+    assert (await copy.next(Hello)).seq > 1
+
+
+async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, session: str) -> None:
+    laptop, hello = await begin(host, session)
+    os.kill(hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    path = host.state(session) / "summary.json"
+    path.write_text(json.dumps({**summary(host, session), "boot": "an earlier one"}))
+    again = await host.connect(session, create=False)
+    assert (await again.attach()).pid != hello.pid
+    await until(lambda: summary(host, session).get("boot") != "an earlier one", "the new owner is on record")
+
+
+async def test_a_worker_in_another_container_of_the_machine_is_named(host: WorkerHost, session: str) -> None:
+    """It holds the journal, and its pid means nothing here."""
+    _, hello = await begin(host, session)
+    path = host.state(session) / "summary.json"
+    path.write_text(json.dumps({**summary(host, session), "hostname": "box", "pid": 1, "started": "1", "socket": "/x"}))
+    (host.runtime / "ccb" / f"{session}.lock").unlink()
+    laptop = await host.connect(session)
+    refused = await laptop.next(Refused)
+    assert (refused.code, refused.data["host"]) == ("in_use", "box")
+    assert alive(hello.pid)
+
+
+async def test_a_session_that_cannot_start_leaves_nothing(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session, cwd="~/missing")
+    assert (await laptop.next(Refused)).code == "no_such_path"
+    (host.runtime / "ccb" / f"{session}.sock").mkdir(parents=True)
+    laptop = await host.connect(session)
+    assert (await laptop.next(Refused)).code == "internal"
+    assert not host.state(session).exists()
+    assert host.runtime_files() == [f"{session}.sock"]
