@@ -59,6 +59,7 @@ class Repl(App[int]):
         border: none; border-top: heavy $warning;
     }
     .-short ApprovalCard .reason { max-height: 1; }
+    .-short Banner { padding: 0 1; }
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
     ENABLE_COMMAND_PALETTE = False
@@ -186,7 +187,7 @@ class Repl(App[int]):
         self.approvals.replay.heard(event.seq, time.monotonic(), replayed=True)
         self.story.skipped(event.body, running=self._client.hello.state != "idle")
         asks = event.body.get("asks")
-        messages = [parse_message(each) for each in asks] if isinstance(asks, list) else []
+        messages = [parse_message(each) for each in asks if isinstance(each, dict)] if isinstance(asks, list) else []
         if self.approvals.questions.only(each for each in messages if isinstance(each, ControlRequest)):
             self.story.notice("The question that was open here has been settled meanwhile.", Level.DIM)
         self.approvals.show_next()
@@ -248,7 +249,7 @@ class Repl(App[int]):
             self.story.all_sent()
         self.approvals.tick(now)
         self.composer.shortcuts = connection.keys()
-        self.composer.close_for("watching only: t drives this session" if connection.watching else "")
+        self.composer.close_for("Nothing can be sent while this terminal only watches" if connection.watching else "")
         self._banner.show(connection, now, self.transcript.look(), typing=bool(self.composer.text))
 
     def hint(self, text: str, seconds: float = _HINT_S) -> None:

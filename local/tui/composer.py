@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 from textual import events
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -56,18 +55,17 @@ class Composer(TextArea):
         self._draft = ""
         self.shortcuts: frozenset[str] = frozenset()
         self._eaten = ""
-        self._closed_for = "", False
+        self._closed_for = ""
 
     def close_for(self, why: str) -> None:
         """Take no text, and say why; with an empty `why` take it again. What is typed already stays."""
-        if (why, bool(self.text)) == self._closed_for:
+        if why == self._closed_for:
             return
-        self._closed_for = why, bool(self.text)
+        self._closed_for = why
         self.read_only = bool(why)
         self.show_cursor = not why
         self.set_class(bool(why), "locked")
         self.placeholder = why or _INVITATION
-        self.border_subtitle = Content(f" {why} ") if why and self.text else ""
 
     def takes(self, key: str) -> bool:
         """Whether a letter is a shortcut now, and not text."""

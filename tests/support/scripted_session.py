@@ -30,9 +30,9 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop") -> Hello:
 
 class ScriptedSession:
     """A `SessionClient` that keeps what it was told (`prompts` and their `identities`, `controls`, `answers`, `interrupts`,
-    `retries`, `take_backs`, `stops`) and says what it is made to say. What is sent without a connection waits (`unsent`)
-    for the next one. With `play`, every prompt starts it; an interrupt or the end of the session cancels it. `past` is what
-    `earlier` gives, `page` events at a time."""
+    `retries`, `take_backs`, `stops`) and says what it is made to say. What is sent without a connection (with `swallow`,
+    whatever is sent) waits for `deliver`. With `play`, every prompt starts it; an interrupt or the end of the session cancels
+    it. `past` is what `earlier` gives, `page` events at a time."""
 
     def __init__(self, *, greeting: Hello | None = None, play: Play | None = None, driving: bool = True) -> None:
         self._hello = greeting or hello()
@@ -61,6 +61,7 @@ class ScriptedSession:
         self.stops = 0
         self.past: list[Received] = []
         self.page = 10
+        self.swallow = False
         self.fetched: list[int] = []
 
     @property
@@ -118,7 +119,7 @@ class ScriptedSession:
 
     def _apply(self, body: Json) -> None:
         """An input reaches the worker, now or with the next connection."""
-        if self._state is LinkState.CONNECTED:
+        if self._state is LinkState.CONNECTED and not self.swallow:
             self.input(body)
         else:
             self._outbox.append(body)
@@ -206,7 +207,7 @@ class ScriptedSession:
         self.input({"type": "control_response", "response": answer})
 
     def link(self, state: LinkState, reason: str = "", attempt: int = 0, retry_at: float | None = None) -> None:
-        """The connection changes; what waited is applied when it is there again."""
+        """The connection changes; with FENCED somebody else drives, with CONNECTED this client does."""
         self._state = state
         if state in (LinkState.CONNECTED, LinkState.FENCED):
             self._driving = state is LinkState.CONNECTED

@@ -1,0 +1,271 @@
+"""The connection on the screen: a banner that counts down, keys that act at once, and nothing that is typed gets lost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.support.pilot import RESUME, Desk, desk
+from tests.support.scripted_session import ScriptedSession
+
+from ccb.local.client import LinkChange, LinkState
+from ccb.local.tui.connection import BRIEF_S, Connection
+from ccb.tunnel.errors import ConnectionLost, UsageError
+
+SILENT = "the host has not answered for 15 s"
+
+
+async def _drop(at: Desk, wait_s: float = 600) -> None:
+    at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + wait_s)
+    await at.sees("reconnecting in")
+
+
+async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 9)
+        await at.sees("◌ reconnecting in 7 s (attempt 4): the host has not answered for 15 s · r now")
+        assert at.status.startswith(" ◌ devbox:/srv/shop  reconnecting  ")
+        await at.sees("reconnecting in 6 s")
+        at.session.link(LinkState.RECONNECTING, SILENT, 4)
+        await at.sees("reconnecting now (attempt 4): the host")
+        at.session.link(LinkState.CONNECTED)
+        await at.loses("attempt")
+        assert at.status.startswith(" ● devbox:/srv/shop  ask")
+
+
+def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
+    connection = Connection(ScriptedSession(), "")
+    connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 100.0), 100.0)
+    connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1), 100.1)
+    connection.settle(100.0 + 0.9 * BRIEF_S)
+    assert connection.shown is LinkState.CONNECTED
+    assert connection.sentence(100.9, typing=False) is None
+    assert connection.keys() == frozenset()
+    connection.changed(LinkChange(LinkState.CONNECTED), 100.95)
+    connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 101.0), 101.0)
+    connection.settle(101.5)
+    assert connection.shown is LinkState.CONNECTED
+    connection.settle(101.0 + BRIEF_S)
+    assert connection.shown is LinkState.RECONNECTING
+
+
+async def test_r_retries_while_nothing_is_typed_and_is_a_letter_otherwise() -> None:
+    async with desk() as at:
+        await at.type("r")
+        assert at.session.retries == 0
+        await _drop(at)
+        await at.type("r")
+        assert at.app.composer.text == "rr"
+        assert at.session.retries == 0
+        await at.sees("Alt+R now")
+        at.app.composer.clear()
+        await at.sees("· r now")
+        await at.pilot.press("r")
+        await at.until(lambda: at.session.retries == 1)
+        assert at.app.composer.text == ""
+
+
+@pytest.mark.parametrize("key", ["alt+r", "f5"])
+async def test_the_chord_retries_whatever_is_typed(key: str) -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.type("half a thought")
+        await at.pilot.press(key)
+        await at.until(lambda: at.session.retries == 1)
+        assert at.app.composer.text == "half a thought"
+
+
+async def test_a_word_that_begins_with_r_is_not_beheaded() -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.type("run the tests")
+        assert at.app.composer.text == "run the tests"
+
+
+async def test_a_login_that_needs_the_person_says_so_and_r_begins_it() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.NEEDS_PERSON, "devbox asks for a password", 2)
+        await at.sees("! not connected: devbox asks for a password · r logs in")
+        assert "needs you" in at.status
+        await at.pilot.press("r")
+        await at.until(lambda: at.session.retries == 1)
+
+
+async def test_typed_text_survives_every_change_of_the_connection() -> None:
+    async with desk() as at:
+        await at.type("half a thought")
+        for state in (
+            LinkState.RECONNECTING, LinkState.NEEDS_PERSON, LinkState.RECONNECTING, LinkState.CONNECTED,
+            LinkState.FENCED, LinkState.RECONNECTING, LinkState.CONNECTED, LinkState.RECONNECTING,
+        ):  # fmt: skip
+            at.session.link(state, "why not")
+            await at.until(lambda state=state: at.app.connection.state is state)
+        at.session.fail(ConnectionLost("gone for good"))
+        await at.sees("gone for good")
+        assert at.app.composer.text == "half a thought"
+        await at.type(" more")
+        assert at.app.composer.text == "half a thought more"
+
+
+async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken_once() -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.prompt("go on without me")
+        await at.sees("❯ go on without me  (waiting to be sent)")
+        assert "working" not in at.status
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.text("What happened meanwhile.")
+        await at.sees("What happened meanwhile.")
+        assert at.screen.index("What happened meanwhile.") < at.screen.index("go on without me")
+        at.session.deliver()
+        at.session.begin()
+        at.session.text("Now the prompt.", message_id="msg_2")
+        await at.sees("Now the prompt.")
+        assert "waiting" not in at.screen
+        assert at.screen.count("go on without me") == 1
+        assert at.screen.index("go on without me") < at.screen.index("Now the prompt.")
+
+
+async def test_a_waiting_prompt_is_queued_when_it_arrives_in_the_middle_of_a_turn() -> None:
+    async with desk() as at:
+        await at.prompt("first")
+        at.session.begin()
+        await _drop(at)
+        await at.prompt("second")
+        await at.sees("❯ second  (waiting to be sent)")
+        at.session.link(LinkState.CONNECTED)
+        at.session.deliver()
+        await at.sees("❯ second  (queued)")
+        at.session.take(at.session.identities[1])
+        await at.loses("(queued)")
+
+
+async def test_a_prompt_whose_way_was_cut_waits_too() -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        session.swallow = True
+        await at.prompt("into the tunnel")
+        await at.sees("❯ into the tunnel")
+        await _drop(at)
+        await at.sees("❯ into the tunnel  (waiting to be sent)")
+        await at.until(lambda: "working" not in at.status)
+        session.swallow = False
+        session.link(LinkState.CONNECTED)
+        session.deliver()
+        session.begin()
+        await at.until(lambda: "waiting" not in at.screen and "working" in at.status)
+        assert at.screen.count("into the tunnel") == 1
+
+
+async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
+    session = ScriptedSession()
+    session.prompt_failure = UsageError("another client drives this session")
+    async with desk(session) as at:
+        await at.type("my work")
+        await at.pilot.press("enter")
+        await at.sees("not sent: another client drives this session")
+        assert at.app.composer.text == "my work"
+        assert "❯ my work" not in at.screen
+        assert not at.app.story.running
+
+
+async def test_the_turn_goes_on_while_the_connection_is_lost() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        await at.until(lambda: "working" in at.status and "Esc interrupts" in at.status)
+        await _drop(at)
+        await at.until(lambda: "working" in at.status and "Esc" not in at.status)
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.finish()
+        await at.until(lambda: "working" not in at.status)
+
+
+async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_card_says_so() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", {"command": "make"})
+        await at.card_focused()
+        await _drop(at)
+        await at.sees("Not connected: the answer is sent when the connection is there again.", "1 once")
+        await at.pilot.press("1")
+        await at.until(lambda: at.session.answers)
+        await at.until(lambda: at.app.card is None)
+        await at.sees("the answer is sent when the connection is there again")
+        at.session.link(LinkState.CONNECTED)
+        at.session.deliver()
+        at.session.text("Made.")
+        await at.sees("Made.")
+        assert at.app.card is None
+        assert "another client" not in at.screen
+
+
+async def test_a_lost_session_says_why_and_how_to_come_back() -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
+        await at.sees("✗ lost: devbox is gone", RESUME, "Ctrl+D leaves", "reset by peer", "Connect again.")
+        assert at.status.startswith(" ✗ devbox:/srv/shop  lost")
+
+
+async def test_on_a_small_terminal_the_key_is_seen_however_long_the_reason_is() -> None:
+    async with desk(size=(40, 10)) as at:
+        at.session.link(LinkState.RECONNECTING, "because " * 40, 4, time.monotonic() + 600)
+        await at.sees("reconnecting in", "…", "r now")
+        assert at.status.startswith(" ◌ devbox:/srv/shop")
+
+
+async def test_a_hostile_reason_stays_one_harmless_line() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.NEEDS_PERSON, "one\n\x1b]52;c;eA==\x07two [bold]x[/] \x9b2J")
+        await at.sees("not connected: one two [bold]x[/]")
+
+
+async def test_help_names_the_chords() -> None:
+    async with desk(size=(100, 60)) as at:
+        await at.pilot.press("f1")
+        await at.sees("Alt+R, F5", "Alt+T, F8", "/stop")
+
+
+@pytest.mark.parametrize(
+    ("work", "seen"),
+    [("none", []), ("turn", ["The agent goes on working there."]), ("ask", ["The agent waits there for an answer."])],
+)
+async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(work: str, seen: list[str]) -> None:
+    async with desk() as at:
+        if work != "none":
+            await at.prompt("go")
+            at.session.begin()
+        if work == "ask":
+            at.session.ask("ask", "Bash", {"command": "make"})
+            await at.until(lambda: at.app.card is not None)
+        await at.until(lambda: at.app.story.running == (work != "none"))
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value == 0)
+        lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
+        assert at.app.farewell().splitlines() == lines
+        assert not at.app.stopped
+
+
+async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:
+    async with desk() as at:
+        await at.type("/stop")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.app.return_value == 0)
+        assert at.session.stops == 1
+        assert at.app.stopped
+        assert "It was stopped on the host." in at.app.farewell()
+
+
+async def test_stop_without_a_connection_waits_for_it() -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.type("/stop")
+        await at.pilot.press("enter")
+        await at.sees("Stopping the session on devbox when the connection is there again")
+        assert at.app.return_value is None
+        at.session.link(LinkState.CONNECTED)
+        await at.session.stop()
+        await at.until(lambda: at.app.return_value == 0)
+        assert at.app.stopped

@@ -1,0 +1,248 @@
+"""A long session on a fresh terminal: the tail is there at once, and what came before when the person looks for it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.pilot import Desk, desk
+from tests.support.scripted_session import ScriptedSession, question
+from textual import events
+
+from ccb.local.client import LinkState, Received
+from ccb.local.tui import transcript as transcript_module
+
+TOP = "… earlier events are not loaded · PgUp here loads them"
+RESULT = {
+    "total_cost_usd": 1.25,
+    "modelUsage": {
+        "a": {"inputTokens": 100_000, "cacheReadInputTokens": 20_000, "outputTokens": 8_000},
+        "b": {"inputTokens": 3_000, "outputTokens": 500},
+    },
+}
+
+
+def said(seq: int, text: str) -> Received:
+    message = {"id": f"msg_{seq}", "role": "assistant", "content": [{"type": "text", "text": text}]}
+    return Received("message", {"type": "assistant", "message": message, "uuid": f"u{seq}"}, seq, True)
+
+
+def long_session(count: int = 25) -> ScriptedSession:
+    """One whose first `count` events are not replayed."""
+    session = ScriptedSession()
+    session.past = [said(seq, f"event {seq:04}") for seq in range(1, count + 1)]
+    session.skip(count)
+    with session.replay():
+        session.text(f"event {count + 1:04}")
+    return session
+
+
+def numbers(at: Desk) -> list[str]:
+    return [line.strip(" ▁▂▃▄▅▆▇█").removeprefix("event ") for line in at.screen.splitlines() if "event 0" in line]
+
+
+async def _top(at: Desk) -> None:
+    """Page up until nothing moves any more."""
+    for _ in range(60):
+        await at.pilot.press("pageup")
+        await at.pilot.pause()
+
+
+async def test_a_fresh_terminal_begins_with_a_line_and_knows_what_has_to_be_known() -> None:
+    session = ScriptedSession()
+    session.skip(
+        1234,
+        model="claude-opus-4",
+        permission_mode="acceptEdits",
+        result=RESULT,
+        todos=[{"content": "Read the code", "status": "completed"}, {"content": "Fix it", "status": "pending"}],
+        asks=[question("ask", "Bash", {"command": "make"})],
+    )
+    with session.replay():
+        session.text("The end of the story.")
+    async with desk(session) as at:
+        await at.sees(TOP, "☒ Read the code", "☐ Fix it", "The end of the story.", "Bash on devbox:/srv/shop", "1 once")
+        await at.sees("accept edits  claude-opus-4  123.0k in, 8.5k out  $1.25")
+        assert at.screen.index(TOP) < at.screen.index("The end of the story.")
+
+
+async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> None:
+    session = ScriptedSession()
+    session.skip(10, asks=[question("ask", "Bash", {"command": "make"})])
+    with session.replay():
+        session.answered("ask")
+    session.text("Made.")
+    async with desk(session) as at:
+        await at.sees("Made.")
+        assert at.app.card is None
+        assert len(at.app.approvals.questions) == 0
+
+
+async def test_page_up_at_the_line_loads_a_page_and_what_was_shown_is_one_page_below() -> None:
+    async with desk(long_session(), size=(60, 14)) as at:
+        await at.sees(TOP, "event 0026")
+        await at.pilot.press("pageup")
+        await at.until(lambda: at.session.fetched == [26])
+        await at.sees("event 0025")
+        shown = numbers(at)
+        assert shown == sorted(shown)
+        await at.pilot.press("pagedown")
+        await at.sees("event 0026")
+
+
+async def test_everything_can_be_reached_in_order_and_each_once() -> None:
+    async with desk(long_session(), size=(60, 14)) as at:
+        await at.sees(TOP)
+        await _top(at)
+        await at.until(lambda: at.session.fetched == [26, 16, 6])
+        await at.loses("not loaded")
+        at.app.transcript.scroll_home(animate=False)
+        await at.sees("event 0001")
+        texts = [text for block in at.app.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")]
+        assert texts == [f"event {n:04}" for n in range(1, 27)]
+
+
+async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
+    session = long_session()
+    with session.replay():
+        for n in range(27, 40):
+            session.text(f"event {n:04}", message_id=f"msg_{n}")
+    async with desk(session, size=(60, 14)) as at:
+        await at.sees("event 0039")
+        at.app.transcript.scroll_home(animate=False)
+        await at.sees(TOP)
+        before = at.screen.splitlines()
+        row = next(n for n, line in enumerate(before) if "event 0026" in line)
+        up = events.MouseScrollUp(at.app.transcript, 5, 5, 0, -1, 0, False, False, False)
+        at.app.transcript.post_message(up)
+        await at.until(lambda: at.session.fetched == [26])
+        await at.sees("event 0025")
+        after = at.screen.splitlines()
+        assert "event 0026" in after[row]
+        assert after[row:10] == before[row:10]
+
+
+async def test_a_hole_after_a_long_drop_is_filled_from_below() -> None:
+    session = ScriptedSession()
+    async with desk(session, size=(60, 20)) as at:
+        session.text("event 0001", message_id="msg_1")
+        await at.sees("event 0001")
+        session.past = [said(seq, f"event {seq:04}") for seq in range(1, 22)]
+        session.link(LinkState.RECONNECTING, "eof")
+        session.link(LinkState.CONNECTED)
+        session.skip(20)
+        with session.replay():
+            session.text("event 0022", message_id="msg_22")
+        await at.sees("event 0001", "… 20 events are not loaded · PgUp here loads them", "event 0022")
+        for _ in range(8):
+            await at.pilot.press("pageup")
+            await at.pilot.pause()
+        await at.until(lambda: session.fetched == [22, 12])
+        await at.until(lambda: not any("not loaded" in getattr(b, "text", "") for b in at.app.transcript.blocks))
+        texts = [text for block in at.app.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")]
+        assert texts == [f"event {n:04}" for n in range(1, 23)]
+
+
+async def test_a_call_and_its_result_meet_over_the_edge_of_a_page() -> None:
+    session = ScriptedSession()
+    call = {"type": "tool_use", "id": "toolu_9", "name": "Bash", "input": {"command": "make"}}
+    running = {"type": "tool_use", "id": "toolu_10", "name": "Bash", "input": {"command": "make all"}}
+    message = {"id": "msg_1", "role": "assistant", "content": [call, running]}
+    session.past = [Received("message", {"type": "assistant", "message": message, "uuid": "u"}, 1, True)]
+    session.skip(1)
+    with session.replay():
+        session.fact("turn_start")
+        session.done("toolu_9", "it was made")
+    async with desk(session) as at:
+        await at.sees(TOP, "working")
+        await at.pilot.press("pageup")
+        await at.sees("● Bash make", "it was made", "○ Bash make all")
+        session.done("toolu_10", "all of it")
+        await at.sees("● Bash make all", "all of it")
+
+
+async def test_what_was_withdrawn_later_is_not_loaded() -> None:
+    session = ScriptedSession()
+    session.past = [said(1, "a try that was taken back"), said(2, "a second try")]
+    session.skip(2)
+    with session.replay():
+        session.fact("withdrawn", message_id="msg_1")
+    async with desk(session) as at:
+        await at.sees(TOP)
+        await at.pilot.press("pageup")
+        await at.sees("a second try")
+        assert "taken back" not in at.screen
+
+
+async def test_a_running_call_whose_end_was_skipped_is_not_called_failed() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
+        at.session.open_block("text", message_id="msg_2")
+        at.session.delta("Half a sen")
+        await at.sees("compiling", "Half a sen")
+        at.session.skip(500)
+        await at.sees("? Bash make", "how it ended is not known here")
+        await at.loses("Half a sen")
+
+
+async def test_a_prompt_that_arrived_within_the_hole_waits_no_longer() -> None:
+    async with desk() as at:
+        at.session.swallow = True
+        await at.prompt("into the tunnel")
+        at.session.link(LinkState.NEEDS_PERSON, "eof")
+        await at.sees("into the tunnel  (waiting to be sent)")
+        at.session.link(LinkState.CONNECTED)
+        at.session.skip(500)
+        await at.sees("events are not loaded")
+        assert "(waiting to be sent)" in at.screen
+        at.session._outbox.clear()
+        await at.loses("(waiting to be sent)")
+        assert at.screen.count("into the tunnel") == 1
+
+
+async def test_without_a_connection_the_line_says_why_and_the_next_page_up_tries_again() -> None:
+    async with desk(long_session()) as at:
+        await at.sees(TOP)
+        at.session.link(LinkState.NEEDS_PERSON, "a password is asked for")
+        await at.sees("a password is asked for")
+        await at.pilot.press("pageup")
+        await at.sees("earlier events are not loaded: there is no connection · PgUp tries again")
+        at.session.link(LinkState.CONNECTED)
+        await at.pilot.press("pageup")
+        await at.sees("event 0025")
+
+
+async def test_events_that_the_host_has_lost_are_said_to_be_missing() -> None:
+    session = long_session()
+    session.past = session.past[:20]
+    async with desk(session, size=(60, 40)) as at:
+        await at.sees(TOP)
+        await at.pilot.press("pageup")
+        await at.sees("event 0020", "… 5 events are missing on the host", "event 0026")
+
+
+async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcript_module, "MAX_BLOCKS", 20)
+    async with desk(long_session(100), size=(60, 14)) as at:
+        await at.sees(TOP)
+        await _top(at)
+        await at.sees("… earlier events are not loaded: this page is full")
+        assert at.session.fetched == [101, 91]
+        assert len(at.app.transcript.blocks) <= 25
+
+
+async def test_odd_snapshots_and_pages_hurt_nobody() -> None:
+    session = ScriptedSession()
+    session.past = [
+        Received("message", {"type": "assistant", "message": 7}, 1, True),
+        Received("input", {"id": 1, "body": [2]}, 2, True),
+        Received("prompt", {"items": "x"}, 3, True),
+    ]
+    session.skip(3, result=[1], todos={"a": 1}, asks={"b": 2}, model=None, permission_mode=None)
+    session.skip(1, result={"modelUsage": {"m": 3, "n": {"inputTokens": "x"}}, "total_cost_usd": "y"}, asks=[5, {}])
+    session.text("Still here.")
+    async with desk(session) as at:
+        await at.sees("Still here.")
+        await at.pilot.press("pageup")
+        await at.until(lambda: at.session.fetched)
+        await at.sees("Still here.")

@@ -1,0 +1,105 @@
+"""A terminal that only watches: nothing can be typed or answered, and one key makes it drive."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.pilot import Desk, desk
+from tests.support.scripted_session import ScriptedSession
+
+from ccb.local.client import LinkState
+
+BY_ALICE = "alice@desk pid 9 drives this session now"
+
+
+async def _fence(at: Desk) -> None:
+    at.session.link(LinkState.FENCED, BY_ALICE)
+    await at.sees(f"◇ only watching: {BY_ALICE} · t takes it back")
+
+
+async def test_a_fenced_terminal_says_who_took_over_and_t_takes_back() -> None:
+    async with desk() as at:
+        await _fence(at)
+        assert at.status.startswith(" ◇ devbox:/srv/shop  watching")
+        await at.sees("Nothing can be sent while this terminal only watches")
+        await at.pilot.press("t")
+        await at.until(lambda: at.session.take_backs == 1)
+        at.session.link(LinkState.CONNECTED)
+        await at.sees("Ask for a change")
+        await at.type("t")
+        assert at.app.composer.text == "t"
+        assert at.session.take_backs == 1
+
+
+async def test_one_that_never_drove_takes_over() -> None:
+    async with desk(ScriptedSession(driving=False)) as at:
+        at.session.link(LinkState.FENCED, "nobody drives this session")
+        await at.sees("only watching: nobody drives this session · t takes it over")
+
+
+async def test_the_session_is_still_told() -> None:
+    async with desk() as at:
+        await _fence(at)
+        at.session.prompted("what alice asks")
+        at.session.begin()
+        at.session.text("What alice is told.")
+        await at.sees("❯ what alice asks", "What alice is told.")
+
+
+@pytest.mark.parametrize("key", ["alt+t", "f8", "t"])
+async def test_a_draft_is_kept_and_cannot_be_changed_or_sent(key: str) -> None:
+    async with desk() as at:
+        await at.type("half a thought")
+        await _fence(at)
+        await at.type("xyz")
+        await at.pilot.press("backspace", "enter", "up")
+        await at.sees("this terminal only watches: t drives the session")
+        assert at.app.composer.text == "half a thought"
+        assert at.session.prompts == []
+        await at.pilot.press(key)
+        await at.until(lambda: at.session.take_backs == 1)
+        at.session.link(LinkState.CONNECTED)
+        await at.until(lambda: not at.app.composer.read_only)
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.prompts == ["half a thought"])
+
+
+async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_back() -> None:
+    async with desk() as at:
+        await _fence(at)
+        at.session.ask("ask", "Bash", {"command": "make"})
+        await at.sees("Bash on devbox:/srv/shop", "make", "Waits for whoever drives this session.")
+        assert "1 once" not in at.screen
+        assert "approval waits" not in at.screen
+        for key in ("tab", "1", "alt+a", "1", "3"):
+            await at.pilot.press(key)
+        assert at.session.answers == {}
+        await at.pilot.press("t")
+        await at.until(lambda: at.session.take_backs == 1)
+        at.session.link(LinkState.CONNECTED)
+        await at.card_focused()
+        await at.sees("1 once")
+        assert "Waits for whoever" not in at.screen
+        await at.pilot.press("1")
+        await at.until(lambda: list(at.session.answers) == ["ask"])
+
+
+async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", {"command": "make"})
+        await at.card_focused()
+        await at.pilot.press("3")
+        await at.sees("Why not?")
+        await _fence(at)
+        await at.sees("Waits for whoever drives this session.")
+        await at.until(lambda: at.app.focused is at.app.composer)
+        await at.loses("Why not?")
+        at.session.answered("ask")
+        await at.until(lambda: at.app.card is None)
+
+
+async def test_it_can_be_left() -> None:
+    async with desk() as at:
+        await _fence(at)
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value == 0)
