@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
 
-from .arguments import Arguments, parse_arguments
+from .arguments import HOST_COMMANDS, Arguments, parse_arguments
 from .error_text import bug_text, code_of, error_text
 from .exit_codes import ExitCode
 from .log import logging_to_file
@@ -60,6 +60,10 @@ def _run(arguments: Arguments) -> int:
         from .auth_command import run_auth
 
         return run_auth(arguments.rest)
+    if arguments.command in HOST_COMMANDS and arguments.command != "attach":
+        from .host_commands import run as run_host_command
+
+        return run_host_command(arguments)
     if arguments.headless:
         from .headless import run_headless
 

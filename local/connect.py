@@ -99,7 +99,10 @@ async def connect_session(
         stack.push_async_callback(dialer.aclose)
         await stack.enter_async_context(proxy)
         dialer.parameters = await session_parameters(
-            arguments, session_id, parts.settings, lambda: _choose(dialer, parts.bundle, choose)
+            arguments,
+            session_id,
+            parts.settings,
+            lambda: _choose(dialer, parts.bundle, choose, attach=arguments.command == "attach"),
         )
         from .credentials import api_key_source
 
@@ -107,7 +110,7 @@ async def connect_session(
         options = session_options(arguments, parts.settings, api_key_source=source)
         wanted = dialer.parameters
         terms = Terms(
-            options=options.to_json(),
+            options=options.to_json() if wanted.get("create") else options_again(arguments, options),
             who=options.client,
             role="viewer" if arguments.view else "driver",
             tail=0 if wanted.get("create") else NOTHING if arguments.headless else SCREEN_TAIL,
@@ -133,6 +136,19 @@ async def _watch_surroundings(session: Session) -> None:
         session.doubt(reason)
 
 
+@asynccontextmanager
+async def load_connection(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
+) -> AsyncIterator[tuple[Transport, Bundle]]:
+    """A connection to the host for its commands, and the worker that does them. No credential is needed. Raises CcbError."""
+    async with AsyncExitStack() as stack:
+        loading = asyncio.create_task(in_thread(lambda: _load(environ, ssh=_over_ssh(arguments))), name="load")
+        stack.push_async_callback(_finished, loading)
+        transport = await open_transport(arguments, prompts, environ, loading)
+        stack.push_async_callback(transport.close)
+        yield transport, (await loading).bundle
+
+
 async def session_parameters(
     arguments: Arguments, session_id: str, settings: Settings, pick: Callable[[], Awaitable[str]]
 ) -> dict[str, object]:
@@ -151,10 +167,15 @@ async def session_parameters(
     return {**life, "session": session_id, "create": True, "fresh": True}
 
 
-async def _choose(dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
+async def _choose(dialer: Dialer, bundle: Bundle, choose: Choose | None, *, attach: bool) -> str:
+    """The session the person means; `attach` prefers those that run, and takes the only one unasked."""
     from .session_list import list_sessions
 
     rows = await list_sessions(await dialer.transport(ask=True), bundle)
+    if attach:
+        rows = [row for row in rows if row.alive] or rows
+        if len(rows) == 1:
+            return rows[0].session
     chosen = await choose(rows) if choose is not None else None
     if chosen is None:
         raise UsageError("no session was chosen", do="Give its ID: --resume ID (`ccb ps HOST` lists them).")
@@ -195,6 +216,22 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
         client=_who(),
         host=host_name(arguments),
     )
+
+
+def options_again(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
+    """What a session that exists is told: the settings name model and mode of new sessions only, a flag always counts."""
+    given: dict[str, object] = options.to_json()
+    for name, flag in (
+        ("model", arguments.model),
+        (
+            "permission_mode",
+            "bypassPermissions" if arguments.dangerously_skip_permissions else arguments.permission_mode,
+        ),
+    ):
+        given.pop(name, None)
+        if flag is not None:
+            given[name] = flag
+    return given
 
 
 def _who() -> str:

@@ -11,6 +11,10 @@ Usage: ccb ssh [user@]host[:/path] [DIR] [PROMPT]   an agent on another machine,
        ccb ssh host --local [DIR] [PROMPT]          the same, with the worker on this machine
        ccb [PATH] [PROMPT]                          an agent in a directory of this machine
        ccb auth login|status|logout                 the model credential of this machine
+       ccb ps [HOST]                                the sessions of a host (of this machine)
+       ccb attach HOST [ID] [--view]                go on with a session that runs there, or watch it
+       ccb logs|stop HOST ID                        what a session did; end its worker (stop HOST --all: every one)
+       ccb gc|clean HOST [--dry-run]                remove what is stale; remove everything of ccb
 
 The host comes before everything else that is not an option. Without -p the terminal interface starts and PROMPT is sent
 first; with -p PROMPT (and what is piped in) is answered on stdout.

@@ -82,6 +82,11 @@ def prompts_for(*, headless: bool) -> Prompts:
     return NobodyToAsk() if headless or not sys.stdin.isatty() else TerminalPrompts()
 
 
+async def ask_line(prompt: str) -> str:
+    """One line typed on the terminal; "" at the end of input."""
+    return await _ask(lambda: _line(prompt)) or ""
+
+
 def _line(prompt: str) -> str:
     sys.stderr.write(prompt)
     sys.stderr.flush()

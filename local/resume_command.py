@@ -15,7 +15,9 @@ def resume_command(arguments: Arguments, session_id: str, *, directory: str | No
     if arguments.target is None:
         words += [path] if path else []
     else:
-        login = arguments.target.login
+        target = arguments.target
+        host = f"[{target.host}]" if ":" in target.host else target.host
+        login = f"{target.user}@{host}" if target.user else host
         words += ["ssh", f"{login}:{path}" if path else login]
         if arguments.local:
             words.append("--local")

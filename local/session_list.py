@@ -1,0 +1,101 @@
+"""The sessions of a host, as its worker reports them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ccb.deploy.bootstrap import launch
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import ConnectionLost, ProtocolError
+from ccb.tunnel.pipe import Transport
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.refusals import refusal_error
+from ccb.tunnel.wire import Bye, FrameDecoder, FrameError, Json, Refused, Report
+
+MAX_REPORTS = 100_000
+"""Most reports of one command."""
+
+Row = TypeVar("Row", bound="ReportRow")
+
+
+class ReportRow(BaseModel):
+    """The body of a report, typed; unknown fields are a newer worker's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class SessionRow(ReportRow):
+    """One session. Ages in seconds, sizes in bytes; `state` is running, requires_action, idle or ended. `host` names the other
+    host it lives on when the home is shared."""
+
+    session: str = Field(min_length=1, max_length=64)
+    cwd: str = ""
+    state: str = ""
+    alive: bool = False
+    age_s: float = 0
+    idle_s: float = 0
+    prompts: int = 0
+    prompt: str = ""
+    driver: str = ""
+    viewers: int = 0
+    pid: int = 0
+    rss: int = 0
+    bytes: int = 0
+    host: str = ""
+
+
+async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, object]) -> AsyncIterator[Report]:
+    """Run one host command; what its worker reports. Raises CcbError."""
+    launched = await launch(transport, command, bundle)
+    decoder = FrameDecoder()
+    count = 0
+    try:
+        data = launched.rest
+        while True:
+            try:
+                frames = list(decoder.feed(data))
+            except FrameError as error:
+                raise ProtocolError(
+                    f"{transport.name} sent bytes that are no frame: {neutralise(error.reason)}",
+                    do="Run again with --debug and report it.",
+                ) from None
+            for frame in frames:
+                match frame:
+                    case Report():
+                        count += 1
+                        if count > MAX_REPORTS:
+                            raise ProtocolError(f"{transport.name} reports without end")
+                        yield frame
+                    case Bye():
+                        return
+                    case Refused():
+                        raise refusal_error(frame, transport.name)
+                    case _:
+                        pass
+            data = await launched.pipe.read()
+            if not data:
+                raise ConnectionLost(
+                    f"the connection to {transport.name} ended before its answer was complete",
+                    evidence=neutralise(launched.pipe.stderr_tail().strip()),
+                    do="Run it again.",
+                )
+    finally:
+        await launched.pipe.close()
+
+
+async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:
+    """The sessions of the host, the one used last first. Raises CcbError."""
+    found = reports(transport, bundle, {"command": "ps"})
+    return [row_of(SessionRow, report.body, transport.name) async for report in found if report.kind == "session"]
+
+
+def row_of(kind: type[Row], body: Json, host: str) -> Row:
+    """A typed row. Raises ProtocolError."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ProtocolError(f"{host} reported something odd: {first['loc']}: {first['msg']}") from None

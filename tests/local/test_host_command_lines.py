@@ -1,0 +1,102 @@
+"""Command lines about sessions that exist: what they mean, and the one that comes back."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from ccb.local.arguments import Arguments, parse_arguments
+from ccb.local.resume_command import resume_command
+from ccb.tunnel.errors import UsageError
+
+ID = "3f2a9c1e-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("argv", "fields"),
+    [
+        (["ssh", "h:/p", "--continue"], {"continue_latest": True}),
+        (["ssh", "h:/p", "-c", "-p", "go"], {"continue_latest": True, "prompt": "go", "print": True}),
+        (["ssh", "h", "--resume", ID], {"resume": ID, "prompt": None}),
+        (["ssh", "h", "-r", "3F2A", "go on"], {"resume": "3f2a", "prompt": "go on"}),
+        (["ssh", "h", "--resume", "fix it"], {"resume": "", "prompt": "fix it"}),
+        (["ssh", "h", "--resume"], {"resume": ""}),
+        (["ssh", "h", f"--resume={ID}", "--fork-session"], {"resume": ID, "fork_session": True}),
+        (["--resume", ID], {"command": "", "resume": ID, "target": None}),
+        (["ssh", "h", "--reconnect-timeout", "0.5"], {"reconnect_timeout": 0.5}),
+        (["ps"], {"command": "ps", "target": None}),
+        (["attach", "h"], {"command": "attach", "resume": ""}),
+        (["attach", "h", "3f2a", "--view"], {"resume": "3f2a", "view": True}),
+        (["logs", "h", "3f2a", "-n", "7"], {"resume": "3f2a", "lines": 7}),
+        (["stop", "h", "--all"], {"all": True, "resume": None}),
+        (["stop", "--local", ID], {"local": True, "resume": ID, "target": None}),
+        (["gc", "h", "--dry-run", "--older-than", "7"], {"dry_run": True, "older_than": 7.0}),
+        (["clean", "h", "--yes"], {"yes": True}),
+    ],
+)
+def test_it_is_understood(argv: list[str], fields: dict[str, object]) -> None:
+    arguments = parse_arguments(argv)
+    assert {name: getattr(arguments, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize("command", ["ps", "attach", "stop", "gc", "clean"])
+def test_every_command_takes_the_connection_options(command: str) -> None:
+    more = ["--all"] if command == "stop" else []
+    arguments = parse_arguments([command, "ssh://ann@h:2222", "-i", "key", "-o", "ProxyJump=j", *more])
+    assert arguments.target is not None
+    assert (arguments.target.login, arguments.port) == ("ann@h", 2222)
+    assert (arguments.identities, arguments.ssh_options) == (["key"], ["ProxyJump=j"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["ssh", "h", "--continue", "--resume", ID], "exclude each other"),
+        (["ssh", "h", "--fork-session"], "needs --continue or --resume"),
+        (["ssh", "h", "--session-id", ID, "--continue"], "--fork-session is also specified"),
+        (["ssh", "h", "--view"], "belongs to"),
+        (["ssh", "h", "--resume=nonsense"], "no session ID"),
+        (["ssh", "h", "-p", "go", "--resume"], "needs the ID"),
+        (["ssh", "h", "--reconnect-timeout", "soon"], "no number"),
+        (["ssh", "h", "--reconnect-timeout=-1"], "no number"),
+        (["attach"], "needs a host"),
+        (["logs", "h"], "needs the ID"),
+        (["stop", "h"], "or --all"),
+        (["stop", "h", ID, "--all"], "exclude each other"),
+        (["ps", "h:/path"], "without a path"),
+        (["ps", "h", "what"], "does not take"),
+        (["gc", "h", "--yes"], "belongs to `ccb clean`"),
+        (["ps", "h", "-P", "1", "ssh://h:2"], "does not take"),
+    ],
+)
+def test_what_makes_no_sense_is_said(argv: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_arguments(argv)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["ssh", "ann@h:/srv/my app", "-P", "2222", "-i", "a key", "-o", "ProxyJump=j", "do it", "--model", "opus"],
+        ["ssh", "[::1]:~/it's", "--continue"],
+        ["ssh", "h"],
+        ["attach", "ann@h", "3f2a", "-P", "22"],
+        ["ssh", "h", "--local"],
+    ],
+)
+def test_the_command_that_comes_back_reaches_the_same_session_the_same_way(argv: list[str]) -> None:
+    before = parse_arguments(argv)
+    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
+    assert words[0] == "ccb"
+    after = parse_arguments(words[1:])
+    connection = ("port", "identities", "ssh_options", "local")
+    assert [getattr(after, name) for name in connection] == [getattr(before, name) for name in connection]
+    assert after.target is not None and before.target is not None
+    assert after.target.login == before.target.login
+    assert (after.directory, after.resume, after.prompt) == ("/srv/it's here", ID, None)
+
+
+def test_on_this_machine_the_path_comes_back() -> None:
+    words = shlex.split(resume_command(Arguments(directory="/tmp"), ID))
+    assert words == ["ccb", "/tmp", "--resume", ID]

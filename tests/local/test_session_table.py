@@ -1,0 +1,85 @@
+"""The table of sessions, and how one of them is chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccb.local.session_list import SessionRow, row_of
+from ccb.local.session_picker import choose_session, matching
+from ccb.local.session_table import age_text, session_table, size_text
+from ccb.tunnel.errors import ProtocolError, UsageError
+
+ONE = SessionRow(
+    session="3f2a9c1e-0000-4000-8000-000000000001",
+    cwd="/srv/shops/north/application/backend",
+    state="requires_action",
+    alive=True,
+    age_s=7200,
+    idle_s=61,
+    prompt="make the tests pass and then " + "go on " * 40,
+    driver="ann@laptop pid 1 ab12",
+    viewers=2,
+    rss=26 * 1048576,
+)
+TWO = SessionRow(session="3f2a9c1e-0000-4000-8000-000000000002", cwd="~", state="ended", prompt="hello")
+
+
+def test_it_fits_the_terminal_and_tells_like_ids_apart() -> None:
+    for width in (80, 120, 200):
+        head, first, second = session_table([ONE, TWO], width)
+        assert head.split()[:3] == ["ID", "STATE", "AGE"]
+        assert first.startswith(ONE.session) and second.startswith(TWO.session)
+    assert all(len(line) <= 200 for line in session_table([ONE, TWO], 200))
+    line = session_table([ONE], 120)[1]
+    assert len(line) <= 120
+    for part in ("3f2a9c1e ", "asks", "2h", "1m", "26M", "ann@laptop +2", "…/north/application/backend", "make the tests"):
+        assert part in line
+
+
+def test_nothing_of_the_host_reaches_the_terminal_as_it_came() -> None:
+    evil = ONE.model_copy(update={"cwd": "/a\x1b]2;x\x07\nb", "prompt": "\x1b[31mred\r\nline", "driver": "\x9b1m"})
+    text = "".join(session_table([evil], 100))
+    assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in text)
+
+
+def test_ages_and_sizes_are_short() -> None:
+    assert [age_text(s) for s in (-1, 0, 59.9, 60, 3599, 3600, 86400 * 3)] == [
+        "0s",
+        "0s",
+        "59s",
+        "1m",
+        "59m",
+        "1h",
+        "3d",
+    ]
+    assert [size_text(s) for s in (0, 1, 2048, 3 * 1048576)] == ["", "1K", "2K", "3M"]
+
+
+def test_a_report_of_a_wrong_shape_is_an_error_that_names_the_host() -> None:
+    with pytest.raises(ProtocolError, match="devbox"):
+        row_of(SessionRow, {"session": "x", "age_s": "old"}, "devbox")
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("1", [ONE]),
+        ("2", [TWO]),
+        ("3", []),
+        ("3f2a9c1e-0000-4000-8000-000000000002", [TWO]),
+        ("3f2a", [ONE, TWO]),
+        ("NORTH", [ONE]),
+        ("hello", [TWO]),
+        ("nothing", []),
+    ],
+)
+def test_an_answer_is_a_number_an_id_or_a_search(answer: str, found: list[SessionRow]) -> None:
+    assert matching([ONE, TWO], [ONE, TWO], answer) == found
+
+
+async def test_where_nobody_can_choose_the_sessions_are_listed() -> None:
+    with pytest.raises(UsageError) as caught:
+        await choose_session([ONE, TWO])
+    assert TWO.session in caught.value.evidence
+    with pytest.raises(UsageError, match="no sessions"):
+        await choose_session([])
