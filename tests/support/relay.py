@@ -5,11 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 _CHUNK = 65536
+
+
+@dataclass
+class Fault:
+    """What happens to the connection that carries byte `at` of one direction, counted over all connections; everything before
+    it is delivered. `kind`: `reset` (RST), `close` (FIN), `repeat` (the last bytes come twice), `freeze` (nothing moves for
+    `seconds`), `call` (`act` is awaited)."""
+
+    kind: str
+    at: int
+    upward: bool
+    seconds: float = 0.0
+    act: Callable[[], Awaitable[None]] | None = None
+    happened: bool = False
 
 
 @dataclass
@@ -18,7 +32,7 @@ class Relay:
 
     `delay_s` each way; `rate` bytes a second each way (0: no limit); `cut_up` / `cut_down`: reset a connection once so many
     bytes went from client to server / from server to client (counted over all connections). `frozen`: bytes are taken from
-    nobody, and no connection is closed or accepted. `up`, `down` and `connections` count.
+    nobody, and no connection is closed or accepted. `faults` happen once each. `up`, `down` and `connections` count.
     """
 
     port: int = 0
@@ -29,6 +43,7 @@ class Relay:
     up: int = 0
     down: int = 0
     connections: int = 0
+    faults: list[Fault] = field(default_factory=list)
     _thawed: asyncio.Event = field(default_factory=asyncio.Event)
     _live: set[asyncio.WriteTransport] = field(default_factory=set)
 
@@ -52,21 +67,54 @@ class Relay:
         for transport in list(self._live):
             transport.abort()
 
+    def _count(self, count: int, *, upward: bool) -> None:
+        if upward:
+            self.up += count
+        else:
+            self.down += count
+
+    def _due(self, count: int, *, upward: bool) -> Fault | None:
+        """The first fault of that direction in the next `count` bytes."""
+        seen = self.up if upward else self.down
+        due = [f for f in self.faults if not f.happened and f.upward == upward and seen < f.at <= seen + count]
+        return min(due, key=lambda fault: fault.at, default=None)
+
+    async def _happen(self, fault: Fault, writer: asyncio.StreamWriter, last: bytes) -> None:
+        fault.happened = True
+        match fault.kind:
+            case "reset":
+                self.cut()
+            case "close":
+                for transport in list(self._live):
+                    transport.close()
+            case "repeat":
+                writer.write(last)
+                await writer.drain()
+            case "freeze":
+                self.freeze()
+                await asyncio.sleep(fault.seconds)
+                self.thaw()
+            case _:
+                assert fault.act is not None
+                await fault.act()
+
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, upward: bool) -> None:
         """One direction of one connection: each chunk leaves `delay_s` after it came, in order."""
-        queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=256)
+        queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(maxsize=256)
 
         async def deliver() -> None:
             while True:
                 due, data = await queue.get()
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 await self._thawed.wait()
-                if not data:
+                if data is None:
                     with contextlib.suppress(OSError, RuntimeError):
                         writer.write_eof()
                     return
-                writer.write(data)
-                await writer.drain()
+                if data:
+                    writer.write(data)
+                    await writer.drain()
+                queue.task_done()
                 if self.rate:
                     await asyncio.sleep(len(data) / self.rate)
 
@@ -75,16 +123,23 @@ class Relay:
             while True:
                 await self._thawed.wait()
                 data = await reader.read(_CHUNK)
-                if upward:
-                    self.up += len(data)
-                else:
-                    self.down += len(data)
+                fault = self._due(len(data), upward=upward)
+                if fault is not None:
+                    here = fault.at - (self.up if upward else self.down)
+                    await queue.put((time.monotonic() + self.delay_s, data[:here]))
+                    await queue.join()
+                    await self._happen(fault, writer, data[:here])
+                    if fault.kind in ("reset", "close"):
+                        return
+                    data = data[here:]
+                    self._count(here, upward=upward)
+                self._count(len(data), upward=upward)
                 limit = self.cut_up if upward else self.cut_down
                 if limit is not None and (self.up if upward else self.down) >= limit:
                     self.cut_up = self.cut_down = None
                     self.cut()
                     return
-                await queue.put((time.monotonic() + self.delay_s, data))
+                await queue.put((time.monotonic() + self.delay_s, data or None))
                 if not data:
                     await delivery
                     return

@@ -1,0 +1,47 @@
+"""Whether a disturbed session came out like an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+Json = dict[str, Any]
+
+_VOLATILE = {
+    "uuid", "session_id", "duration_ms", "duration_api_ms", "total_cost_usd", "usage", "modelUsage", "timestamp", "id",
+    "pid", "request_id", "requestId", "ttft_ms", "model", "num_turns", "cwd",
+}  # fmt: skip
+_SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
+_IDS = re.compile(r"toolu_\d+_\d+|ccbt[0-9a-f]+")
+
+
+def transcript(messages: Sequence[Json]) -> list[str]:
+    """What was shown, message by message, without what may differ."""
+    return [json.dumps(_plain(message), sort_keys=True) for message in messages if _counts(message)]
+
+
+def _counts(message: Json) -> bool:
+    if message.get("type") == "system":
+        return message.get("subtype") not in ("status", "api_retry")
+    return message.get("type") not in _SKIPPED
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items() if name not in _VOLATILE}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return _IDS.sub("*", value) if isinstance(value, str) else value
+
+
+def first_difference(wanted: Sequence[str], got: Sequence[str]) -> str:
+    """Where two transcripts part; "" when they are the same."""
+    for place, (left, right) in enumerate(zip(wanted, got, strict=False)):
+        if left != right:
+            return f"message {place}: wanted {left[:600]}\n got {right[:600]}"
+    if len(wanted) != len(got):
+        longer, what = (wanted, "missing") if len(wanted) > len(got) else (got, "too many")
+        return f"{what}: {[line[:300] for line in longer[min(len(wanted), len(got)) :]]}"
+    return ""

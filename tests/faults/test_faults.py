@@ -1,0 +1,62 @@
+"""Sessions whose links are cut, frozen and garbled at chosen bytes, and whose processes are killed, come out like undisturbed
+ones: the same transcript, every side effect once, no model call paid twice, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from tests.faults.compare import first_difference, transcript
+from tests.faults.plan import plan
+from tests.faults.runner import Outcome, play
+from tests.faults.scenario import COUNTS
+from tests.support.sshd import HostUser, Sshd
+
+FIRST, COUNT = (int(part) for part in os.environ.get("CCB_FAULT_SEEDS", "1:40").split(":"))
+LOG = os.environ.get("CCB_FAULT_LOG", "")
+
+
+def test_the_undisturbed_session_does_all_of_its_work(undisturbed: Outcome) -> None:
+    assert undisturbed.counts == COUNTS
+    assert undisturbed.files == {"edit.txt": "new line\nkept line\n", "new.txt": "written once\n"}
+    assert undisturbed.requests == 7
+    assert undisturbed.left == []
+    assert undisturbed.connections == 1
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+async def test_a_disturbed_session_comes_out_the_same(
+    seed: int, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
+) -> None:
+    planned = plan(seed, long=bool(LOG))
+    outcome = await play(planned, tmp_path, host_user, sshd)
+    if LOG:
+        with Path(LOG).open("a") as log:
+            line = {
+                "seed": seed,
+                "connections": outcome.connections,
+                "seconds": outcome.seconds,
+                "plan": asdict(planned),
+            }
+            log.write(json.dumps(line) + "\n")
+    said = f"{planned}\nstderr: {outcome.stderr[-2000:]}"
+    twice = [line for line, times in Counter(outcome.counts).items() if times > 1]
+    assert not twice, f"{twice} happened twice; {said}"
+    assert outcome.left == [], said
+    assert outcome.code == 0, said
+    if planned.ending == "kill daemon":
+        assert set(outcome.counts) <= set(COUNTS), said
+        assert outcome.requests <= undisturbed.requests, said
+        return
+    assert outcome.counts == COUNTS, said
+    assert outcome.files == undisturbed.files, said
+    if planned.ending == "kill ccb":
+        assert outcome.requests <= undisturbed.requests + 1, said
+        return
+    assert outcome.requests == undisturbed.requests, said
+    difference = first_difference(transcript(undisturbed.messages), transcript(outcome.messages))
+    assert not difference, f"{difference}\n{said}"
