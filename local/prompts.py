@@ -1,4 +1,4 @@
-"""What a login asks, on the terminal, before the REPL is there: unknown host keys, passphrases, passwords, challenges."""
+"""What a login asks, on the plain terminal: unknown host keys, passphrases, passwords, challenges."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import getpass
 import sys
 import termios
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
@@ -16,16 +17,26 @@ from ccb.tunnel.plain_text import neutralise
 
 from .stdio import in_thread
 
+_MOST_BANNERS = 4
+
 
 class TerminalPrompts:
     """Asks on the controlling terminal; diagnostics go to stderr so that stdout stays clean. `pause` makes the terminal free
-    for a question (a full-screen interface steps aside)."""
+    for a question (a full-screen interface steps aside); None where nothing has to."""
 
     def __init__(self) -> None:
-        self.pause: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        self.pause: Callable[[], AbstractContextManager[None]] | None = None
+        self._banners: deque[str] = deque(maxlen=_MOST_BANNERS)
+
+    @contextlib.contextmanager
+    def _free_terminal(self) -> Iterator[None]:
+        with self.pause() if self.pause is not None else contextlib.nullcontext():
+            while self._banners:
+                self._say(self._banners.popleft())
+            yield
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
-        with self.pause():
+        with self._free_terminal():
             return await self._confirm(info)
 
     async def _confirm(self, info: HostKeyInfo) -> bool:
@@ -44,16 +55,16 @@ class TerminalPrompts:
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
-        with self.pause():
+        with self._free_terminal():
             return await _ask(lambda: getpass.getpass(f"Passphrase for {neutralise(path)}{again}: "))
 
     async def password(self, prompt: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
-        with self.pause():
+        with self._free_terminal():
             return await _ask(lambda: getpass.getpass(f"Password for {neutralise(prompt)}{again}: "))
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        with self.pause():
+        with self._free_terminal():
             return await self._challenge((title, instructions), prompts)
 
     async def _challenge(self, texts: Sequence[str], prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
@@ -69,8 +80,12 @@ class TerminalPrompts:
         return answers
 
     def banner(self, text: str) -> None:
-        if text.strip():
+        if not text.strip():
+            return
+        if self.pause is None:
             self._say(text.rstrip())
+        else:
+            self._banners.append(text.rstrip())  # an interface has the screen: with the next question, if there is one
 
     def _say(self, text: str) -> None:
         sys.stderr.write(text + "\n")

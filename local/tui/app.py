@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 from uuid import uuid4
 
@@ -27,6 +27,7 @@ from ..messages import ControlCancelRequest, ControlRequest, Result, parse_messa
 from ..prompts import TerminalPrompts
 from .approval import ApprovalCard
 from .approvals import Approvals
+from .aside import aside
 from .blocks import Level, TextBlock
 from .commands import help_markdown, parse_command
 from .composer import Composer
@@ -96,6 +97,7 @@ class Repl(App[int]):
         self.story = Story(self.transcript, model=info.model, mode=info.mode)
         self._history = History(client, self.transcript, self.story)
         self.approvals = Approvals(client, self.connection, self.transcript, self.composer, self._where)
+        self._shown_up = True
         self._aside = False
         self._stopping = False
         self.stopped = False
@@ -241,9 +243,10 @@ class Repl(App[int]):
 
     def _follow_connection(self, now: float) -> None:
         """Show the connection, and what depends on it."""
-        connection, before = self.connection, self.connection.shown
+        connection = self.connection
         connection.settle(now)
-        if before is not connection.shown and not connection.up:
+        lost, self._shown_up = self._shown_up and not connection.shown_up, connection.shown_up
+        if lost:
             self.story.link_lost()
         elif connection.up and self.story.asked.unsent and not (self._client.unsent or self.approvals.replaying):
             self.story.all_sent()
@@ -439,19 +442,13 @@ class Repl(App[int]):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave the terminal to a question, also when it ends in an error; nothing is drawn meanwhile."""
-        failure: BaseException | None = None
+        """Leave the terminal to a question of the login."""
         self._aside = True
         try:
-            with self.batch_update(), self.suspend():
-                try:
-                    yield
-                except BaseException as error:  # noqa: BLE001 - the terminal comes back first
-                    failure = error
+            with aside(self, f"ccb: logging in to {one_line(self._info.host)} again"):
+                yield
         finally:
             self._aside = False
-        if failure is not None:
-            raise failure
 
     def action_details(self) -> None:
         """Ctrl+O: all of tool output and thinking, or the summary."""
@@ -492,7 +489,7 @@ async def run_repl(
             code = await app.run_async()
     finally:
         if isinstance(prompts, TerminalPrompts):
-            prompts.pause = nullcontext
+            prompts.pause = None
     if app.return_code:
         return Left(ExitCode.INTERNAL)  # Textual has shown where
     with suppress(OSError):  # the window may be closed

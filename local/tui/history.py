@@ -42,7 +42,7 @@ class History:
         return next((hole for hole in self._holes if self._transcript.shows(hole)), None)
 
     async def load(self, hole: HoleBlock, *, turn_page: bool) -> None:
-        """Load the newest events of a hole. What is shown stays where it is, but for one page up with `turn_page`."""
+        """Load the newest events of a hole. What is shown stays where it is; with `turn_page` it goes to the bottom."""
         if not self._transcript.has_room:
             self._say(hole, "… earlier events are not loaded: this page is full")
             return

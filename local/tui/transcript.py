@@ -36,6 +36,7 @@ _FRESH = 60  # newest blocks among which running tools are looked for
 _KEPT_LINES = 2_000  # about 10 KB each with what Textual remembers of them
 _TOOL_LINES = 5  # a guess
 _EXACT_LINES = 500  # at the end of the page; further up heights are estimated
+_OVERLAP = 2  # lines of the page before that stay when a page is turned
 _FRAME_S = 0.04
 _SLOWEST_FRAME_S = 0.5
 _SHARE = 6  # a frame lasts this many times as long as the layout before it took
@@ -119,12 +120,12 @@ class Transcript(ScrollView, can_focus=False):
         return self._ends[position] > top and self._ends[position] - self._heights[position] < top + self.size.height
 
     def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
-        """Put blocks behind one that is there. What follows stays where it is on the screen, but for one page up with
-        `turn_page`."""
+        """Put blocks behind one that is there. What follows stays where it is on the screen; with `turn_page` it goes to the
+        bottom."""
         position = self._position(after) + 1
         if position < len(self.blocks) and position <= len(self._ends):
             row = self._ends[position - 1] - round(self.scroll_y)
-            self._keep = self.blocks[position], row + (self.size.height if turn_page else 0)
+            self._keep = self.blocks[position], max(0, self.size.height - _OVERLAP) if turn_page else row
             self.release_anchor()
         self.blocks[position:position] = blocks
         self._heights[position:position] = [0] * len(blocks)
@@ -216,7 +217,8 @@ class Transcript(ScrollView, can_focus=False):
         kept, self._keep = self._keep, None
         if kept is not None and kept[0] in self._sizes:
             position = self._position(kept[0])
-            self.scroll_to(y=self._ends[position] - self._heights[position] - kept[1], animate=False, immediate=True)
+            y = self._ends[position] - self._heights[position] - kept[1]
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
         elif top is not None and self._anchor_released and top in self._sizes:
             position = self._position(top)
             within = min(within, max(0, self._heights[position] - 1))

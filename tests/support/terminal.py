@@ -29,7 +29,11 @@ class Terminal:
     @property
     def text(self) -> str:
         """What was written, without escape sequences."""
-        return _SEQUENCES.sub("", self.written.decode(errors="replace"))
+        return self.text_from(0)
+
+    def text_from(self, start: int) -> str:
+        """The same, of what was written after the first `start` bytes."""
+        return _SEQUENCES.sub("", self.written[start:].decode(errors="replace"))
 
     def type(self, keys: str) -> None:
         assert self._master is not None
