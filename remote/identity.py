@@ -18,10 +18,11 @@ def boot_id() -> str:
 
 
 def start_time(pid: int | str = "self") -> str:
-    """Field 22 of /proc/PID/stat; "" when there is no such process, or no /proc."""
+    """Field 22 of /proc/PID/stat; "" when there is no such process (or it is dead and nobody has reaped it), or no /proc."""
     try:
         with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
+            fields = file.read().rpartition(")")[2].split()
+            return "" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return ""
 

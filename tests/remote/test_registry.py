@@ -140,7 +140,7 @@ def test_what_is_no_session_is_passed_over(states: Path) -> None:
 
 
 def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Path) -> None:
-    owner = identity.own_identity()
+    owner: Json = identity.own_identity()
     live = make(states, "/a", updated=1.0, state="running", driver="me", **owner)
     reused = make(states, "/b", updated=1.0, state="running", driver="me", **{**owner, "started": "1"})
     booted = make(states, "/c", updated=1.0, state="running", driver="me", **{**owner, "boot": "earlier"})

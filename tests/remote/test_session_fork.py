@@ -16,6 +16,8 @@ from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
 
 Json = dict[str, Any]
 
+LATEST: Json = {"continue": True}
+
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
@@ -115,7 +117,7 @@ async def test_the_latest_session_of_a_path_is_forked(host: WorkerHost, session:
     first = await host.connect(session)
     await first.attach()
     await ask(first, "one", says("1"))
-    second = await host.connect(copy, **{"continue": True, "fork": True})
+    second = await host.connect(copy, fork=True, **LATEST)
     assert (await second.attach()).session == copy
     assert journal(host, copy)[0]["body"]["session"] == copy
 
@@ -172,7 +174,7 @@ async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(host: WorkerH
     missing = await host.connect(copy, fork_of="beef")
     refused = await missing.next(Refused)
     assert (refused.code, refused.data["near"]) == ("no_session", [])
-    nothing = await host.connect(copy, **{"continue": True, "fork": True})
+    nothing = await host.connect(copy, fork=True, **LATEST)
     assert (await nothing.next(Refused)).code == "no_session"
     first = await host.connect(session)
     await first.attach()

@@ -140,7 +140,7 @@ async def test_a_session_of_another_host_with_the_same_home_is_refused_there(hos
 
 
 async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, session: str) -> None:
-    laptop, hello = await begin(host, session)
+    _, hello = await begin(host, session)
     os.kill(hello.pid, signal.SIGKILL)
     await until(lambda: not alive(hello.pid), "the daemon is dead")
     path = host.state(session) / "summary.json"

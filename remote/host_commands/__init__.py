@@ -1,0 +1,78 @@
+"""Commands about all sessions of this user on this host: they run where a bridge would, report in frames, and end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import places
+from ..refusal import Refusal
+from ..registry import by_prefix, described, sessions
+from .report import Reports
+
+Json = dict[str, Any]
+
+OLD_S = 30 * 86400.0
+"""Journals that nobody used for so long are `gc`'s, unless the command says otherwise."""
+
+_LINES = 200
+
+
+def run_command(params: Json, bundle: str, out: int = 1) -> int:
+    """Do `params["command"]` and answer on `out` with `report` frames, then `bye`; or with `refused`. The exit code of the
+    channel. It is done to its end also when nobody listens any more."""
+    reports = Reports(out)
+    try:
+        _run(params, bundle, reports)
+    except Refusal as refusal:
+        reports.refused(refusal)
+        return 1
+    except OSError as error:
+        said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+        reports.refused(Refusal("internal", "the command failed on the host: %s" % said, {}))
+        return 1
+    reports.bye()
+    return 0
+
+
+def _run(params: Json, bundle: str, reports: Reports) -> None:
+    command = params.get("command")
+    dry_run = bool(params.get("dry_run"))
+    if command == "ps":
+        for entry in sessions():
+            reports.session(described(entry))
+    elif command == "logs":
+        from .logs import last_lines
+
+        lines = params.get("lines")
+        for line in last_lines(_one(params), lines if isinstance(lines, int) and lines > 0 else _LINES):
+            reports.log(*line)
+    elif command == "stop":
+        from .stopping import chosen, stop_all
+
+        stop_all(chosen(params), reports)
+    elif command == "gc":
+        from .rubbish import collect
+
+        age = params.get("older_than_s")
+        collect(reports, bundle, dry_run=dry_run, older_than_s=age if isinstance(age, (int, float)) else OLD_S)
+    elif command == "clean":
+        from .clean import clean
+
+        clean(reports, bundle, dry_run=dry_run)
+    else:
+        raise Refusal("internal", "%r is no command of this host" % str(command)[:80], {})
+
+
+def _one(params: Json) -> str:
+    """The state directory of the session that is named."""
+    wanted = str(params.get("session") or "")
+    found = by_prefix(wanted) if places.is_session_id(wanted) else []
+    if len(found) != 1:
+        raise no_session(wanted, [each.session for each in found])
+    return found[0].directory
+
+
+def no_session(wanted: str, near: list[str]) -> Refusal:
+    """None, or more than one, has an id that starts so."""
+    text = "several sessions start with %s" if near else "there is no session %s on this host"
+    return Refusal("no_session", text % wanted[:64], {"near": near[:8]})

@@ -1,0 +1,82 @@
+"""`clean`: ends every session and leaves nothing of ccb on the host. What is not ccb's is not touched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+from ..registry import directories, is_ours, living, runtime_directories, sessions, state_directories
+from .ground import Remover, worker_directories
+from .report import Reports
+from .rubbish import end_leftovers, stop_lost_daemons
+from .stopping import all_targets, stop_all
+
+_WHY = "ccb leaves this host"
+_RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-\d+")
+_WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+")
+
+
+def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
+    """Remove everything, at last the bundle this process runs from."""
+    targets = all_targets()
+    if dry_run:
+        for target in targets:
+            reports.stopped(target.session, target.pid, "would be ended")
+    else:
+        stop_all(targets, reports)
+    stop_lost_daemons(reports, dry_run)
+    end_leftovers(reports, dry_run)
+    remover = Remover(reports, dry_run)
+    ending = {target.session for target in targets} if dry_run else set()
+    elsewhere = {entry.session: entry for entry in sessions() if entry.elsewhere}
+    for session, directory in directories():
+        if session in elsewhere:
+            reports.kept(directory, "its worker may run on %s" % elsewhere[session].elsewhere)
+        elif session in living() and session not in ending:
+            reports.kept(directory, "its worker does not end")
+        else:
+            remover.tree(directory, "session", _WHY)
+    for top in state_directories():
+        remover.directory(top, _WHY)
+    _runtime_files(remover, ending)
+    in_use = {str(entry.summary.get("bundle")) for entry in elsewhere.values()}
+    _bundles(remover, in_use, last=bundle)
+
+
+def _runtime_files(remover: Remover, ending: set[str]) -> None:
+    owners = living()
+    for top in runtime_directories():
+        if not is_ours(top):
+            continue
+        for name in sorted(os.listdir(top)):
+            path, session = os.path.join(top, name), os.path.splitext(name)[0]
+            if not _RUNTIME.fullmatch(name):
+                continue
+            if session in owners and session not in ending:
+                remover.reports.kept(path, "its worker does not end")
+            else:
+                what = "socket" if name.endswith(".sock") else "lock" if name.endswith(".lock") else "temp"
+                remover.file(path, what, _WHY)
+
+
+def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
+    tops = worker_directories()
+    own = [os.path.join(top, last + ".zip") for top in tops]
+    for top in tops:
+        if is_ours(top):
+            for name in sorted(os.listdir(top)):
+                path = os.path.join(top, name)
+                if _WORKER.fullmatch(name) and path not in own:
+                    if name[:-4] in in_use:
+                        remover.reports.kept(path, "a worker on another host may use it")
+                    else:
+                        remover.file(path, "temp" if name.startswith(".") else "bundle", _WHY)
+    for path in own:
+        if os.path.lexists(path) and is_ours(os.path.dirname(path)):
+            remover.file(path, "bundle", _WHY)
+    parents = {os.path.dirname(path) for path in [*tops, *state_directories()]} | set(runtime_directories())
+    for path in [*tops, *sorted(parents, key=len, reverse=True)]:
+        with contextlib.suppress(OSError):
+            if is_ours(path):
+                remover.directory(path, _WHY)

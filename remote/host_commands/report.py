@@ -1,0 +1,50 @@
+"""Frames of a host command, written to the channel one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ..refusal import Refusal
+
+Json = dict[str, Any]
+
+
+class Reports:
+    """What the laptop is told. When it has gone, nothing more is written and the command goes on."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._gone = False
+
+    def session(self, body: Json) -> None:
+        self._send({"t": "report", "kind": "session", "body": body})
+
+    def log(self, source: str, when: str, text: str) -> None:
+        self._send({"t": "report", "kind": "log", "body": {"source": source, "when": when, "text": text}})
+
+    def stopped(self, session: str, pid: int, how: str) -> None:
+        self._send({"t": "report", "kind": "stopped", "body": {"session": session, "pid": pid, "how": how}})
+
+    def removed(self, path: str, what: str, size: int, why: str) -> None:
+        body = {"path": path, "what": what, "bytes": size, "why": why}
+        self._send({"t": "report", "kind": "removed", "body": body})
+
+    def kept(self, path: str, why: str) -> None:
+        self._send({"t": "report", "kind": "kept", "body": {"path": path, "why": why}})
+
+    def refused(self, refusal: Refusal) -> None:
+        frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
+        self._send(frame)
+
+    def bye(self) -> None:
+        self._send({"t": "bye", "reason": ""})
+
+    def _send(self, frame: Json) -> None:
+        data = json.dumps(frame).encode("ascii") + b"\n"
+        try:
+            while data and not self._gone:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self._gone = True

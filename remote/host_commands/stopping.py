@@ -1,0 +1,155 @@
+"""Ending sessions: their daemon, everything its tools have started, and the files that only a living daemon needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .. import identity, places
+from ..process import stop_marked
+from ..refusal import Refusal
+from ..registry import living, runtime_directories, sessions
+from ..summary import read_summary
+from . import no_session
+from .ground import hold
+from .report import Reports
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+ASK_S = 12.0
+"""How long a daemon may take to end well: its last words to slow clients take up to 10 s."""
+
+_KILL_S = 5.0
+
+
+class Target:
+    """A session to end. `owner` names its daemon ({} for none), `directory` is its state ("" when it was never begun)."""
+
+    def __init__(self, session: str, owner: Json, directory: str) -> None:
+        self.session = session
+        self.owner = owner
+        self.directory = directory
+
+    @property
+    def pid(self) -> int:
+        pid = self.owner.get("pid")
+        return pid if isinstance(pid, int) and identity.is_alive(self.owner) else 0
+
+
+def all_targets(*, alive: bool = True) -> list[Target]:
+    """Every session with a daemon here; without `alive` also the others."""
+    owners = living()
+    found = []
+    for entry in sessions():
+        owner = owners.pop(entry.session, entry.summary)
+        if not alive or identity.is_alive(owner):
+            found.append(Target(entry.session, owner, entry.directory))
+    return found + [Target(session, owner, "") for session, owner in owners.items()]
+
+
+def chosen(params: Json) -> list[Target]:
+    """What `stop` names. Raises Refusal."""
+    if params.get("all"):
+        return all_targets()
+    wanted = str(params.get("session") or "")
+    if not places.is_session_id(wanted):
+        raise no_session(wanted, [])
+    found = all_targets(alive=False)
+    exact = [each for each in found if each.session == wanted]
+    near = exact or [each for each in found if len(wanted) >= 4 and each.session.startswith(wanted)]
+    if len(near) != 1:
+        raise no_session(wanted, [each.session for each in near])
+    if "pid" in near[0].owner and not identity.on_this_machine(near[0].owner):
+        host = str(near[0].owner.get("hostname") or "another host")
+        text = "the worker of this session runs on %s, which shares this home" % host
+        raise Refusal("in_use", text, {"host": host, "do": "Stop it there."})
+    return near
+
+
+def stop_all(targets: Iterable[Target], reports: Reports) -> None:
+    """End these sessions, all at the same time, and report each when it has ended."""
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*[_stop(target, reports) for target in targets])
+
+    asyncio.run(all_of_them())
+
+
+async def _stop(target: Target, reports: Reports) -> None:
+    pid = target.pid
+    mark = mark_of(target.directory, target.owner) if target.directory else ""
+    how = "was not running"
+    if pid:
+        how = await _end(target)
+    if mark:
+        await stop_marked(mark)
+    if target.pid:
+        reports.kept("/proc/%d" % pid, "the process takes no signal")
+        return
+    remove_sockets(target)
+    reports.stopped(target.session, pid, how)
+
+
+async def _end(target: Target) -> str:
+    """SIGTERM, then SIGKILL; how it ended."""
+    pid = target.pid
+    for number, seconds, how in (
+        (signal.SIGTERM, ASK_S, "ended when asked"),
+        (signal.SIGKILL, _KILL_S, "killed: it did not end when asked"),
+    ):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+        if await _until(lambda: not target.pid, seconds):
+            return how
+    return "does not end"
+
+
+async def _until(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.02)
+    return True
+
+
+def remove_sockets(target: Target) -> None:
+    """The socket and the lock of a session whose daemon has ended without doing it."""
+    held = hold(target.session, target.directory)
+    if held is None:
+        return  # the next one has started
+    try:
+        for top in runtime_directories():
+            for ending in (".sock", ".lock"):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(top, target.session + ending))
+    finally:
+        held.release()
+
+
+def mark_of(directory: str, owner: Json) -> str:
+    """The mark of the processes that the tools of this session's last worker have started; "" when there is none."""
+    summary = read_summary(directory)
+    if isinstance(summary.get("mark"), str) and summary.get("pid") == owner.get("pid"):
+        return str(summary["mark"])
+    mark = ""
+    with contextlib.suppress(OSError), open(os.path.join(directory, "journal.jsonl"), "rb") as file:
+        for line in file:
+            if b'"mark"' not in line and b'"forked"' not in line:
+                continue
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+                record = json.loads(line)
+                if record["kind"] == "forked":
+                    mark = ""
+                elif record["kind"] in ("options", "worker") and isinstance(record["body"].get("mark"), str):
+                    mark = record["body"]["mark"]
+    return mark

@@ -1,0 +1,358 @@
+"""Commands about a host's sessions: what they say, what they end and take away, and what they leave alone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.tunnel.wire import Bye, Event, Hello, Refused, Report, SessionOptions
+
+Json = dict[str, Any]
+
+CURRENT, OTHER = "b" * 64, "a" * 64
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+async def command(host: WorkerHost, name: str, session: str = "", **params: Any) -> list[tuple[str, Json]]:
+    """The reports of a command, as kind and body; without those about what is not this host's (root has many)."""
+    laptop = await host.connect(session, command=name, **params)
+    while await laptop.read():
+        pass
+    assert isinstance(laptop.frames[-1], Bye), laptop.frames
+    reports = [(frame.kind, frame.body) for frame in laptop.frames if isinstance(frame, Report)]
+    ours = (str(host.home), str(host.runtime))
+    return [(kind, body) for kind, body in reports if body.get("path", ours[0]).startswith(ours)]
+
+
+async def refusal(host: WorkerHost, name: str, session: str) -> Refused:
+    return await (await host.connect(session, command=name)).next(Refused)
+
+
+async def begin(host: WorkerHost, session: str) -> tuple[Laptop, Hello]:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"], client="me@laptop"))
+    await laptop.next(Event)
+    return laptop, hello
+
+
+async def ended(host: WorkerHost, session: str) -> None:
+    """A session with one turn and no daemon."""
+    laptop, hello = await begin(host, session)
+    await laptop.say("what is\nthis?")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("a thing")))
+    await laptop.message("result")
+    await laptop.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+
+
+async def with_grandchildren(host: WorkerHost, laptop: Laptop) -> list[int]:
+    """A Bash call that runs, with a child of its own in its group and one that has detached itself."""
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    script = (
+        "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ >> pids; sleep 600; sleep 600' & "
+        "(trap '' TERM; sleep 600; sleep 600) & echo $! >> pids; echo $$ >> pids; wait; sleep 600"
+    )
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": script}))))
+    path = host.project / "pids"
+    await until(lambda: path.exists() and len(path.read_text().split()) == 3, "the tool and its children run")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def make_old(host: WorkerHost, session: str, *, summary: bool = True) -> None:
+    """As if nobody had used it for 40 days. What root really has on this machine is younger or none of ours."""
+    then = time.time() - 40 * 86400
+    os.utime(host.state(session) / "journal.jsonl", (then, then))
+    if summary:
+        path = host.state(session) / "summary.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "updated": then}))
+
+
+def of_tools(host: WorkerHost) -> list[int]:
+    """Living processes that work in the project."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") == str(host.project) and alive(int(pid)):
+                found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+async def test_ps_shows_a_session_at_work_and_one_that_has_ended(host: WorkerHost, session: str) -> None:
+    other = str(uuid.uuid4())
+    await ended(host, other)
+    laptop, hello = await begin(host, session)
+    await laptop.say("do the work")
+    await laptop.call()
+    bodies = {body["session"]: body for kind, body in await command(host, "ps") if kind == "session"}
+    live, past = bodies[session], bodies[other]
+    assert (live["state"], live["alive"], live["pid"], live["driver"]) == ("running", True, hello.pid, "me@laptop")
+    assert (live["prompt"], live["prompts"], live["viewers"], live["host"]) == ("do the work", 1, 0, "")
+    assert live["rss"] > 5_000_000 and live["bytes"] > 100 and 0 <= live["idle_s"] <= live["age_s"] < 600
+    assert (past["state"], past["alive"], past["prompt"], past["cwd"]) == (
+        "ended", False, "what is this?", str(host.project),
+    )  # fmt: skip
+    assert list(bodies).index(session) < list(bodies).index(other), "the one used last comes first"
+
+
+async def test_ps_on_a_host_without_sessions_makes_nothing(host: WorkerHost) -> None:
+    await command(host, "ps")
+    assert not (host.home / ".local").exists()
+    assert host.runtime_files() == []
+
+
+async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: WorkerHost, session: str) -> None:
+    laptop, _ = await begin(host, session)
+    await laptop.say("count\x1b[31m files")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo $((40 + 2)) files"}))))
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("There are 42.", "msg_2")))
+    await laptop.message("result")
+    with (host.state(session) / "daemon.log").open("a") as log:
+        log.write("2031-01-02 03:04:05,678 ERROR ccb.x it broke\nTraceback\n")
+    bodies = [body for _, body in await command(host, "logs", session[:8])]
+    texts = [body["text"] for body in bodies if body["source"] == "session"]
+    order = ["session in", "prompt: count", "call Bash", "tool result: 42 files", "agent: There are 42.", "turn done"]
+    places = [next(n for n, text in enumerate(texts) if text.startswith(each)) for each in order]
+    assert places == sorted(places)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", body["when"]) for body in bodies)
+    worker = [body["text"] for body in bodies if body["source"] == "worker"]
+    assert worker[-2:] == ["ERROR ccb.x it broke", "Traceback"]
+    assert [body["text"] for _, body in await command(host, "logs", session, lines=2)] == worker[-2:]
+
+
+async def test_logs_of_a_damaged_journal_still_say_the_rest(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    with (host.state(session) / "journal.jsonl").open("ab") as journal:
+        journal.write(
+            b'{"seq": 1, "time": "x"}\n[1]\nnot json \xff\n{"seq":9,"time":1,"kind":"new","body":{"a":1}}\n{"torn'
+        )
+    texts = [body["text"] for _, body in await command(host, "logs", session)]
+    assert "agent: a thing" in texts
+    assert sum(text.startswith("damaged record") for text in texts) == 4
+    assert 'new {"a": 1}' in texts
+
+
+@pytest.mark.parametrize("name", ["logs", "stop"])
+async def test_a_session_that_is_not_there_is_refused(host: WorkerHost, name: str) -> None:
+    ids = [f"dead{n}000-0000-4000-8000-000000000000" for n in (1, 2)]
+    for each in ids:
+        await ended(host, each)
+    assert (await refusal(host, name, "feed")).code == "no_session"
+    ambiguous = await refusal(host, name, "dead")
+    assert (ambiguous.code, sorted(ambiguous.data["near"])) == ("no_session", ids)
+    assert (await refusal(host, name, "../dead")).code == "no_session"
+
+
+async def test_a_command_that_no_worker_knows_is_refused(host: WorkerHost) -> None:
+    assert (await refusal(host, "explode", "")).code == "internal"
+
+
+@pytest.mark.parametrize("stuck", [False, True], ids=["asked", "killed"])
+async def test_stop_leaves_no_process_and_no_file(host: WorkerHost, session: str, stuck: bool) -> None:
+    laptop, hello = await begin(host, session)
+    pids = await with_grandchildren(host, laptop)
+    if stuck:
+        os.kill(hello.pid, signal.SIGSTOP)
+    ((kind, body),) = await command(host, "stop", session[:8])
+    assert (kind, body["session"], body["pid"]) == ("stopped", session, hello.pid)
+    assert body["how"].startswith("killed" if stuck else "ended")
+    assert [pid for pid in [hello.pid, *pids] if alive(pid)] == []
+    assert of_tools(host) == []
+    assert host.runtime_files() == []
+    assert (host.state(session) / "journal.jsonl").exists()
+    ((_, again),) = await command(host, "stop", session)
+    assert (again["pid"], again["how"]) == (0, "was not running")
+
+
+async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, session: str) -> None:
+    laptop, hello = await begin(host, session)
+    pids = await with_grandchildren(host, laptop)
+    state = host.state(session)
+    kill(hello.pid)
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    for name in ("summary.json.new", "journal.jsonl.new-999999999", "outputs/.999999999-1-cwd"):
+        (state / name).parent.mkdir(exist_ok=True)
+        (state / name).write_text("half")
+    (host.runtime / "ccb/.probe-999999999").touch()
+    would = await command(host, "gc", dry_run=True)
+    assert all(map(alive, pids)) and len(host.runtime_files()) == 3
+    did = await command(host, "gc")
+    assert [kind for kind, _ in would] == [kind for kind, _ in did]
+    assert {body["what"] for kind, body in did if kind == "removed"} == {"socket", "lock", "temp"}
+    assert {body["pid"] for kind, body in did if kind == "stopped"} >= set(pids)
+    assert of_tools(host) == []
+    assert host.runtime_files() == []
+    left = sorted(path.name for path in state.rglob("*") if path.is_file())
+    assert left == ["daemon.log", "epoch", "journal.jsonl", "summary.json"]
+    assert [pair for pair in await command(host, "gc") if pair[0] != "session"] == []
+    again = await host.connect(session, create=False)
+    assert (await again.next(Hello)).seq > 1
+
+
+async def test_gc_touches_nothing_that_lives(host: WorkerHost, session: str) -> None:
+    laptop, hello = await begin(host, session)
+    pids = await with_grandchildren(host, laptop)
+    before = host.runtime_files()
+    make_old(host, session)
+    assert await command(host, "gc") == []
+    assert all(map(alive, [hello.pid, *pids]))
+    assert host.runtime_files() == before
+    assert (host.state(session) / "journal.jsonl").exists()
+    await laptop.stop()
+
+
+async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session: str) -> None:
+    old, torn = str(uuid.uuid4()), str(uuid.uuid4())
+    for each in (old, torn, session):
+        await ended(host, each)
+    make_old(host, old)
+    make_old(host, torn, summary=False)
+    (host.state(torn) / "summary.json").write_text("{")
+    size = sum(each.stat().st_size for each in host.state(old).iterdir())
+    reports = {body["path"]: body for _, body in await command(host, "gc")}
+    assert set(reports) == {str(host.state(old)), str(host.state(torn))}
+    assert reports[str(host.state(old))] == {
+        "path": str(host.state(old)), "what": "session", "bytes": size, "why": "not used for 40 days",
+    }  # fmt: skip
+    assert [each.name for each in host.state(old).parent.iterdir()] == [session]
+    make_old(host, session)
+    assert await command(host, "gc", older_than_s=50 * 86400) == []
+    assert len(await command(host, "gc", older_than_s=35 * 86400)) == 1
+
+
+async def test_gc_leaves_the_session_of_another_host_with_the_same_home(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    path = host.state(session) / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "hostname": "nodeb", "boot": "b", "pid": 1}))
+    make_old(host, session)
+    ((kind, body),) = await command(host, "gc")
+    assert (kind, "nodeb" in body["why"]) == ("kept", True)
+    assert (host.state(session) / "journal.jsonl").exists()
+    refused = await refusal(host, "stop", session)
+    assert (refused.code, refused.data["host"]) == ("in_use", "nodeb")
+
+
+async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    sessions = host.state(session).parent
+    for name in ("old", "young"):
+        (sessions / name).mkdir(mode=0o700)
+        (sessions / name / "journal.jsonl").touch()
+    os.utime(sessions / "old", (1, 1))
+    runtime = host.runtime / "ccb"
+    for name in ("held.lock", "starting.lock", "gone.lock"):
+        (runtime / name).touch()
+    os.utime(runtime / "held.lock", (1, 1))
+    os.utime(runtime / "gone.lock", (1, 1))
+    with (runtime / "held.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        reports = await command(host, "gc")
+    assert sorted(Path(body["path"]).name for _, body in reports) == ["gone.lock", "old"]
+    assert host.runtime_files() == ["held.lock", "starting.lock"]
+
+
+async def test_gc_takes_a_socket_that_nobody_listens_on(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    runtime = host.runtime / "ccb"
+    with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as live:
+        dead.bind(str(runtime / "dead.sock"))
+        live.bind(str(runtime / "live.sock"))
+        live.listen()
+        dead.close()
+        for name in ("dead.sock", "live.sock"):
+            os.utime(runtime / name, (1, 1))
+        await command(host, "gc")
+        assert host.runtime_files() == ["live.sock"]
+
+
+async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session: str) -> None:
+    """The worker that lives runs from one, a login of another laptop is just using another."""
+    await begin(host, session)
+    cache = host.home / ".cache/ccb/worker"
+    cache.mkdir(parents=True, mode=0o700)
+    unused, theirs = uuid.uuid4().hex * 2, uuid.uuid4().hex * 2
+    for digest in (CURRENT, unused, theirs):
+        (cache / f"{digest}.zip").write_text("zip")
+    (cache / f".{unused[:16]}.999999999").write_text("cut off")
+    (cache / "notes.txt").write_text("the user's")
+    (cache / f"{'d' * 64}.zip").symlink_to(host.project)
+    with psutil.Popen([sys.executable, "-c", "input()", "marker", theirs], stdin=-1, env=host.env) as login:
+        reports = await command(host, "gc")
+        login.communicate()
+    kinds = {Path(body["path"]).name[:8]: (kind, body.get("what")) for kind, body in reports}
+    assert kinds == {
+        unused[:8]: ("removed", "bundle"),
+        f".{unused[:7]}": ("removed", "temp"),
+        "dddddddd": ("removed", "bundle"),
+        theirs[:8]: ("kept", None),
+    }
+    assert sorted(path.name for path in cache.iterdir()) == sorted([f"{CURRENT}.zip", f"{theirs}.zip", "notes.txt"])
+    assert host.project.exists()
+
+
+async def test_gc_ends_a_daemon_whose_journal_was_removed(host: WorkerHost, session: str) -> None:
+    _, hello = await begin(host, session)
+    shutil.rmtree(host.state(session))
+    reports = await command(host, "gc")
+    assert [body["pid"] for kind, body in reports if kind == "stopped"] == [hello.pid]
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert host.runtime_files() == []
+
+
+async def test_links_in_the_place_of_directories_are_not_followed(
+    host: WorkerHost, session: str, tmp_path: Path
+) -> None:
+    await ended(host, session)
+    precious = tmp_path / "precious"
+    (precious / "old").mkdir(parents=True)
+    (precious / "old/journal.jsonl").touch()
+    (precious / f"{OTHER}.zip").write_text("x")
+    os.utime(precious / "old", (1, 1))
+    (host.home / ".cache/ccb").mkdir(parents=True)
+    (host.home / ".cache/ccb/worker").symlink_to(precious)
+    sessions = host.state(session).parent
+    (sessions / "linked").symlink_to(precious)
+    (host.state(session) / "outputs").symlink_to(precious)
+    make_old(host, session)
+    await command(host, "gc")
+    assert sorted(path.name for path in precious.iterdir()) == [f"{OTHER}.zip", "old"]
+    assert not host.state(session).exists()
