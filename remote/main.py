@@ -114,14 +114,12 @@ def _start(
             owner = owner_of(where.state)
             check_owner(owner)
             return owner
-        stub_notes = params.get("notes")
-        notes = [str(note) for note in stub_notes] if isinstance(stub_notes, list) else []
         facts: dict[str, object] = {
             "bundle": bundle,
             "session": session,
             "cwd": cwd,
             "storage": storage if where.durable else "volatile",
-            "notes": notes + where.notes,
+            "notes": _texts(params.get("notes")) + where.notes,
         }
         with _listen(where.socket) as listener:
             try:
@@ -269,15 +267,20 @@ def _daemon(
         os.ftruncate(lock, 0)
         os.write(lock, json.dumps({**identity.own_identity(), "bundle": facts["bundle"]}).encode())
         signal.signal(signal.SIGTERM, _leave)  # until the daemon has its own: the imports take their time
+        grace_s = _seconds(params.get("grace_s"))
+        if places.in_login_scope():
+            from .logout import bound_note, kills, move_out
+
+            if kills() and not move_out(str(facts["session"])):
+                facts["notes"] = [*_texts(facts["notes"]), bound_note()]
+                grace_s = 0.0
         first = _greet_first(listener, facts, where.state)
         if first is None:
             status = 0
             return
         from .daemon import run_daemon
 
-        status = run_daemon(
-            listener, first, lock, where, facts, _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
-        )
+        status = run_daemon(listener, first, lock, where, facts, grace_s, _seconds(params.get("idle_s")))
     except SystemExit as end:
         status = int(str(end.code))
         if first is not None:
@@ -295,6 +298,10 @@ def _daemon(
         _remove(where.lock)
         sys.stderr.flush()
         os._exit(status)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
 
 
 def _seconds(value: object) -> float | None:

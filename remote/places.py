@@ -80,6 +80,16 @@ def _said(error: OSError) -> str:
     return "%s: %s" % (error.filename or "?", error.strerror or error)
 
 
+def in_login_scope(root: str = "/") -> bool:
+    """Whether logind manages this process as part of a login."""
+    try:
+        with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8", errors="replace") as file:
+            parts = file.read().replace("\n", "/").split("/")
+    except OSError:
+        return False
+    return any(part.startswith("session-") and part.endswith(".scope") for part in parts)
+
+
 def goes_at_logout(directory: str, root: str = "/") -> bool:
     """Whether this is the directory that logind removes with the last login of a user who does not linger: a session that
     outlives the connection would lose its socket there."""
