@@ -20,10 +20,9 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.login import Prompts
 from ccb.tunnel.plain_text import neutralise
 
-from ..client import ControlError, Json, LinkChange, LinkState, Received, SessionClient, Skipped
+from ..client import ControlError, LinkChange, LinkState, SessionClient, Skipped
 from ..exit_codes import ExitCode
 from ..interrupts import Interrupts
-from ..messages import ControlCancelRequest, ControlRequest, Result, parse_message
 from ..prompts import TerminalPrompts
 from .approval import ApprovalCard
 from .approvals import Approvals
@@ -32,7 +31,8 @@ from .blocks import Level, TextBlock
 from .commands import help_markdown, parse_command
 from .composer import Composer
 from .connection import RETRY_KEY, Banner, Connection
-from .history import History, tell
+from .feed import Feed
+from .history import History
 from .info import Left, ReplInfo, farewell
 from .look import one_line
 from .replies import Replies
@@ -47,6 +47,7 @@ _TICK_S = 0.1
 _QUIT_WINDOW_S = 2.0
 _HINT_S = 3.0
 _TALL = 16
+_LATER = "sent when the connection is there again"
 _MODES = ("default", "acceptEdits", "plan")
 
 
@@ -97,7 +98,9 @@ class Repl(App[int]):
         self.story = Story(self.transcript, model=info.model, mode=info.mode)
         self._history = History(client, self.transcript, self.story)
         self.approvals = Approvals(client, self.connection, self.transcript, self.composer, self._where)
-        self._shown_up = True
+        self._feed = Feed(client, self.story, self.approvals, self._history, self._ring)
+        self._sending = True
+        self._interrupting = False
         self._aside = False
         self._stopping = False
         self.stopped = False
@@ -148,9 +151,9 @@ class Repl(App[int]):
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
                 elif isinstance(event, Skipped):
-                    self._skipped(event)
+                    self._feed.skipped(event)
                 else:
-                    self._received(event)
+                    self._feed.received(event)
         except CcbError as error:
             self._link_changed(LinkChange(LinkState.LOST, error.what))
             self._end(error)
@@ -161,8 +164,8 @@ class Repl(App[int]):
     def _end(self, error: CcbError | None) -> None:
         self.story.ended()
         self.approvals.questions.clear()
-        if self._stopping:
-            self.stopped = error is None
+        if self._stopping and error is None:
+            self.stopped = True
             self.exit(0)
             return
         if error is not None:
@@ -183,43 +186,8 @@ class Repl(App[int]):
         parts = (error.what, error.evidence, error.do) if isinstance(error, CcbError) else (str(error),)
         self.story.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
 
-    def _skipped(self, event: Skipped) -> None:
-        """Events are not loaded: a line stands for them, and what they leave behind is taken over."""
-        self._history.skipped(self.approvals.replay.seq, event.seq + 1)
-        self.approvals.replay.heard(event.seq, time.monotonic(), replayed=True)
-        self.story.skipped(event.body, running=self._client.hello.state != "idle")
-        asks = event.body.get("asks")
-        messages = [parse_message(each) for each in asks if isinstance(each, dict)] if isinstance(asks, list) else []
-        if self.approvals.questions.only(each for each in messages if isinstance(each, ControlRequest)):
-            self.story.notice("The question that was open here has been settled meanwhile.", Level.DIM)
-        self.approvals.show_next()
-
-    def _received(self, event: Received) -> None:
-        self.approvals.replay.heard(event.seq, time.monotonic(), replayed=event.replayed)
-        tell(self.story, event)
-        if event.kind == "input":
-            self._input(event.body.get("body"))
-        elif event.kind == "message":
-            message = parse_message(event.body)
-            if isinstance(message, ControlRequest) and message.request.subtype == "can_use_tool":
-                if self.approvals.questions.asked(message):
-                    self._ring(event)
-                    self.approvals.show_next()
-            elif isinstance(message, ControlCancelRequest):
-                self.approvals.questions.withdrawn(message.request_id)
-                self.approvals.show_next()
-            elif isinstance(message, Result):
-                self._ring(event)
-
-    def _input(self, body: object) -> None:
-        """Somebody sent something; an answer ends its question for everybody."""
-        response: Json = body.get("response", {}) if isinstance(body, dict) else {}
-        if isinstance(response, dict) and self.approvals.questions.withdrawn(str(response.get("request_id"))):
-            self.story.notice("The question was answered by another client.", Level.DIM)
-        self.approvals.show_next()
-
-    def _ring(self, event: Received | None = None) -> None:
-        if not self._focused and not self._aside and (event is None or not event.replayed):
+    def _ring(self) -> None:
+        if not self._focused and not self._aside:
             self.bell()
 
     @property
@@ -245,8 +213,9 @@ class Repl(App[int]):
         """Show the connection, and what depends on it."""
         connection = self.connection
         connection.settle(now)
-        lost, self._shown_up = self._shown_up and not connection.shown_up, connection.shown_up
-        if lost:
+        sending = connection.shown is LinkState.CONNECTED
+        stopped, self._sending = self._sending and not sending, sending
+        if stopped:
             self.story.link_lost()
         elif connection.up and self.story.asked.unsent and not (self._client.unsent or self.approvals.replaying):
             self.story.all_sent()
@@ -329,8 +298,13 @@ class Repl(App[int]):
 
     async def attempt(self, doing: Awaitable[object]) -> bool:
         """Await an action of the client; False when it failed, which is shown."""
+        if not self.connection.up:
+            self.hint(_LATER)
         try:
             await doing
+        except UsageError as error:
+            self.hint(one_line(error.what))
+            return False
         except (CcbError, ControlError) as error:
             self._show_error(error)
             return False
@@ -350,11 +324,9 @@ class Repl(App[int]):
         request_id, asked = event.verdict.request_id, self.approvals.questions.first()
         self.approvals.questions.answered(request_id)
         self.approvals.show_next()
-        if not await self.attempt(self._client.answer(request_id, event.verdict.response)):
-            if asked is not None and asked.request_id == request_id:
-                self.approvals.questions.not_answered(asked)
-        elif not self.connection.up:
-            self.hint("the answer is sent when the connection is there again")
+        answered = await self.attempt(self._client.answer(request_id, event.verdict.response))
+        if not answered and asked is not None and asked.request_id == request_id:
+            self.approvals.questions.not_answered(asked)
 
     def on_approval_card_interrupted(self) -> None:
         self.action_interrupt()
@@ -369,9 +341,11 @@ class Repl(App[int]):
     @work
     async def action_interrupt(self) -> None:
         """End the running turn."""
-        if self.story.running:
-            self.hint("interrupting" if self.connection.up else "the interrupt is sent after the reconnect")
+        if self.story.running and not self._interrupting:
+            self._interrupting = True
+            self.hint("interrupting")
             await self.attempt(self._client.interrupt())
+            self._interrupting = False
             self.hint("", 0)
 
     def action_ladder(self) -> None:

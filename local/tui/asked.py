@@ -39,6 +39,10 @@ class Asked:
         """Whether a prompt is shown already."""
         return any(each in self._known for each in ids if each)
 
+    def share(self, other: Asked) -> None:
+        """Show nothing that `other` shows, from now on in both directions."""
+        self._known = other._known
+
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool) -> None:
         """The person sends a prompt here."""
         state = PromptState.QUEUED if running else PromptState.TAKEN

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ccb.tunnel.errors import CcbError
 
 from ..client import Received, SessionClient
-from ..messages import ControlCancelRequest, ControlRequest, parse_message
+from ..messages import ControlCancelRequest, ControlRequest, Message, parse_message
 from .blocks import HoleBlock, Level, NoticeBlock
 from .look import one_line
 from .page import ListPage
@@ -43,6 +43,8 @@ class History:
 
     async def load(self, hole: HoleBlock, *, turn_page: bool) -> None:
         """Load the newest events of a hole. What is shown stays where it is; with `turn_page` it goes to the bottom."""
+        if self._loading:
+            return
         if not self._transcript.has_room:
             self._say(hole, "… earlier events are not loaded: this page is full")
             return
@@ -58,8 +60,11 @@ class History:
         self._put(hole, [each for each in records if hole.after < each.seq < hole.before], turn_page=turn_page)
 
     def _put(self, hole: HoleBlock, records: Sequence[Received], *, turn_page: bool) -> None:
+        if not self._transcript.holds(hole):
+            return  # the page has grown too long meanwhile
         page = ListPage()
         earlier = Story(page, strays=self._story.strays)
+        earlier.asked.share(self._story.asked)
         for record in records:
             tell(earlier, record)
         self._story.adopt(earlier)
@@ -79,14 +84,15 @@ class History:
         self._transcript.update_block(hole)
 
 
-def tell(story: Story, event: Received) -> None:
-    """Apply one event to a story; questions are none of its matter."""
+def tell(story: Story, event: Received) -> Message | None:
+    """Apply one event to a story, which has nothing to do with questions; the message that it is."""
     if event.kind not in ("message", "progress"):
         story.fact(event.kind, event.body)
-        return
+        return None
     message = parse_message(event.body)
     if not isinstance(message, ControlRequest | ControlCancelRequest):
         story.message(message)
+    return message
 
 
 def _text(hole: HoleBlock, more: str = f" · {_MORE}") -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession, question
@@ -26,9 +28,9 @@ def said(seq: int, text: str) -> Received:
     return Received("message", {"type": "assistant", "message": message, "uuid": f"u{seq}"}, seq, True)
 
 
-def long_session(count: int = 25) -> ScriptedSession:
+def long_session(count: int = 25, kind: type[ScriptedSession] = ScriptedSession) -> ScriptedSession:
     """One whose first `count` events are not replayed."""
-    session = ScriptedSession()
+    session = kind()
     session.past = [said(seq, f"event {seq:04}") for seq in range(1, count + 1)]
     session.skip(count)
     with session.replay():
@@ -111,8 +113,7 @@ async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
         await at.sees(TOP)
         before = [line.rstrip(BAR) for line in at.screen.splitlines()]
         row = next(n for n, line in enumerate(before) if "event 0026" in line)
-        up = events.MouseScrollUp(at.app.transcript, 5, 5, 0, -1, 0, False, False, False)
-        at.app.transcript.post_message(up)
+        at.app.post_message(events.MouseScrollUp(None, 5, 5, 0, -1, 0, False, False, False))
         await at.until(lambda: at.session.fetched == [26])
         await at.sees("event 0025")
         after = [line.rstrip(BAR) for line in at.screen.splitlines()]
@@ -198,6 +199,50 @@ async def test_a_prompt_that_arrived_within_the_hole_waits_no_longer() -> None:
         at.session._outbox.clear()
         await at.loses("(waiting to be sent)")
         assert at.screen.count("into the tunnel") == 1
+
+
+async def test_a_prompt_that_is_shown_already_is_not_loaded_again() -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        await at.prompt("only once")
+        own = {"type": "user", "uuid": session.identities[0], "message": {"role": "user", "content": "only once"}}
+        other = {"type": "user", "uuid": "other", "message": {"role": "user", "content": "of another"}}
+        session.skip(2)
+        session.past = [
+            Received("input", {"id": session.identities[0], "body": own}, 2, True),
+            Received("input", {"id": "other", "body": other}, 3, True),
+        ]
+        await at.sees("events are not loaded")
+        await at.pilot.press("pageup")
+        await at.sees("❯ of another")
+        assert at.screen.count("only once") == 1
+
+
+class Slow(ScriptedSession):
+    """Its earlier events come when `gate` is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+        records = await super().earlier(before, most)
+        await self.gate.wait()
+        return records
+
+
+async def test_what_is_being_loaded_is_not_asked_for_twice() -> None:
+    session = long_session(kind=Slow)
+    assert isinstance(session, Slow)
+    async with desk(session) as at:
+        await at.sees(TOP)
+        await at.pilot.press("pageup", "pageup")
+        await at.sees("… loading earlier events")
+        await at.pilot.press("pageup")
+        assert at.session.fetched == [26]
+        session.gate.set()
+        await at.sees("event 0016", TOP)
+        assert at.screen.count("event 0025") == 1
 
 
 async def test_without_a_connection_the_line_says_why_and_the_next_page_up_tries_again() -> None:

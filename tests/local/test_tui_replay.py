@@ -34,7 +34,7 @@ def cards(at: Desk) -> list[str]:
         mounted.append(card.request.request_id)
         return mount(card, **places)
 
-    area.mount = watched  # type: ignore[method-assign]
+    area.mount = watched  # type: ignore[method-assign,assignment]
     return mounted
 
 

@@ -7,6 +7,7 @@ from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession
 
 from ccb.local.client import LinkState
+from ccb.tunnel.errors import UsageError
 
 BY_ALICE = "alice@desk pid 9 drives this session now"
 
@@ -103,3 +104,32 @@ async def test_it_can_be_left() -> None:
         await _fence(at)
         await at.pilot.press("ctrl+d")
         await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
+    class Refusing(ScriptedSession):
+        async def answer(self, request_id: str, response: dict[str, object]) -> None:
+            raise UsageError("another client drives this session")
+
+    async with desk(Refusing()) as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", {"command": "make"})
+        await at.card_focused()
+        await at.pilot.press("1")
+        await at.sees("another client drives this session")
+        await at.until(lambda: at.app.card is not None)
+        await at.sees("1 once")
+
+
+async def test_a_prompt_that_the_fence_overtook_waits_until_this_terminal_drives_again() -> None:
+    async with desk() as at:
+        at.session.swallow = True
+        await at.prompt("too late")
+        await _fence(at)
+        await at.sees("❯ too late  (waiting to be sent)")
+        at.session.swallow = False
+        at.session.link(LinkState.CONNECTED)
+        at.session.deliver()
+        at.session.begin()
+        await at.loses("(waiting to be sent)")
+        assert at.screen.count("too late") == 1
