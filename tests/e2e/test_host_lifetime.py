@@ -1,0 +1,208 @@
+"""A host over a real sshd: its commands, what they leave, and a system that kills what a login leaves running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import secrets
+import signal
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_reconnect import STDIO, processes_of, until, user_message, where
+from tests.support import sshd as servers
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd
+
+from ccb.deploy.bootstrap import launch
+from ccb.deploy.bundle import load
+from ccb.tunnel.login import NobodyToAsk
+from ccb.tunnel.ssh import connect
+from ccb.tunnel.ssh_config import SshTarget
+from ccb.tunnel.wire import Bye, Frame, FrameDecoder, Hello, Report
+
+Json = dict[str, Any]
+
+BUSY = "echo $$ >> pids; setsid sleep 600 & sleep 600"
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+@asynccontextmanager
+async def login(server: Sshd, user: HostUser, params: Json) -> AsyncIterator[AsyncIterator[Frame]]:
+    """The frames that the host says to these start parameters."""
+    options = (f"UserKnownHostsFile={server.known_hosts}", "IdentitiesOnly=yes")
+    target = SshTarget("127.0.0.1", user.name, server.port, (str(server.identity),), options)
+    transport = await connect(target, NobodyToAsk())
+    try:
+        launched = await launch(transport, params, load())
+
+        async def frames() -> AsyncIterator[Frame]:
+            decoder, data = FrameDecoder(), launched.rest
+            while True:
+                for frame in decoder.feed(data):
+                    yield frame
+                data = await launched.pipe.read()
+                if not data:
+                    return
+
+        yield frames()
+        await launched.pipe.close()
+    finally:
+        await transport.close()
+
+
+async def command(server: Sshd, user: HostUser, name: str, **params: Any) -> list[tuple[str, Json]]:
+    async with asyncio.timeout(30), login(server, user, {"command": name, **params}) as frames:
+        said = [frame async for frame in frames]
+    assert isinstance(said[-1], Bye), said
+    return [(frame.kind, frame.body) for frame in said if isinstance(frame, Report)]
+
+
+def tree(user: HostUser) -> list[str]:
+    """All there is in the home and in the places of this user elsewhere."""
+    found = [str(path.relative_to(user.home)) for path in user.home.rglob("*")]
+    uid = pwd.getpwnam(user.name).pw_uid
+    return sorted(found + [str(path) for path in Path("/tmp").glob(f"ccb-{uid}*")])
+
+
+@asynccontextmanager
+async def at_work(
+    laptop: Laptop, fake_model: FakeModel, server: Sshd, user: HostUser, path: str = "~"
+) -> AsyncIterator[str]:
+    """A session in the middle of a Bash call with children, and a laptop attached to it."""
+    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": BUSY}}]})
+    argv = ["ssh", f"{user.name}@127.0.0.1:{path}", *server.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
+    async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
+        await running.send(user_message("go"))
+        session = (await running.until("system", "init"))["session_id"]
+        directory = user.home if path == "~" else Path(path)
+        await until((directory / "pids").exists)
+        yield session
+
+
+async def test_stop_all_leaves_no_process_and_no_socket(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    second = host_user.home / "second"
+    second.mkdir()
+    os.chown(second, pwd.getpwnam(host_user.name).pw_uid, -1)
+    async with (
+        at_work(laptop, fake_model, sshd, host_user) as one,
+        at_work(laptop, fake_model, sshd, host_user, str(second)) as other,
+    ):
+        listed = {body["session"]: body for _, body in await command(sshd, host_user, "ps")}
+        assert {one, other} == set(listed)
+        assert all(body["state"] == "running" and body["alive"] for body in listed.values())
+        reports = await command(sshd, host_user, "stop", all=True)
+        assert {(kind, body["session"]) for kind, body in reports} == {("stopped", one), ("stopped", other)}
+    await until(lambda: not processes_of(host_user))
+    assert [name for name in tree(host_user) if name.endswith((".sock", ".lock"))] == []
+
+
+async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    async with at_work(laptop, fake_model, sshd, host_user) as session:
+        (daemon,) = [process for process in processes_of(host_user) if process.name() == "ccb"]
+        daemon.send_signal(signal.SIGKILL)
+    await until(lambda: {process.name() for process in processes_of(host_user)} <= {"bash", "sleep", "sh"})
+    assert processes_of(host_user), "the tool still runs"
+    reports = await command(sshd, host_user, "gc")
+    assert {kind for kind, _ in reports} == {"stopped", "removed"}
+    await until(lambda: not processes_of(host_user))
+    uid = pwd.getpwnam(host_user.name).pw_uid
+    assert list(Path(f"/tmp/ccb-{uid}").iterdir()) == []
+    ((_, body),) = await command(sshd, host_user, "ps")
+    assert (body["session"], body["state"]) == (session, "ended")
+
+
+async def test_clean_leaves_nothing_of_ccb_on_the_host(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    uid = pwd.getpwnam(host_user.name).pw_uid
+    for name in (".cache/other", ".local/state/other"):
+        (host_user.home / name).mkdir(parents=True)
+    for path in [host_user.home / ".cache", host_user.home / ".local", *(host_user.home / ".local").rglob("*")]:
+        os.chown(path, uid, -1)
+    before = tree(host_user)
+    async with at_work(laptop, fake_model, sshd, host_user):
+        would = await command(sshd, host_user, "clean", dry_run=True)
+        assert len(processes_of(host_user)) > 2
+        did = await command(sshd, host_user, "clean")
+    await until(lambda: not processes_of(host_user))
+    assert tree(host_user) == sorted([*before, "pids"])
+    assert {body["what"] for kind, body in did if kind == "removed"} == {"session", "bundle", "directory"}
+    paths = [{body["path"] for kind, body in each if kind == "removed"} for each in (would, did)]
+    assert paths[0] >= paths[1]
+
+
+@contextmanager
+def killing_at_logout(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Servers started here see a logind.conf with KillUserProcesses=yes, and their logins are in the scope of a login."""
+    hierarchy = Path("/sys/fs/cgroup/systemd")
+    if not (hierarchy / "cgroup.procs").exists():
+        hierarchy = Path("/sys/fs/cgroup")
+    scope = hierarchy / f"session-{secrets.token_hex(4)}.scope"
+    try:
+        scope.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    conf = directory / "systemd"
+    conf.mkdir()
+    (conf / "logind.conf").write_text("[Login]\nKillUserProcesses=yes\n")
+    wrapper = directory / "sshd-in-scope"
+    real = servers._SSHD
+    inner = f'mount --bind {conf} /etc/systemd && exec {real} "$@"'
+    wrapper.write_text(
+        f"#!/bin/sh\necho $$ > {scope}/cgroup.procs\nexec unshare -m --propagation private sh -c '{inner}' sh \"$@\"\n"
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(servers, "_SSHD", str(wrapper))
+    try:
+        yield
+    finally:
+        for pid in (scope / "cgroup.procs").read_text().split():
+            (hierarchy / "cgroup.procs").write_text(pid)
+        scope.rmdir()
+
+
+async def test_where_logout_kills_the_session_says_so_and_lives_as_long_as_its_connection(
+    laptop: Laptop, fake_model: FakeModel, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command_line = "echo run >> count; touch started; sleep 600"
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command_line}}]}, {"text": "after"}
+    )
+    with killing_at_logout(tmp_path, monkeypatch):
+        async with servers.sshd(tmp_path / "sshd") as server, relay(server.port) as between:
+            async with login(server, host_user, {"session": str(uuid.uuid4()), "cwd": "~"}) as frames:
+                hello = await anext(frames)
+                assert isinstance(hello, Hello)
+                assert any("KillUserProcesses" in note and "enable-linger" in note for note in hello.notes)
+            argv = [*where(host_user, server, between), "-p", *STDIO, "--allowedTools", "Bash"]
+            async with laptop.start(argv) as running:
+                await running.send(user_message("go"))
+                await until((host_user.home / "started").exists)
+                between.freeze()
+                between.cut()
+                await until(lambda: not [p for p in processes_of(host_user) if p.name() in ("ccb", "sleep")])
+                between.thaw()
+                assert (await running.until("result"))["is_error"]
+                await running.send(user_message("and now?"))
+                await running.until("result")
+                running.end_input()
+                done = await running.done()
+            await until(lambda: not processes_of(host_user))
+    assert (done.code, [result["is_error"] for result in done.results]) == (0, [True, False])
+    assert (host_user.home / "count").read_text() == "run\n"
