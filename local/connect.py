@@ -14,7 +14,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import Unreachable, UsageError
+from ccb.tunnel.backoff import waits
+from ccb.tunnel.errors import Dropped, Unreachable, UsageError
 from ccb.tunnel.local import LocalTransport
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.pipe import Transport
@@ -23,7 +24,7 @@ from ccb.tunnel.wire import SessionOptions
 from .arguments import Arguments
 from .connection import Terms
 from .resume_command import resume_command
-from .session import Session
+from .session import FIRST_TRIES, Session
 from .stdio import in_thread
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ async def connect_session(
         stack.push_async_callback(_finished, loading)
         if not _has_environ_credential(environ):
             await (await loading).credential.get()
-        transport = await open_transport(arguments, prompts, environ, loading)
+        transport = await first_transport(arguments, prompts, environ, loading)
         try:
             parts = await loading
             dialer, proxy = parts.dialer(
@@ -144,7 +145,7 @@ async def load_connection(
     async with AsyncExitStack() as stack:
         loading = asyncio.create_task(in_thread(lambda: _load(environ, ssh=_over_ssh(arguments))), name="load")
         stack.push_async_callback(_finished, loading)
-        transport = await open_transport(arguments, prompts, environ, loading)
+        transport = await first_transport(arguments, prompts, environ, loading)
         stack.push_async_callback(transport.close)
         yield transport, (await loading).bundle
 
@@ -244,6 +245,21 @@ def _who() -> str:
 
 def _has_environ_credential(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("ANTHROPIC_API_KEY", "").strip() or environ.get("ANTHROPIC_AUTH_TOKEN", "").strip())
+
+
+async def first_transport(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: asyncio.Task[Parts]
+) -> Transport:
+    """`open_transport`, tried again when the connection broke off in the middle: a network, or a server that is just too busy
+    (MaxStartups). What is refused is not tried again."""
+    delays = waits()
+    for _ in range(FIRST_TRIES - 1):
+        try:
+            return await open_transport(arguments, prompts, environ, loading)
+        except Dropped as error:
+            log.info("the first connection: %s", error)
+            await asyncio.sleep(next(delays))
+    return await open_transport(arguments, prompts, environ, loading)
 
 
 async def open_transport(

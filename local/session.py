@@ -46,8 +46,10 @@ CONTROL_TIMEOUT = 60.0
 QUEUE = 256
 """Most received things that wait for the reader of `events`."""
 
+FIRST_TRIES = 5
+"""Attempts for a first connection that keeps breaking off in the middle."""
+
 _LEAVE = 2.0
-_FIRST_TRIES = 5
 _MOST_GARBLED = 3
 
 
@@ -328,7 +330,7 @@ class Session:
         assert self._ready is not None
         self._attempt += 1
         if not self._ready.done():
-            if not isinstance(error, ConnectionLost | Dropped) or self._attempt >= _FIRST_TRIES:
+            if not isinstance(error, ConnectionLost | Dropped) or self._attempt >= FIRST_TRIES:
                 raise error
             await asyncio.sleep(next(self._waits))
             return

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol, Self
 
-from .errors import ConnectionLost, DeployError, ProtocolError
+from .errors import ConnectionLost, DeployError, Dropped, ProtocolError
 from .frame_writer import FrameWriter
 from .pipe import Pipe
 from .plain_text import neutralise
@@ -152,9 +152,10 @@ class Link:
                 do="Try again; if it stays, run with --debug and look at the load of the host.",
             ) from None
         except ConnectionLost as error:
-            raise DeployError(
+            said = self._stderr()
+            raise (DeployError if said else Dropped)(  # one that fails by itself says why
                 f"the worker on {self._host} ended before its hello",
-                evidence=self._stderr() or str(error),
+                evidence=said or str(error),
                 do="Run again with --debug and report this if it stays.",
             ) from error
         if isinstance(frame, Refused):

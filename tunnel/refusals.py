@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import CcbError, NoStorage, NoSuchPath, ProtocolError, UsageError
+from .errors import CcbError, NoStorage, NoSuchPath, NoSuchSession, ProtocolError, UsageError
 from .plain_text import neutralise
 from .wire import Refused
 
@@ -31,9 +31,19 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
                 do="Make room, or a writable home or runtime directory, on the host.",
             )
         case "no_session":
-            return UsageError(f"{host}: {message}", do="Leave --session-id away to start a new session.")
+            near = refused.data.get("near")
+            ids = [neutralise(str(each)) for each in near[:_MOST_NEAR]] if isinstance(near, list) else []
+            listed = "--local" if host == "local" else host
+            return NoSuchSession(
+                f"{host}: {message}",
+                evidence="There are: " + ", ".join(ids) if ids else "",
+                do="Give more of its ID." if ids else f"`ccb ps {listed}` lists the sessions there.",
+            )
         case "in_use":
-            return UsageError(f"{host}: {message}", do="Use another --session-id.")
+            do = refused.data.get("do")
+            return UsageError(
+                f"{host}: {message}", do=neutralise(do) if isinstance(do, str) else "Use another --session-id."
+            )
         case "bad_attach":
             return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
         case _:

@@ -179,6 +179,7 @@ async def _try(
 ) -> tuple[LoginClient, asyncssh.SSHClientConnection | None, Exception | None]:
     """One login. An unverified host key is no exception here: it is in `client.offered`."""
     import asyncssh
+    from asyncssh.packet import PacketDecodeError
 
     from .ssh_client import LoginClient
 
@@ -224,8 +225,9 @@ async def _try(
             evidence=client.tried() + "\n" + neutralise(str(error)),
             do=f"Make `ssh {target.shown}` work first: it needs a key in the host's authorized_keys, an agent or a password.",
         ) from error
-    except (asyncssh.Error, OSError, TimeoutError) as error:
-        dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError)
+    except (asyncssh.Error, PacketDecodeError, OSError, TimeoutError) as error:
+        garbled = asyncssh.ProtocolError | asyncssh.MACError | asyncssh.CompressionError | PacketDecodeError
+        dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | garbled)
         raise (Dropped if dropped else Unreachable)(
             f"no SSH connection to {target.shown} ({config.hostname} port {config.port})",
             evidence=neutralise(str(error) or type(error).__name__),
@@ -256,6 +258,8 @@ class SshTransport:
         try:
             process = await self._connection.create_process(command, encoding=None)
         except asyncssh.ChannelOpenError as error:
+            if not self.alive:
+                raise _lost(self._name, error) from error
             raise Unreachable(
                 f"{self._name} refused to run a command",
                 evidence=neutralise(error.reason),

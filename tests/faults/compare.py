@@ -14,12 +14,28 @@ _VOLATILE = {
     "pid", "request_id", "requestId", "ttft_ms", "model", "num_turns", "cwd",
 }  # fmt: skip
 _SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
-_IDS = re.compile(r"toolu_\d+_\d+|ccbt[0-9a-f]+")
+_IDS = re.compile(r"toolu_\d+_\d+")
 
 
-def transcript(messages: Sequence[Json]) -> list[str]:
-    """What was shown, message by message, without what may differ."""
-    return [json.dumps(_plain(message), sort_keys=True) for message in messages if _counts(message)]
+def transcript(messages: Sequence[Json], home: str) -> list[str]:
+    """What was shown to a user with that home, message by message, without what may differ. Tools that only read start while
+    the model still talks, so where their results stand between the parts of its answer is chance: they go behind it."""
+    lines: list[str] = []
+    results: list[str] = []
+    answer = ""
+    for message in filter(_counts, messages):
+        line = json.dumps(_plain(message), sort_keys=True).replace(home, "~")
+        inner = message.get("message")
+        identity = str(inner.get("id")) if isinstance(inner, dict) and message["type"] == "assistant" else ""
+        if message["type"] == "user" or (message["type"] == "control_request" and answer):
+            results.append(line)
+            continue
+        if identity != answer:
+            lines += sorted(results)
+            results.clear()
+            answer = identity
+        lines.append(line)
+    return lines + sorted(results)
 
 
 def _counts(message: Json) -> bool:

@@ -23,5 +23,5 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
     outcome = asyncio.run(run(tmp_path_factory.mktemp("undisturbed")))
     assert outcome.code == 0, outcome.stderr
-    assert transcript(outcome.messages)
+    assert transcript(outcome.messages, outcome.home)
     return outcome

@@ -39,6 +39,7 @@ class Outcome:
     """What came of a session. `left` are processes and runtime files that should be gone, `slowest_s` the longest time without
     a connection that ccb got over."""
 
+    home: str = ""
     messages: list[Json] = field(default_factory=list)
     code: int = -1
     stderr: str = ""
@@ -64,6 +65,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outco
         started = time.monotonic()
         async with asyncio.timeout(DEADLINE_S):
             outcome = await session.play()
+        outcome.home = str(user.home)
         outcome.seconds = time.monotonic() - started
         outcome.requests = len(model.requests)
         outcome.connections = between.connections

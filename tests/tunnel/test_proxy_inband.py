@@ -267,6 +267,25 @@ async def test_a_link_that_drops_during_the_upload_leaves_nothing_and_the_call_m
     assert len(fake_model.requests) == 1
 
 
+@pytest.mark.parametrize("moment", range(30))
+async def test_a_link_that_drops_at_any_moment_around_the_upload_costs_one_call(
+    moment: int, fake_model: FakeModel
+) -> None:
+    fake_model.add({"text": "a"}, {"text": "b"})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy:
+        async with Worker(proxy) as first:
+            await first.open(1, len(body), call_id="a")
+            await first.upload(1, body)
+            for _ in range(moment):
+                await asyncio.sleep(0)
+        async with Worker(proxy) as second:
+            await second.open(1, len(body), call_id="a")
+            await second.upload(1, body)
+            await second.ended(1)
+    assert len(fake_model.requests) == 1
+
+
 async def test_a_new_connection_may_send_a_call_whose_upload_hangs_on_the_old_one(fake_model: FakeModel) -> None:
     fake_model.add({"text": "ok"})
     body = message_body("x" * 3000)

@@ -143,15 +143,18 @@ class AuthProxy:
     ) -> tuple[Call, Reader]:
         call = self._ledger.find(head.id) if head.id else None
         if call is not None and not call.uploaded:
-            self._ledger.drop(call)  # the provider has not got the whole request, and never will
+            log.info("model call %s starts again: its request did not reach the provider whole", head.id)
+            self._ledger.drop(call)
         elif call is not None:
             reader = call.attach(offset)
             self._ledger.taken(call)
+            log.info("model call %s goes on at byte %d", head.id, offset)
             return call, reader
         if offset:
             raise Refusal(410, "this call is not known any more and cannot be resumed")
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
+        log.info("model call %s", head.id)
         call = Call(head.id, BUFFER if keep else _PIECE)
         reader = call.attach(0)
         task = asyncio.create_task(self._run(call, head, body), name=f"model call {head.id}")
@@ -165,6 +168,7 @@ class AuthProxy:
         if not reader.current:
             return
         if not (keep and call.id and call.uploaded):
+            log.info("model call %s is given up: uploaded %s, %s", call.id, call.uploaded, call.state.value)
             self._ledger.drop(call)
             self._abort(call)
         else:
@@ -227,6 +231,8 @@ class _Upload:
                 piece = await anext(self._body, None)
                 if piece is None:
                     break
+                if self._call.over:  # given up: not a byte more, or the provider would bill what nobody reads
+                    raise Refusal(400, "the call was given up while its request was sent")
                 sent += len(piece)
                 self._policy.check_size(sent)
                 if self._size is not None and sent >= self._size:
