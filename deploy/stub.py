@@ -42,8 +42,12 @@ def ours(path: str, make: bool) -> bool:
     # Whether path is a directory that is ours alone: not a link, not another user's, not open to others. Made when asked.
     parent = os.path.dirname(path)
     top = os.path.dirname(parent)
-    if make and not os.path.isdir(top):
-        os.makedirs(top, 0o700)
+    missing = []
+    while make and not os.path.isdir(top):
+        missing.append(top)
+        top = os.path.dirname(top)
+    if missing:
+        os.makedirs(missing[0], 0o700, exist_ok=True)
     for step in (parent, path):
         if make:
             try:
@@ -52,6 +56,10 @@ def ours(path: str, make: bool) -> bool:
                 pass
         elif not os.path.lexists(step):
             return False
+        if missing:  # for clean, as in ccb.remote.places
+            with open(os.path.join(step, ".made"), "w") as file:
+                file.write("\n".join(missing))
+            missing = []
         info = os.lstat(step)
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
             raise OSError(17, "is not a directory of ours", step)

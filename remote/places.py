@@ -12,6 +12,10 @@ MAX_SOCKET_PATH = 100
 """Bytes; sun_path holds 108 on Linux, 104 elsewhere."""
 
 
+MADE = ".made"
+"""A file in a directory of ours that lists the parents which were made for it; also written by deploy/stub.py."""
+
+
 class NoPlace(Exception):
     """Nothing is writable; `notes` say what was tried and why it failed."""
 
@@ -46,8 +50,12 @@ def home_directory() -> str:
 
 def private_directory(path: str, top: str) -> str:
     """Make `path` below `top` with mode 0700. Every step below `top` must be a directory of ours; raises OSError if not."""
-    if not os.path.isdir(top):
-        os.makedirs(top, 0o700)
+    missing, step = [], top
+    while not os.path.isdir(step):
+        missing.append(step)
+        step = os.path.dirname(step)
+    if missing:
+        os.makedirs(top, 0o700, exist_ok=True)
     step = top
     for name in os.path.relpath(path, top).split(os.sep):
         step = os.path.join(step, name)
@@ -55,6 +63,9 @@ def private_directory(path: str, top: str) -> str:
             os.mkdir(step, 0o700)
         except FileExistsError:
             pass
+        if missing:
+            _note_made(step, missing)
+            missing = []
         info = os.lstat(step)
         if not stat.S_ISDIR(info.st_mode):
             raise NotADirectoryError(20, "is not a directory", step)
@@ -63,6 +74,16 @@ def private_directory(path: str, top: str) -> str:
         if stat.S_IMODE(info.st_mode) & 0o077:
             os.chmod(step, 0o700)
     return path
+
+
+def _note_made(directory: str, parents: list[str]) -> None:
+    """Remember in `directory` that its `parents` (the nearest one first) were not there before; `clean` takes them away again."""
+    try:
+        fd = os.open(os.path.join(directory, MADE), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        os.write(fd, "\n".join(parents).encode("utf-8", "replace"))
+        os.close(fd)
+    except OSError:
+        pass
 
 
 def _writable(path: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 
+from ..places import MADE
 from ..registry import directories, is_ours, living, runtime_directories, sessions, state_directories
 from .ground import Remover, worker_directories
 from .report import Reports
@@ -77,6 +77,24 @@ def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
             remover.file(path, "bundle", _WHY)
     parents = {os.path.dirname(path) for path in [*tops, *state_directories()]} | set(runtime_directories())
     for path in [*tops, *sorted(parents, key=len, reverse=True)]:
-        with contextlib.suppress(OSError):
-            if is_ours(path):
-                remover.directory(path, _WHY)
+        if is_ours(path):
+            made = _made_for(path)
+            if made:
+                remover.file(os.path.join(path, MADE), "temp", _WHY)
+            if remover.directory(path, _WHY):
+                for each in made:
+                    remover.directory(each, "made for ccb, and empty", empty_only=True)
+
+
+def _made_for(directory: str) -> list[str]:
+    """The parents that were made together with this directory, the nearest one first."""
+    try:
+        with open(os.path.join(directory, MADE), encoding="utf-8", opener=_no_link) as file:
+            listed = file.read(65536).split("\n")
+    except (OSError, ValueError):
+        return []
+    return [path for path in listed if os.path.isabs(path) and directory.startswith(path + "/") and is_ours(path)]
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

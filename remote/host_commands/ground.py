@@ -147,12 +147,14 @@ class Remover:
         self.reports.removed(path, what, size, why)
         return True
 
-    def directory(self, path: str, why: str) -> bool:
-        """Remove a directory if nothing else is in it."""
+    def directory(self, path: str, why: str, *, empty_only: bool = False) -> bool:
+        """Remove a directory if nothing else is in it; what keeps it is said, unless it is taken when `empty_only`."""
         try:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 return False
             left = [name for name in os.listdir(path) if os.path.join(path, name) not in self.gone]
+            if left and empty_only:
+                return False
             if left:
                 self.reports.kept(path, "not empty: %s" % ", ".join(sorted(left)[:5]))
                 return False

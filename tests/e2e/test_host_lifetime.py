@@ -127,13 +127,14 @@ async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
     assert (body["session"], body["state"]) == (session, "ended")
 
 
+@pytest.mark.parametrize("there", [[], [".cache", ".local/state"], [".cache/other", ".local/share/other"]])
 async def test_clean_leaves_nothing_of_ccb_on_the_host(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, there: list[str]
 ) -> None:
     uid = pwd.getpwnam(host_user.name).pw_uid
-    for name in (".cache/other", ".local/state/other"):
+    for name in there:
         (host_user.home / name).mkdir(parents=True)
-    for path in [host_user.home / ".cache", host_user.home / ".local", *(host_user.home / ".local").rglob("*")]:
+    for path in host_user.home.rglob("*"):
         os.chown(path, uid, -1)
     before = tree(host_user)
     async with at_work(laptop, fake_model, sshd, host_user):
@@ -142,7 +143,7 @@ async def test_clean_leaves_nothing_of_ccb_on_the_host(
         did = await command(sshd, host_user, "clean")
     await until(lambda: not processes_of(host_user))
     assert tree(host_user) == sorted([*before, "pids"])
-    assert {body["what"] for kind, body in did if kind == "removed"} == {"session", "bundle", "directory"}
+    assert {body["what"] for kind, body in did if kind == "removed"} >= {"session", "bundle", "directory"}
     paths = [{body["path"] for kind, body in each if kind == "removed"} for each in (would, did)]
     assert paths[0] >= paths[1]
 
