@@ -96,7 +96,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     elif command == "ssh":
         arguments = _place(arguments, words[1:], swallowed.variadic)
     else:
-        arguments = _place_local(arguments, words)
+        arguments = _place_local(arguments, words, may_be_command=not swallowed.ended_at_start)
     _check_owners(arguments)
     _check_session(arguments)
     _check_combination(arguments)
@@ -304,6 +304,8 @@ def _place_host_command(arguments: Arguments, command: str, words: list[str]) ->
         if target.port is not None and arguments.port is not None and target.port != arguments.port:
             raise UsageError(f"the target says port {target.port}, -P says {arguments.port}", do="Give the port once.")
         arguments = replace(arguments, target=target, port=arguments.port or target.port)
+    else:
+        _check_no_connection(arguments, f"ccb {command} HOST")
     if command in ("attach", "logs", "stop") and words:
         session = words.pop(0)
         if not _SESSION_ID.fullmatch(session):
@@ -359,15 +361,32 @@ def _check_session(arguments: Arguments) -> None:
         raise UsageError("--resume needs the ID of a session in a headless run", do="`ccb ps HOST` lists them.")
 
 
-def _place_local(arguments: Arguments, words: list[str]) -> Arguments:
+def _place_local(arguments: Arguments, words: list[str], *, may_be_command: bool) -> Arguments:
     """`[PATH] [PROMPT…]`: the first word is the path when there is such a directory here, or when it is written like one."""
     directory = str(Path.cwd())
     if words and words[0] and (Path(words[0]).expanduser().is_dir() or _is_written_as_path(words[0])):
         directory = str(Path(words.pop(0)).expanduser().absolute())
+    elif words and may_be_command and not arguments.print:
+        _check_spelling(words)
+    _check_no_connection(arguments, "ccb ssh HOST …")
+    return replace(arguments, directory=directory, prompt=" ".join(words) if words else None)
+
+
+def _check_no_connection(arguments: Arguments, instead: str) -> None:
     for name, given in (("-i", arguments.identities), ("-P", arguments.port), ("-o", arguments.ssh_options)):
         if given:
-            raise UsageError(f"{name} belongs to `ccb ssh`", do="Write `ccb ssh HOST …`, or leave it away.")
-    return replace(arguments, directory=directory, prompt=" ".join(words) if words else None)
+            raise UsageError(f"{name} needs a host", do=f"Write `{instead}`, or leave it away.")
+
+
+def _check_spelling(words: list[str]) -> None:
+    """Words that look like a command and its arguments, but for a slip, are no prompt."""
+    commands = [name for name in COMMANDS if name[0] == words[0][:1]]
+    near = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.7)
+    if near and (len(words) < 3 or (len(words) == 3 and _SESSION_ID.fullmatch(words[2]))):
+        raise UsageError(
+            f"{neutralise(words[0])[:80]!r} is no command",
+            do=f"Did you mean `ccb {near[0]}`? If it is a prompt, write it behind --.",
+        )
 
 
 def _is_written_as_path(word: str) -> bool:

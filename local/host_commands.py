@@ -17,7 +17,7 @@ from .arguments import Arguments
 from .connect import host_name, load_connection
 from .exit_codes import ExitCode
 from .prompts import ask_line, prompts_for
-from .session_list import ReportRow, list_sessions, reports, row_of
+from .session_list import Count, ReportRow, Text, list_sessions, reports, row_of
 from .session_table import one_line, session_table, size_text
 
 _DAY_S = 86400.0
@@ -27,21 +27,21 @@ _LINES = 200
 class LogRow(ReportRow):
     """A line of a session's log: `source` is session or worker, `when` the host's time as text."""
 
-    source: str = ""
-    when: str = ""
-    text: str = ""
+    source: Text = ""
+    when: Text = ""
+    text: Text = ""
 
 
 class ChangeRow(ReportRow):
     """Something that was (or would be) removed or kept, or a session that was stopped."""
 
-    path: str = ""
-    what: str = ""
-    bytes: int = 0
-    why: str = ""
-    session: str = ""
-    pid: int = 0
-    how: str = ""
+    path: Text = ""
+    what: Text = ""
+    bytes: Count = 0
+    why: Text = ""
+    session: Text = ""
+    pid: Count = 0
+    how: Text = ""
 
 
 async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
@@ -51,14 +51,13 @@ async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os
     async with load_connection(arguments, prompts_for(headless=False), environ) as (transport, bundle):
         match arguments.command:
             case "ps":
-                await _ps(arguments, transport, bundle)
+                return await _ps(arguments, transport, bundle)
             case "logs":
-                await _logs(arguments, transport, bundle)
+                return await _logs(arguments, transport, bundle)
             case "stop":
-                await _stop(arguments, transport, bundle)
+                return await _stop(arguments, transport, bundle)
             case _:
-                await _remove(arguments, transport, bundle)
-    return ExitCode.OK
+                return await _remove(arguments, transport, bundle)
 
 
 async def _confirm(arguments: Arguments) -> None:
@@ -72,7 +71,7 @@ async def _confirm(arguments: Arguments) -> None:
         raise UsageError("nothing was removed", do="Answer yes, or look first with --dry-run.")
 
 
-async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> None:
+async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     rows = await list_sessions(transport, bundle)
     if arguments.json:
         for row in rows:
@@ -82,57 +81,83 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Non
             _say(line)
     else:
         _say(f"No sessions on {host_name(arguments)}.")
+    return ExitCode.OK
 
 
-async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> None:
+async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     command = {"command": "logs", "session": arguments.resume, "lines": arguments.lines or _LINES}
     async for report in reports(transport, bundle, command):
         if report.kind == "log":
             row = row_of(LogRow, report.body, transport.name)
             mark = " worker:" if row.source == "worker" else ""
             _say(f"{one_line(row.when)}{mark} {one_line(row.text)}")
+    return ExitCode.OK
 
 
-async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> None:
+async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    """AGENT_FAILED when something does not end."""
     command: dict[str, object] = {"command": "stop"}
     command |= {"all": True} if arguments.all else {"session": arguments.resume}
     count = 0
+    code = ExitCode.OK
     async for report in reports(transport, bundle, command):
+        row = row_of(ChangeRow, report.body, transport.name)
         if report.kind == "stopped":
-            row = row_of(ChangeRow, report.body, transport.name)
             count += 1
-            _say(f"stopped {one_line(row.session)}" + (f" ({one_line(row.how)})" if row.how else ""))
-    if not count:
-        _say("No session was running.")
+            _say(_stopped(row, dry_run=False))
+        elif report.kind == "kept":
+            code = ExitCode.AGENT_FAILED
+            sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
+    if not count and code is ExitCode.OK:
+        _say(f"No session runs on {host_name(arguments)}.")
+    return code
 
 
-async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> None:
+async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     command: dict[str, object] = {"command": arguments.command, "dry_run": arguments.dry_run}
     if arguments.older_than is not None:
         command["older_than_s"] = arguments.older_than * _DAY_S
     verb = "would remove" if arguments.dry_run else "removed"
-    count = size = 0
+    count = size = kept = 0
     async for report in reports(transport, bundle, command):
         row = row_of(ChangeRow, report.body, transport.name)
         match report.kind:
             case "removed":
                 count, size = count + 1, size + row.bytes
-                _say(
-                    f"{verb} {one_line(row.what)} {one_line(row.path)}" + (f": {one_line(row.why)}" if row.why else "")
-                )
+                _say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
             case "stopped":
-                _say(f"stopped {one_line(row.session)}" + (f" ({one_line(row.how)})" if row.how else ""))
+                _say(_stopped(row, dry_run=arguments.dry_run))
             case "kept":
-                _say(f"kept {one_line(row.path)}: {one_line(row.why)}")
+                kept += 1
+                _say(f"kept {one_line(row.path)}{_because(row.why)}")
             case _:
                 pass
-    _say(f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}.")
+    total = f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}"
+    _say(total + (f"; kept {kept}." if kept else "."))
+    return ExitCode.OK
+
+
+def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
+    session = one_line(row.session)
+    if dry_run:
+        return f"would stop {session}"
+    return f"stopped {session} ({one_line(row.how) or 'ended'})" if row.pid else f"{session} was not running"
+
+
+def _because(why: str) -> str:
+    return f": {one_line(why)}" if why else ""
 
 
 def _say(line: str) -> None:
+    """One line of the answer, at once: what comes next may take a while."""
     sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def run(arguments: Arguments) -> ExitCode:
-    """`run_host_command` in a loop of its own."""
-    return asyncio.run(run_host_command(arguments))
+    """`run_host_command` in a loop of its own. When nobody reads stdout any more (`| head`), the rest is not said."""
+    try:
+        return asyncio.run(run_host_command(arguments))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        return ExitCode.HANGUP

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,8 +15,16 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.refusals import refusal_error
 from ccb.tunnel.wire import Bye, FrameDecoder, FrameError, Json, Refused, Report
 
-MAX_REPORTS = 100_000
+MAX_REPORTS = 1_000_000
 """Most reports of one command."""
+
+MAX_SESSIONS = 10_000
+"""Most sessions of one host that are listed."""
+
+Text = Annotated[str, Field(max_length=16_384)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+_Name = Annotated[str, Field(max_length=1000)]
 
 Row = TypeVar("Row", bound="ReportRow")
 
@@ -32,19 +40,19 @@ class SessionRow(ReportRow):
     host it lives on when the home is shared."""
 
     session: str = Field(min_length=1, max_length=64)
-    cwd: str = ""
-    state: str = ""
+    cwd: Text = ""
+    state: _Name = ""
     alive: bool = False
-    age_s: float = 0
-    idle_s: float = 0
-    prompts: int = 0
-    prompt: str = ""
-    driver: str = ""
-    viewers: int = 0
-    pid: int = 0
-    rss: int = 0
-    bytes: int = 0
-    host: str = ""
+    age_s: Seconds = 0
+    idle_s: Seconds = 0
+    prompts: Count = 0
+    prompt: _Name = ""
+    driver: _Name = ""
+    viewers: Count = 0
+    pid: Count = 0
+    rss: Count = 0
+    bytes: Count = 0
+    host: _Name = ""
 
 
 async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, object]) -> AsyncIterator[Report]:
@@ -88,8 +96,15 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
 
 async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:
     """The sessions of the host, the one used last first. Raises CcbError."""
-    found = reports(transport, bundle, {"command": "ps"})
-    return [row_of(SessionRow, report.body, transport.name) async for report in found if report.kind == "session"]
+    rows = []
+    async for report in reports(transport, bundle, {"command": "ps"}):
+        if report.kind == "session":
+            rows.append(row_of(SessionRow, report.body, transport.name))
+            if len(rows) > MAX_SESSIONS:
+                raise ProtocolError(
+                    f"{transport.name} lists more than {MAX_SESSIONS} sessions", do="Run `ccb gc` there."
+                )
+    return rows
 
 
 def row_of(kind: type[Row], body: Json, host: str) -> Row:

@@ -13,20 +13,21 @@ from .session_list import SessionRow
 from .session_table import one_line, session_table
 
 _MOST = 20
+_ESCAPE = "\x1b"
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
     """The id of the chosen session; None when the person gave up. Raises UsageError when there is none, or nobody to ask."""
     if not rows:
-        raise UsageError("there are no sessions on this host", do="Leave --resume away to start one.")
+        raise UsageError("there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         listed = "\n".join(session_table(rows[:_MOST], 100))
         raise UsageError("a session must be named where nobody can choose one", evidence=listed, do="Give its ID.")
     shown = list(rows)
     while True:
         _show(shown)
-        answer = await ask_line("Session (number, ID, or text to search for; empty leaves): ")
-        if not answer:
+        answer = await ask_line("Session (number, ID, or text to search for; Enter or q leaves): ")
+        if answer in ("", "q") or answer.startswith(_ESCAPE):
             return None
         found = matching(rows, shown[:_MOST], answer)
         if len(found) == 1:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from rich.cells import cell_len, set_cell_size
+
 from ccb.tunnel.plain_text import neutralise
 
 from .session_list import SessionRow
@@ -13,7 +15,9 @@ _STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "end
 _GAP = "  "
 _SHORT_ID = 8
 _LEAST_PROMPT = 12
-_RIGHT = (2, 3, 4)  # columns of numbers
+_LEAST_PATH = 14
+_LEAST_DRIVER = 8
+_NUMBERS = ("AGE", "USED", "RSS")
 
 
 def age_text(seconds: float) -> str:
@@ -37,8 +41,8 @@ def one_line(text: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """At most `width` characters."""
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+    """At most `width` cells of the terminal."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
 
 
 def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
@@ -51,45 +55,60 @@ def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
-    """A head line and a line for each session."""
+    """A head line and a line for each session, at most `width` cells (from 50 on): where it is narrow, names are cut first,
+    then columns are left out."""
     ids = short_ids(rows)
-    cells = [("ID", "STATE", "AGE", "USED", "MEM", "DRIVER", "PATH", "LAST PROMPT")]
-    for row in rows:
-        state = f"on {one_line(row.host)}" if row.host else _STATES.get(row.state, one_line(row.state))
-        driver = one_line(row.driver).split(" ")[0] + (f" +{row.viewers}" if row.viewers else "")
-        cells.append(
-            (
-                ids[row.session],
-                cut(state, 16),
-                age_text(row.age_s),
-                age_text(row.idle_s),
-                size_text(row.rss) or "-",
-                cut(driver, 24) or "-",
-                _path(row.cwd, max(16, width // 4)),
-                one_line(row.prompt) or "-",
-            )
-        )
-    widths = [max(len(line[column]) for line in cells) for column in range(7)]
-    left = max(_LEAST_PROMPT, width - sum(widths) - len(_GAP) * 7)
+    columns = {
+        "ID": [ids[row.session] for row in rows],
+        "STATE": [cut(_state(row), 16) for row in rows],
+        "AGE": [age_text(row.age_s) for row in rows],
+        "USED": [age_text(row.idle_s) for row in rows],
+        "RSS": [size_text(row.rss) or "-" for row in rows],
+        "DRIVER": [_driver(row, 24) for row in rows],
+        "PATH": [_path(row.cwd, max(_LEAST_PATH, width // 3)) for row in rows],
+    }
+    widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
+    left = width - sum(widths.values()) - len(_GAP) * len(widths)
+    for name, least in (("DRIVER", _LEAST_DRIVER), ("PATH", _LEAST_PATH)):
+        taken = max(0, min(_LEAST_PROMPT - left, widths[name] - least))
+        widths[name] -= taken
+        left += taken
+    for name in ("RSS", "DRIVER", "USED"):
+        if left < _LEAST_PROMPT:
+            left += widths.pop(name) + len(_GAP)
+    columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
+    columns["PATH"] = [_path(row.cwd, widths["PATH"]) for row in rows]
     lines = []
-    for line in cells:
-        fixed = [
-            text.rjust(size) if column in _RIGHT else text.ljust(size)
-            for column, (text, size) in enumerate(zip(line[:-1], widths, strict=True))
-        ]
-        lines.append(_GAP.join([*fixed, cut(line[-1], left)]).rstrip())
+    for number in range(-1, len(rows)):
+        cells = []
+        for name, size in widths.items():
+            text = columns[name][number] if number >= 0 else name
+            pad = " " * (size - cell_len(text))
+            cells.append(pad + text if name in _NUMBERS else text + pad)
+        last = (one_line(rows[number].prompt) or "-") if number >= 0 else "LAST PROMPT"
+        lines.append(_GAP.join([*cells, cut(last, max(1, left))]).rstrip())
     return lines
+
+
+def _state(row: SessionRow) -> str:
+    return f"on {one_line(row.host)}" if row.host else _STATES.get(row.state, one_line(row.state))
+
+
+def _driver(row: SessionRow, width: int) -> str:
+    """Who drives, without the process, and how many watch."""
+    watching = f" +{row.viewers}" if row.viewers else ""
+    return cut(one_line(row.driver).split(" ")[0], width - len(watching)) + watching or "-"
 
 
 def _path(path: str, width: int) -> str:
     """The end of a path says more than its start."""
     text = one_line(path)
-    if len(text) <= width:
+    if cell_len(text) <= width:
         return text
     parts = PurePosixPath(text).parts
     kept = parts[-1]
     for part in reversed(parts[:-1]):
-        if len(part) + len(kept) + 3 > width:
+        if cell_len(part) + cell_len(kept) + 3 > width:
             break
         kept = f"{part}/{kept}"
     return cut(f"…/{kept}", width)

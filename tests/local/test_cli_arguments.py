@@ -102,7 +102,7 @@ def test_auth_keeps_its_own_words() -> None:
         (["ssh", "h", "-p", "x", "--include-partial-messages"], "requires --print and --output-format=stream-json"),
         (["ssh", "h", "-p", "x", "--replay-user-messages"], "requires both"),
         (["ssh", "h", "-p", "x", "--permission-prompt-tool", "stdio"], "requires --input-format=stream-json"),
-        (["-i", "key"], "belongs to `ccb ssh`"),
+        (["-i", "key"], "-i needs a host"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(argv: list[str], what: str) -> None:

@@ -40,9 +40,9 @@ def test_it_is_understood(argv: list[str], fields: dict[str, object]) -> None:
     assert {name: getattr(arguments, name) for name in fields} == fields
 
 
-@pytest.mark.parametrize("command", ["ps", "attach", "stop", "gc", "clean"])
+@pytest.mark.parametrize("command", ["ps", "attach", "logs", "stop", "gc", "clean"])
 def test_every_command_takes_the_connection_options(command: str) -> None:
-    more = ["--all"] if command == "stop" else []
+    more = {"stop": ["--all"], "logs": [ID]}.get(command, [])
     arguments = parse_arguments([command, "ssh://ann@h:2222", "-i", "key", "-o", "ProxyJump=j", *more])
     assert arguments.target is not None
     assert (arguments.target.login, arguments.port) == ("ann@h", 2222)
@@ -68,11 +68,26 @@ def test_every_command_takes_the_connection_options(command: str) -> None:
         (["ps", "h", "what"], "does not take"),
         (["gc", "h", "--yes"], "belongs to `ccb clean`"),
         (["ps", "h", "-P", "1", "ssh://h:2"], "does not take"),
+        (["ps", "ssh://h:2", "-P", "1"], "port 2"),
+        (["ps", "-P", "1"], "-P needs a host"),
+        (["stop", "--local", "--all", "-i", "key"], "-i needs a host"),
+        (["pss"], "Did you mean `ccb ps`"),
+        (["attch", "devbox"], "Did you mean `ccb attach`"),
+        (["stpo", "devbox", ID], "Did you mean `ccb stop`"),
+        (["attach", "h", "--veiw"], "Did you mean --view"),
     ],
 )
 def test_what_makes_no_sense_is_said(argv: list[str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError) as caught:
         parse_arguments(argv)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "argv", [["step", "through", "it"], ["clear the cache"], ["--", "clear", "it"], ["learn"], ["-p", "clear"]]
+)
+def test_a_prompt_that_resembles_a_command_is_a_prompt(argv: list[str]) -> None:
+    assert parse_arguments(argv).prompt == " ".join(word for word in argv if not word.startswith("-"))
 
 
 @pytest.mark.parametrize(

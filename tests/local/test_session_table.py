@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len, set_cell_size
 
 from ccb.local.session_list import SessionRow, row_of
 from ccb.local.session_picker import choose_session, matching
@@ -25,15 +26,35 @@ TWO = SessionRow(session="3f2a9c1e-0000-4000-8000-000000000002", cwd="~", state=
 
 
 def test_it_fits_the_terminal_and_tells_like_ids_apart() -> None:
-    for width in (80, 120, 200):
+    for width in (100, 120, 200):
         head, first, second = session_table([ONE, TWO], width)
         assert head.split()[:3] == ["ID", "STATE", "AGE"]
         assert first.startswith(ONE.session) and second.startswith(TWO.session)
     assert all(len(line) <= 200 for line in session_table([ONE, TWO], 200))
-    line = session_table([ONE], 120)[1]
-    assert len(line) <= 120
-    for part in ("3f2a9c1e ", "asks", "2h", "1m", "26M", "ann@laptop +2", "…/north/application/backend", "make the tests"):
+    line = session_table([ONE], 100)[1]
+    for part in (
+        "3f2a9c1e ",
+        "asks",
+        "2h",
+        "1m",
+        "26M",
+        "ann@laptop +2",
+        "…/north/application/backend",
+        "make the tests",
+    ):
         assert part in line
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal_and_the_columns_stand_in_line(width: int) -> None:
+    wide = ONE.model_copy(update={"session": "77" * 16, "cwd": "/srv/日本語/プロジェクト", "prompt": "修正 🚀" * 30})
+    lines = session_table([ONE, wide, TWO.model_copy(update={"session": "88" * 16})], width)
+    assert all(cell_len(line) <= width for line in lines)
+    for name in ("STATE", "PATH", "LAST PROMPT"):
+        at = lines[0].index(name)
+        assert all(set_cell_size(line, at)[-2:] == "  " for line in lines)
+    if width >= 80:
+        assert lines[0].split() == ["ID", "STATE", "AGE", "USED", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
 
 
 def test_nothing_of_the_host_reaches_the_terminal_as_it_came() -> None:
@@ -56,8 +77,10 @@ def test_ages_and_sizes_are_short() -> None:
 
 
 def test_a_report_of_a_wrong_shape_is_an_error_that_names_the_host() -> None:
-    with pytest.raises(ProtocolError, match="devbox"):
-        row_of(SessionRow, {"session": "x", "age_s": "old"}, "devbox")
+    for odd in ({"age_s": "old"}, {"age_s": float("inf")}, {"rss": -1}, {"rss": 10**400}, {"prompt": "x" * 1001}):
+        with pytest.raises(ProtocolError, match="devbox"):
+            row_of(SessionRow, {"session": "x", **odd}, "devbox")
+    assert row_of(SessionRow, {"session": "x", "of a newer worker": 1}, "devbox").session == "x"
 
 
 @pytest.mark.parametrize(
