@@ -60,8 +60,20 @@ class Totals:
     cost_usd: float = 0.0
     context_tokens: int = 0
 
+    def add(self, result: Result) -> None:
+        """A turn has ended. Its message says what the session used so far, or at least what the turn did."""
+        self.cost_usd = result.total_cost_usd
+        if result.modelUsage:
+            self.take_all({"modelUsage": result.modelUsage})
+            return
+        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+            value = result.usage.get(name)
+            self.input_tokens += value if isinstance(value, int) else 0
+        output = result.usage.get("output_tokens")
+        self.output_tokens += output if isinstance(output, int) else 0
+
     def take_all(self, result: Json) -> None:
-        """Those of the whole session, from its last result message."""
+        """What the session used so far, from its newest result message."""
         used = result.get("modelUsage")
         models = [each for each in used.values() if isinstance(each, dict)] if isinstance(used, dict) else []
 
@@ -96,6 +108,7 @@ class Story:
     _skip: int = 0  # blocks of the message that streams which are shown already
     _in_turn: bool = False
     _driver: str | None = None
+    _carried: ToolBlock | None = None  # the last list of todos, of events that are not loaded
     _retry: NoticeBlock | None = None
     strays: Strays = field(default_factory=Strays)
 
@@ -137,7 +150,8 @@ class Story:
             self.totals.take_all(result)
         self.running = self._in_turn = running
         if isinstance(todos, list) and todos:
-            self._add(ToolBlock(name="TodoWrite", tool_input={"todos": todos}, state=ToolState.DONE))
+            self._carried = ToolBlock(name="TodoWrite", tool_input={"todos": todos}, state=ToolState.DONE)
+            self._add(self._carried)
 
     def adopt(self, earlier: Story) -> None:
         """What `earlier` events left open goes on here."""
@@ -181,6 +195,8 @@ class Story:
             self._withdrawn(str(body.get("message_id")))
         elif kind == "model":
             self.model = str(body.get("model") or self.model)
+        elif kind == "options":
+            self._options(body.get("options"))
         elif kind == "driver":
             self._drives(one_line(str(body.get("by") or "")))
         elif kind == "late_answer":
@@ -191,6 +207,12 @@ class Story:
     def _add(self, block: Block) -> None:
         """Show a block above what waits."""
         self.page.add(block, before=self.asked.first_waiting())
+
+    def _options(self, options: object) -> None:
+        """The session begins, or goes on with other options."""
+        if isinstance(options, dict):
+            self.model = str(options.get("model") or self.model)
+            self.mode = str(options.get("permission_mode") or self.mode)
 
     def _drives(self, name: str) -> None:
         """Say who drives when it is somebody else than before; every reconnect says it."""
@@ -350,6 +372,9 @@ class Story:
         else:
             tool = ToolBlock(tool_id=content.id, name=content.name, tool_input=content.input)
             self._add(tool)
+        if content.name == "TodoWrite" and self._carried is not None:
+            self.page.take_away(self._carried)
+            self._carried = None
         self._tools[content.id] = tool
         stray = self.strays.results.pop(content.id, None)
         if stray is not None:
@@ -449,12 +474,7 @@ class Story:
         self.running = self.asked.queued
         self._by_message.clear()
         self._finished.clear()
-        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            value = result.usage.get(name)
-            self.totals.input_tokens += value if isinstance(value, int) else 0
-        output = result.usage.get("output_tokens")
-        self.totals.output_tokens += output if isinstance(output, int) else 0
-        self.totals.cost_usd = result.total_cost_usd
+        self.totals.add(result)
         if result.is_error and result.errors and result.terminal_reason not in ("aborted_streaming", "aborted_tools"):
             self.notice("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
 

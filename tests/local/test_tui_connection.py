@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import partial
 
@@ -32,6 +33,49 @@ async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt() 
         at.session.link(LinkState.CONNECTED)
         await at.loses("attempt")
         assert at.status.startswith(" ● devbox:/srv/shop  ask")
+
+
+MIDDLE = """\
+ ❯ fix the cart
+
+ I look at the tests first.
+
+ {spinner} Bash make test  7 s
+   └ compiling
+
+ ❯ and commit it  (waiting to be sent)
+
+
+
+
+╭─ Bash on devbox:/srv/shop ───────────────────────────────────────────────────────────╮
+│ make install                                                                         │
+│ Tab to answer:   1 once   3 deny   Esc interrupt                                     │
+│ Not connected: the answer is sent when the connection is there again.                │
+╰──────────────────────────────────────────────────────────────────────────────────────╯
+  ◌ reconnecting in 600 s (attempt 4): the host has not answered for 15 s · Alt+R now
+╭──────────────────────────────────────────────────────────────────────────────────────╮
+│ half a thought                                                                       │
+╰──────────────────────────────────────────────────────────────────────────────────────╯"""
+
+
+async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
+    async with desk(size=(88, 26)) as at:
+        await at.prompt("fix the cart")
+        at.session.begin()
+        at.session.text("I look at the tests first.")
+        at.session.run(at.session.call("Bash", command="make test"), "compiling", 7)
+        at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600)
+        await at.sees("reconnecting in")
+        await at.prompt("and commit it")
+        await at.type("half a thought")
+        at.session.ask("ask", "Bash", {"command": "make install"})
+        await at.sees("Not connected", "half a thought", "Alt+R now")
+        shown = "\n".join(at.screen.splitlines()[4:-1])
+        spinner = shown.split(" Bash make test")[0][-1]
+        shown = re.sub(r"reconnecting in \d+ s", "reconnecting in 600 s", shown)
+        assert shown == MIDDLE.format(spinner=spinner)
+        assert re.fullmatch(r" ◌ devbox:/srv/shop  reconnecting  approval waits: Tab  working \d+ s  ask", at.status)
 
 
 def test_a_drop_shorter_than_a_second_is_never_shown() -> None:

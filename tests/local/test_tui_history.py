@@ -67,6 +67,18 @@ async def test_a_fresh_terminal_begins_with_a_line_and_knows_what_has_to_be_know
         assert at.screen.index(TOP) < at.screen.index("The end of the story.")
 
 
+async def test_what_the_tail_says_again_is_counted_and_shown_once() -> None:
+    todos = [{"content": "Fix it", "status": "pending"}]
+    session = ScriptedSession()
+    session.skip(10, result=RESULT, todos=todos)
+    with session.replay():
+        session.done(session.call("TodoWrite", todos=todos), "ok")
+        session.finish(modelUsage=RESULT["modelUsage"], cost=1.25)
+    async with desk(session) as at:
+        await at.sees("123.0k in, 8.5k out  $1.25")
+        assert at.screen.count("Fix it") == 1
+
+
 async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> None:
     session = ScriptedSession()
     session.skip(10, asks=[question("ask", "Bash", {"command": "make"})])

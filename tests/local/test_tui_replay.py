@@ -274,3 +274,10 @@ async def test_a_message_that_ended_while_away_is_shown_once() -> None:
         await at.sees("Half a sentence and the rest.")
         await at.until(lambda: not at.app.story.running)
         assert at.screen.count("Half a sen") == 1
+
+
+async def test_the_options_of_the_session_outrank_those_of_the_command_line() -> None:
+    async with desk() as at:
+        with at.session.replay():
+            at.session.fact("options", options={"model": "claude-opus-4", "permission_mode": "plan"})
+        await at.sees("plan  claude-opus-4")
