@@ -118,7 +118,7 @@ class ApprovalCard(Vertical, can_focus=True):
         self._input = Input(placeholder="Why not? The agent reads it. Enter denies, Esc goes back.", compact=True)
 
     def compose(self) -> ComposeResult:
-        self.border_title = Content(f" {one_line(self.request.request.tool_name)} on {self._where} ")
+        self.border_title = Content(f"{one_line(self.request.request.tool_name)} on {self._where}")
         yield self._subject_box
         reason = one_line(self.request.request.decision_reason or "")[:_MAX_REASON]
         if reason:
@@ -132,7 +132,7 @@ class ApprovalCard(Vertical, can_focus=True):
 
     def more_waiting(self, count: int) -> None:
         """Say how many questions come after this one."""
-        self.border_subtitle = Content(f" {count} more waiting ") if count else ""
+        self.border_subtitle = Content(f"{count} more waiting") if count else ""
 
     def situation(self, *, driving: bool, note: str) -> None:
         """Whether the person may answer here, and what else there is to say about an answer now."""
