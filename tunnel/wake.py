@@ -6,6 +6,8 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
 
 Clock = Callable[[], float]
 Addresses = Callable[[], tuple[str | None, ...]]
@@ -14,25 +16,37 @@ SLEPT_S = 2.0
 """Seconds of sleep from which on a connection is doubted."""
 
 STOPPED_S = 5.0
-"""Seconds by which our own timer must be late before we say that this process was stopped."""
+"""A timer of ours that is later than this many seconds says that this process was stopped."""
 
 _WALL_SLEPT_S = 10.0
 _PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
-def asleep_clock() -> tuple[Clock, float]:
-    """A clock of the seconds this machine has slept so far, and by how much it must grow to mean something.
+@dataclass(frozen=True)
+class Clocks:
+    """What is known of time: a clock for our own timer, and the seconds this machine has slept so far."""
+
+    monotonic: Clock
+    slept: Clock
+    enough: float
+    """Seconds by which `slept` must grow between two looks to mean something."""
+
+
+def machine_clocks(source: ModuleType | SimpleNamespace = time) -> Clocks:
+    """The clocks of this machine, from what its `time` module offers.
 
     Linux counts sleep in CLOCK_BOOTTIME and not in CLOCK_MONOTONIC (clock_gettime(2)); macOS counts it in CLOCK_MONOTONIC and
     not in CLOCK_UPTIME_RAW. Elsewhere the wall clock has to do, which may be set: only a large step counts.
     """
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    boot = getattr(source, "CLOCK_BOOTTIME", None)
+    uptime = getattr(source, "CLOCK_UPTIME_RAW", None)
     if boot is not None:
-        return lambda: time.clock_gettime(boot) - time.clock_gettime(time.CLOCK_MONOTONIC), SLEPT_S
-    uptime = getattr(time, "CLOCK_UPTIME_RAW", None)
-    if uptime is not None:
-        return lambda: time.clock_gettime(time.CLOCK_MONOTONIC) - time.clock_gettime(uptime), SLEPT_S
-    return lambda: time.time() - time.monotonic(), _WALL_SLEPT_S
+        with_sleep, without = boot, source.CLOCK_MONOTONIC
+    elif uptime is not None:
+        with_sleep, without = source.CLOCK_MONOTONIC, uptime
+    else:
+        return Clocks(source.monotonic, lambda: source.time() - source.monotonic(), _WALL_SLEPT_S)
+    return Clocks(source.monotonic, lambda: source.clock_gettime(with_sleep) - source.clock_gettime(without), SLEPT_S)
 
 
 def source_addresses() -> tuple[str | None, ...]:
@@ -49,24 +63,22 @@ def source_addresses() -> tuple[str | None, ...]:
 
 
 async def changes(
-    period: float = 1.0,
-    *,
-    asleep: tuple[Clock, float] | None = None,
-    monotonic: Clock = time.monotonic,
-    addresses: Addresses = source_addresses,
+    period: float = 1.0, *, clocks: Clocks | None = None, addresses: Addresses = source_addresses
 ) -> AsyncIterator[str]:
-    """One sentence for each reason to doubt the connections of this machine, as it happens."""
-    slept, enough = asleep or asleep_clock()
-    slept_before, looked = slept(), monotonic()
+    """One sentence for each reason to doubt the connections of this machine, looked for every `period` seconds."""
+    clocks = clocks or machine_clocks()
+    slept_before = clocks.slept()
     known = addresses()
     while True:
+        # Taken here, not after the sleep: the time our reader takes for a sentence is no lateness of the timer.
+        started = clocks.monotonic()
         await asyncio.sleep(period)
-        now, slept_now = monotonic(), slept()
-        late, slept_for = now - looked - period, slept_now - slept_before
-        looked, slept_before = now, slept_now
-        if slept_for >= enough:
+        late = clocks.monotonic() - started - period
+        slept_now = clocks.slept()
+        slept_for, slept_before = slept_now - slept_before, slept_now
+        if slept_for >= clocks.enough:
             yield f"this machine was asleep for {slept_for:.0f} s"
-        elif late >= STOPPED_S:
+        elif late > STOPPED_S:
             yield f"this process was stopped for {late:.0f} s"
         current = addresses()
         for place, address in enumerate(current):
