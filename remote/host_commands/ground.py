@@ -97,18 +97,30 @@ def hold(session: str, directory: str = "") -> Held | None:
         except OSError:
             continue
         fds.append(fd)
-        owner = read_lock(path) if path.endswith(".lock") else {}
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            starting = path.endswith(".lock") and not owner and age(path) < YOUNG_S
-            replaced = os.fstat(fd).st_ino != os.lstat(path).st_ino
-            if starting or replaced or is_alive(owner) or (owner and not on_this_machine(owner)):
-                held.release()
-                return None
-        except OSError:
+        if not (_may_hold(path) and _hold(fd, path)):
             held.release()
             return None
     return held
+
+
+def _may_hold(path: str) -> bool:
+    """Asked before the lock is tried: one who is just starting must not find it taken."""
+    if not path.endswith(".lock"):
+        return True
+    owner = read_lock(path)
+    if not owner:
+        with contextlib.suppress(OSError):
+            return age(path) >= YOUNG_S
+        return False
+    return not is_alive(owner) and on_this_machine(owner)
+
+
+def _hold(fd: int, path: str) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(fd).st_ino == os.lstat(path).st_ino
+    except OSError:
+        return False
 
 
 class Remover:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import pwd
 import secrets
@@ -13,8 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from tests.e2e.test_reconnect import STDIO, processes_of, until, user_message, where
+from tests.e2e.test_reconnect import STDIO, daemon_of, processes_of, until, user_message, where
 from tests.support import sshd as servers
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
@@ -69,6 +72,14 @@ async def command(server: Sshd, user: HostUser, name: str, **params: Any) -> lis
     return [(frame.kind, frame.body) for frame in said if isinstance(frame, Report)]
 
 
+def names_of(user: HostUser) -> set[str]:
+    names = set()
+    for process in processes_of(user):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.add(process.name())
+    return names
+
+
 def tree(user: HostUser) -> list[str]:
     """All there is in the home and in the places of this user elsewhere."""
     found = [str(path.relative_to(user.home)) for path in user.home.rglob("*")]
@@ -114,10 +125,9 @@ async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
     async with at_work(laptop, fake_model, sshd, host_user) as session:
-        (daemon,) = [process for process in processes_of(host_user) if process.name() == "ccb"]
-        daemon.send_signal(signal.SIGKILL)
-    await until(lambda: {process.name() for process in processes_of(host_user)} <= {"bash", "sleep", "sh"})
-    assert processes_of(host_user), "the tool still runs"
+        daemon_of(host_user).send_signal(signal.SIGKILL)
+    await until(lambda: names_of(host_user) <= {"bash", "sleep", "sh"})
+    assert names_of(host_user), "the tool still runs"
     reports = await command(sshd, host_user, "gc")
     assert {kind for kind, _ in reports} == {"stopped", "removed"}
     await until(lambda: not processes_of(host_user))
@@ -146,6 +156,31 @@ async def test_clean_leaves_nothing_of_ccb_on_the_host(
     assert {body["what"] for kind, body in did if kind == "removed"} >= {"session", "bundle", "directory"}
     paths = [{body["path"] for kind, body in each if kind == "removed"} for each in (would, did)]
     assert paths[0] >= paths[1]
+
+
+async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: HostUser) -> None:
+    """Links in our places, files of others beside ours, a session that lives on another host."""
+    home, uid = host_user.home, pwd.getpwnam(host_user.name).pw_uid
+    away = str(uuid.uuid4())
+    session = home / ".local/state/ccb/sessions" / away
+    for each in (session, home / "precious/sessions", home / ".cache/ccb/worker"):
+        each.mkdir(parents=True, mode=0o700)
+    record = {"seq": 1, "time": 1.0, "kind": "options", "body": {"cwd": "/", "options": {}}}
+    (session / "journal.jsonl").write_text(json.dumps(record) + "\n")
+    owner = {"cwd": "/", "hostname": "nodeb", "boot": "b", "pid": 7, "bundle": "e" * 64}
+    (session / "summary.json").write_text(json.dumps(owner))
+    (home / f".cache/ccb/worker/{'e' * 64}.zip").write_text("zip")
+    (home / ".local/state/ccb/ccb-7.log").write_text("a laptop's own log")
+    (home / "precious/sessions/file").write_text("x")
+    (session.parent / "linked").symlink_to(home / "precious")
+    (home / ".ccb-run").symlink_to(home / "precious")
+    for path in home.rglob("*"):
+        os.chown(path, uid, -1, follow_symlinks=False)
+    before = tree(host_user)
+    reports = await command(sshd, host_user, "clean")
+    assert tree(host_user) == before
+    kept = {body["path"] for kind, body in reports if kind == "kept"}
+    assert kept >= {str(session), str(home / f".cache/ccb/worker/{'e' * 64}.zip"), str(home / ".local/state/ccb")}
 
 
 @contextmanager
@@ -197,7 +232,7 @@ async def test_where_logout_kills_the_session_says_so_and_lives_as_long_as_its_c
                 await until((host_user.home / "started").exists)
                 between.freeze()
                 between.cut()
-                await until(lambda: not [p for p in processes_of(host_user) if p.name() in ("ccb", "sleep")])
+                await until(lambda: not names_of(host_user) & {"ccb", "sleep"})
                 between.thaw()
                 assert (await running.until("result"))["is_error"]
                 await running.send(user_message("and now?"))

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 import uuid
@@ -16,7 +17,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
@@ -315,7 +315,7 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
     (cache / f".{unused[:16]}.999999999").write_text("cut off")
     (cache / "notes.txt").write_text("the user's")
     (cache / f"{'d' * 64}.zip").symlink_to(host.project)
-    with psutil.Popen([sys.executable, "-c", "input()", "marker", theirs], stdin=-1, env=host.env) as login:
+    with subprocess.Popen([sys.executable, "-c", "input()", "marker", theirs], stdin=subprocess.PIPE, env=host.env) as login:
         reports = await command(host, "gc")
         login.communicate()
     kinds = {Path(body["path"]).name[:8]: (kind, body.get("what")) for kind, body in reports}

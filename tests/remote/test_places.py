@@ -39,6 +39,16 @@ def test_state_is_in_the_home_and_sockets_are_in_the_runtime_directory(short: Pa
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
 
 
+def test_parents_that_were_not_there_are_remembered(short: Path) -> None:
+    find_places(SESSION)
+    state = short / "home/.local/state"
+    assert (state / "ccb/.made").read_text().split("\n") == [str(state), str(state.parent)]
+    assert not (short / "run/ccb/.made").exists()
+    (state / "ccb/.made").unlink()
+    find_places(str(uuid.UUID(int=8)))
+    assert not (state / "ccb/.made").exists()
+
+
 def test_a_state_home_of_the_users_choice_is_used(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(short / "states"))
     assert find_places(SESSION).state == str(short / "states/ccb/sessions" / SESSION)

@@ -91,6 +91,16 @@ async def test_a_runtime_directory_that_a_logout_took_costs_the_running_work_not
     assert host.runtime_files() == []
 
 
+async def test_socket_and_lock_are_touched_so_that_cleaners_leave_them(host: WorkerHost, session: str) -> None:
+    """Every hour, and when somebody rings."""
+    _, hello = await begin(host, session)
+    files = [host.runtime / "ccb" / f"{session}.{ending}" for ending in ("sock", "lock")]
+    for path in files:
+        os.utime(path, (1, 1))
+    os.kill(hello.pid, signal.SIGHUP)
+    await until(lambda: all(path.stat().st_mtime > 1 for path in files), "both are touched")
+
+
 async def test_another_runtime_directory_finds_the_same_daemon(host: WorkerHost, session: str) -> None:
     """A login by cron or sudo has no XDG_RUNTIME_DIR, or another one."""
     _, hello = await begin(host, session)
