@@ -69,6 +69,8 @@ def assemble(
     conversation = Conversation.from_events(events())
     opened = set(conversation.open_tool_uses)
     started = opened & {str(body.get("tool_use_id")) for kind, body in events() if kind == "tool_start"}
+    if session.journal.damaged:  # what is missing may have been the start of any
+        started = opened
     ledger = Ledger.from_events(events())
     for body in close_open_tool_uses(
         conversation, lambda tool_id: INTERRUPTED if tool_id in started else NEVER_STARTED

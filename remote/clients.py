@@ -78,8 +78,9 @@ class Client:
         self.role = ""  # "" until attached
         self.sent = 0  # seq of the last event sent
         self.acked = 0
-        self.nonce = ""
         self.name = ""
+        self.pages = 0  # of earlier events, asked for and not sent yet
+        self.paging = asyncio.Lock()
         self._owner = owner
         self._reader = reader
         self._writer = writer
@@ -114,6 +115,7 @@ class Client:
             for result in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(result, Exception) and not isinstance(result, (ConnectionError, BrokenPipeError)):
                     log.error("client %s: %r", self.name, result)
+            self._closing = True
             self._bulk_room.set()
             self._writer.transport.abort()  # a peer that takes nothing must not keep what lies here
             self._owner.left(self)
@@ -150,7 +152,7 @@ class Client:
         self._wake.set()
 
     async def bulk(self, frame: Frame) -> None:
-        """Send a data frame when there is room for it."""
+        """Send a frame that may wait, when there is room for it."""
         while len(self._bulk) >= _MAX_BULK and not self._closing:
             self._bulk_room.clear()
             await self._bulk_room.wait()
@@ -270,7 +272,8 @@ class Client:
         return None if frame is None else self._encode(frame)
 
     def _encode(self, frame: Frame) -> bytes:
-        """The first line of `frame`; what follows it waits in `_lines`. Only events, sent when that is empty, are so long."""
+        """The first line of `frame`; what follows it waits in `_lines`. So long are only events and pages of them, sent when that
+        is empty, and snapshots, sent before all of them."""
         self._part += 1
         first, *rest = encode_frame(frame, self._part)
         self._lines.extend(rest)

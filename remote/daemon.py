@@ -62,7 +62,7 @@ IDLE_S = 30 * 60.0
 _UNUSED_S = 60.0  # a session that nobody ever asked anything
 _LOOK_S = 5.0
 _MAX_PAGE = 512 * 1024
-_MAX_PAGES = 16  # being read at the same time
+_MAX_PAGES = 32  # asked for by one client and not sent yet
 _GOODBYE_S = 10.0  # for clients to take the last events
 
 
@@ -141,7 +141,7 @@ class Daemon:
         self._calls = Calls()
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
-        self._alone_since = time.monotonic()
+        self._alone_since = self._busy_until = time.monotonic()
         cwd = str(facts["cwd"])
         self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
         self._context = make_context(cwd, os.path.join(where.state, "outputs"))
@@ -156,8 +156,12 @@ class Daemon:
                 **self._identity(),
             },
         )
-        self._left_behind = self._session.resume() if self.journal.seq else ""
+        self._left_behind = ""
         if self.journal.seq:
+            recovered = self._session.resume()
+            self._left_behind = recovered.mark
+            if self._engine is not None:
+                self._engine.apply(recovered.updates)
             self._session.fact("worker", self._identity())
             self._summary.update(created=self._session.created)
             self.changed()
@@ -289,7 +293,7 @@ class Daemon:
             if self._clients:
                 await self._changed.wait()
                 continue
-            left = self._alone_since + self._patience() - time.monotonic()
+            left = self._due() - time.monotonic()
             if left <= 0:
                 log.info("no client for %.0f s: the worker ends", time.monotonic() - self._alone_since)
                 return
@@ -297,15 +301,18 @@ class Daemon:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(left, _LOOK_S))
 
-    def _patience(self) -> float:
-        """Seconds without a client after which the worker ends."""
-        if self._session.agent is None:
-            return 0.0  # never begun: nothing to come back to
-        if self._session.state != "idle" or self._context.shells.busy:
-            return self._grace_s
+    def _due(self) -> float:
+        """The monotonic second at which a worker without clients ends, as things stand."""
+        session, alone = self._session, self._alone_since
+        if session.agent is None:
+            return alone  # never begun: nothing to come back to
+        if session.state != "idle" or self._context.shells.busy:
+            self._busy_until = time.monotonic()
+            return alone + self._grace_s
         if self._done:
-            return 0.0
-        return self._idle_s if self._session.has_input else min(_UNUSED_S, self._idle_s)
+            return alone
+        idle_s = self._idle_s if session.has_input else min(_UNUSED_S, self._idle_s)
+        return min(max(alone, self._busy_until) + idle_s, alone + self._grace_s)
 
     def attached(self, client: Client, frame: Attach) -> None:
         """Grant or refuse; see Attach."""
@@ -335,15 +342,23 @@ class Daemon:
         return start
 
     def fetch(self, client: Client, frame: Fetch) -> None:
-        """Send earlier events, read in a thread."""
-        if len(self._pages) >= _MAX_PAGES:
-            client.control(Past(self._epoch, frame.request, {"records": []}))
+        """Send earlier events: one page after the other, read in a thread, held until the client takes it."""
+        if client.pages >= _MAX_PAGES:
+            client.close("too many pages of earlier events are asked for")
             return
+        client.pages += 1
         task = asyncio.get_running_loop().create_task(self._page(client, frame))
         self._pages.add(task)
         task.add_done_callback(self._pages.discard)
 
     async def _page(self, client: Client, frame: Fetch) -> None:
+        try:
+            async with client.paging:
+                await client.bulk(Past(self._epoch, frame.request, {"records": await self._records(frame)}))
+        finally:
+            client.pages -= 1
+
+    async def _records(self, frame: Fetch) -> list[Json]:
         try:
             records = await asyncio.get_running_loop().run_in_executor(
                 None, self.journal.page, frame.before, min(frame.most, _MAX_PAGE)
@@ -351,8 +366,7 @@ class Daemon:
         except OSError as error:
             log.error("earlier events cannot be read: %s", error)
             records = []
-        listed = [{"seq": record.seq, "kind": record.kind, "body": record.body} for record in records]
-        client.control(Past(self._epoch, frame.request, {"records": listed}))
+        return [{"seq": record.seq, "kind": record.kind, "body": record.body} for record in records]
 
     def _grant(self, client: Client, frame: Attach) -> bool:
         if frame.epoch <= self._epoch:
@@ -365,7 +379,7 @@ class Daemon:
                 self._relaunch(frame.options)
             elif not begun:
                 self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
-            write_lease(self._where.state, frame.epoch, options.client)
+            self._lease(frame.epoch, options.client)
         except (FrameError, ValueError) as error:
             client.close(str(error), Refused("bad_attach", str(error)))
             return False
@@ -382,6 +396,13 @@ class Daemon:
         if self._driver is not None:
             fence(self._driver, self._epoch, client.name)
         return True
+
+    def _lease(self, epoch: int, driver: str) -> None:
+        """On disk for the next daemon; where there is no room for it, a driver that comes back is more than that."""
+        try:
+            write_lease(self._where.state, epoch, driver)
+        except OSError as error:
+            log.warning("who drives is not on disk: %s", error)
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """A frame of the driver."""
@@ -407,10 +428,7 @@ class Daemon:
         self._done = done
         self._driver_name = ""
         self.changed()
-        try:
-            write_lease(self._where.state, self._epoch, "")
-        except OSError as error:
-            log.warning("the leave of the driver is not on disk: %s", error)
+        self._lease(self._epoch, "")
 
     def left(self, client: Client) -> None:
         """A connection is over."""

@@ -14,7 +14,7 @@ import os
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ MAX_RECORD = 48 * 1024 * 1024
 
 _RING_BYTES = 2 * 1024 * 1024
 _INDEX_EVERY = 128
+_INDEX_BYTES = 256 * 1024
+_SMALLEST = 40  # bytes of a line: how many records a damaged stretch can have held at most
 
 
 class JournalError(Exception):
@@ -58,31 +60,41 @@ class Journal:
         self._size = 0
         self._ring: deque[tuple[Record, int]] = deque()
         self._ring_bytes = 0
-        self._index: list[tuple[int, int]] = []  # (seq, offset) of every _INDEX_EVERY-th record
+        self._index: list[tuple[int, int]] = []  # (seq, offset), one for each stretch of the file
+        self._bad: set[int] = set()  # offsets of damaged lines
         self._flush: asyncio.Task[None] | None = None
         self._failure: JournalError | None = None
         self._repair()
 
     def _repair(self) -> None:
-        """Cut off a torn last line; note damaged lines in the middle, which reading passes over."""
-        offset = 0
+        """Cut off a torn last line; note damaged lines in the middle, which reading passes over. Their numbers are not given
+        again, also when they were the last."""
+        offset = lost_lines = lost_bytes = 0
         with open(self.path, "rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
+                    self._size = offset
                     os.ftruncate(self._fd, offset)
                     self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
                     break
                 record = _parse(line)
-                if record is None or record.seq <= self.seq:
+                most = self.seq + 1 + max(lost_lines, lost_bytes // _SMALLEST)
+                if record is None or not self.seq < record.seq <= most:
                     self.damaged.append("line %d is damaged and was passed over" % number)
+                    self._bad.add(offset)
+                    lost_lines += 1
+                    lost_bytes += len(line)
                 else:
                     self._note(record, offset, len(line))
+                    lost_lines = lost_bytes = 0
                 offset += len(line)
         self._size = offset
+        self.seq += lost_lines
         self.durable = self.seq
 
     def _note(self, record: Record, offset: int, size: int) -> None:
-        if not self._index or record.seq - self._index[-1][0] >= _INDEX_EVERY:
+        last_seq, last_offset = self._index[-1] if self._index else (-_INDEX_EVERY, 0)
+        if record.seq - last_seq >= _INDEX_EVERY or offset - last_offset >= _INDEX_BYTES:
             self._index.append((record.seq, offset))
         self.seq = record.seq
         self._ring.append((record, size))
@@ -104,11 +116,19 @@ class Journal:
                 written += os.write(self._fd, line[written:])
         except OSError as error:
             if written:
-                os.ftruncate(self._fd, self._size)
+                self._take_back()
             raise JournalError("the journal cannot be written: %s" % (error.strerror or error)) from error
         self._note(record, self._size, len(line))
         self._size += len(line)
         return record
+
+    def _take_back(self) -> None:
+        """Remove the half-written record. When that fails too, nothing may be written behind it: a restart cuts it off."""
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError as error:
+            self._failure = JournalError("a half-written record cannot be removed: %s" % (error.strerror or error))
+            log.error("%s", self._failure)
 
     def flush_soon(self) -> None:
         """Make what is written durable without waiting for it; a failure is told by the next append or commit."""
@@ -149,15 +169,14 @@ class Journal:
         """Records after `after`, up to `limit` (default: all that are durable), in order and without gaps: a damaged one comes
         as a record of kind `damaged`. From memory where it reaches back far enough, else streamed from the file."""
         last = self.durable if limit is None else limit
-        expected = after + 1
-        for record in self._stored(after):
+        reached = after
+        for record in _without_gaps(self._stored(after), after + 1):
             if record.seq > last:
                 return
-            while expected < record.seq:
-                yield Record(expected, record.time, "damaged", {})
-                expected += 1
             yield record
-            expected = record.seq + 1
+            reached = record.seq
+        for seq in range(reached + 1, last + 1):
+            yield Record(seq, 0.0, "damaged", {})
 
     def batch(self, after: int, most: int = 64, size: int = 256 * 1024) -> list[Record]:
         """The next durable records after `after`: at most `most`, and no more once they have `size` bytes together."""
@@ -175,52 +194,56 @@ class Journal:
         if self._size <= size:
             return 0
         wanted = self._size - size
-        place = max(0, bisect_right([entry[1] for entry in self._index], wanted) - 1)
-        offset = self._index[place][1] if self._index else 0
+        place = bisect_right([entry[1] for entry in self._index], wanted) - 1
         start = self.durable
-        with open(self.path, "rb") as file:
-            file.seek(offset)
-            found = False
-            for line in file:
-                record = _parse(line) if offset >= wanted else None
-                offset += len(line)
-                if record is None or record.seq > self.durable:
-                    continue
-                if not found:
-                    found, start = True, record.seq - 1
-                if record.kind == "turn_start":
-                    return record.seq - 1
+        found = False
+        for record, _, _ in self._from_file(self._index[place][1] if place >= 0 else 0, first=wanted):
+            if record.seq > self.durable:
+                break
+            if not found:
+                found, start = True, record.seq - 1
+            if record.kind == "turn_start":
+                return record.seq - 1
         return start
 
     def page(self, before: int, size: int) -> list[Record]:
-        """The durable records before number `before`, the newest of them, about `size` bytes and at least one. Reads the file
-        and may take its time; to be called in a thread."""
+        """The durable records before number `before`, the newest of them, about `size` bytes and at least one, without gaps as in
+        `read`. Reads the file and may take its time; to be called in a thread."""
         before = min(before, self.durable + 1)
         index = list(self._index)
         place = bisect_right(index, (before - 1, 1 << 62)) - 1
         kept: deque[tuple[Record, int]] = deque()
-        while place >= 0 and sum(length for _, length in kept) < size:
-            end = index[place + 1][0] if place + 1 < len(index) else before
-            block = [pair for pair in self._block(index[place][1]) if pair[0].seq < min(end, before)]
+        total = 0
+        while place >= 0 and total < size:
+            end = index[place + 1][1] if place + 1 < len(index) else None
+            block = [
+                (record, length)
+                for record, _, length in self._from_file(index[place][1], end=end)
+                if record.seq < before
+            ]
             kept.extendleft(reversed(block))
+            total += sum(length for _, length in block)
             place -= 1
-        total = sum(length for _, length in kept)
         while len(kept) > 1 and total > size:
             total -= kept.popleft()[1]
-        return [record for record, _ in kept]
+        first = kept[0][0].seq if kept else before
+        last = kept[-1][0].time if kept else 0.0
+        end_mark = Record(before, last, "", {})
+        return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
 
-    def _block(self, offset: int) -> list[tuple[Record, int]]:
-        """The records from one entry of the index up to the next, and their lengths."""
-        found: list[tuple[Record, int]] = []
+    def _from_file(self, start: int, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Record, int, int]]:
+        """The records from byte `start` on, up to byte `end`, with their places and lengths. Those before byte `first` are
+        left out."""
+        offset = start
         with open(self.path, "rb") as file:
-            file.seek(offset)
+            file.seek(start)
             for line in file:
-                record = _parse(line)
+                if end is not None and offset >= end:
+                    return
+                record = _parse(line) if offset >= first and offset not in self._bad else None
                 if record is not None:
-                    found.append((record, len(line)))
-                    if record.seq - found[0][0].seq >= _INDEX_EVERY:
-                        break
-        return found
+                    yield record, offset, len(line)
+                offset += len(line)
 
     def _stored(self, after: int) -> Iterator[Record]:
         if self._ring and self._ring[0][0].seq <= after + 1:
@@ -232,12 +255,9 @@ class Journal:
                 yield from [record for record, _ in self._ring if record.seq > after]
             return
         place = bisect_right(self._index, (after + 1, 1 << 62)) - 1
-        with open(self.path, "rb") as file:
-            file.seek(self._index[place][1] if place >= 0 else 0)
-            for line in file:
-                record = _parse(line)
-                if record is not None and record.seq > after:
-                    yield record
+        for record, _, _ in self._from_file(self._index[place][1] if place >= 0 else 0):
+            if record.seq > after:
+                yield record
 
     async def close(self) -> None:
         """Make everything durable if that is possible, and close the file."""
@@ -248,6 +268,16 @@ class Journal:
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
         os.close(self._fd)
+
+
+def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
+    """The records from number `first` on; one of kind `damaged`, with an empty body, stands for each that is missing."""
+    for record in records:
+        while first < record.seq:
+            yield Record(first, record.time, "damaged", {})
+            first += 1
+        yield record
+        first = record.seq + 1
 
 
 def _rough_size(value: object) -> int:

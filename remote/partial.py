@@ -60,6 +60,13 @@ class Partial:
             for key in [key for key, shown in self._tools.items() if shown.get("tool_use_id") in done]:
                 del self._tools[key]
 
+    def withdraw(self, message_id: str) -> None:
+        """The answer of this id does not count."""
+        message = self._start["event"].get("message") if self._start is not None else None
+        if isinstance(message, dict) and message.get("id") == message_id:
+            self._start = None
+            self._blocks.clear()
+
     def _event(self, body: Json, event: Json) -> None:
         kind, index = event.get("type"), event.get("index")
         if kind == "message_start":

@@ -12,6 +12,7 @@ from ccb.tunnel.wire import SessionOptions
 from .inputs import Inputs
 from .journal import Record
 from .model.models import count
+from .permissions.ruleset import COMMAND_LINE
 from .picture import Picture
 from .registry import prompt_text
 
@@ -23,7 +24,9 @@ class Recovered:
 
     `waiting` are the user messages that no turn has taken, by input id. `open_asks` are the ids of questions without an
     answer. `turn_open` tells that a turn was running, `result_due` that it never had its result. `mark` is that of the last
-    worker's processes; every worker ends those of the one before.
+    worker's processes; every worker ends those of the one before. `updates` are the permission updates that were granted
+    for the session (the mode is in `options`). `doubtful` are prompts of which the journal no longer says whether a turn
+    took them: a damaged record may have said so. `damage` are the damages that were told before.
     """
 
     def __init__(self) -> None:
@@ -35,6 +38,9 @@ class Recovered:
         self.last_result: Json = {}
         self.context_tokens = 0
         self.mark = ""
+        self.updates: list[Json] = []
+        self.doubtful: OrderedDict[str, str] = OrderedDict()
+        self.damage: set[str] = set()
         self.prompt = ""
         self.prompts = 0
         self.created = 0.0
@@ -49,6 +55,7 @@ class Recovered:
         elif record.kind == "prompt":
             for item in body.get("items") or ():
                 self.waiting.pop(str(item.get("input", "")), None)
+                self.doubtful.pop(str(item.get("input", "")), None)
         elif record.kind == "turn_start":
             self.turn_open = self.result_due = True
         elif record.kind == "turn_end":
@@ -57,18 +64,31 @@ class Recovered:
             self.context_tokens = tokens_of(body.get("usage"))
         elif record.kind == "options":
             self.created = self.created or record.time
+            self.updates = [each for each in self.updates if _outlives_a_launch(each)]
             options = body.get("options")
             self.options = SessionOptions.from_json(options) if isinstance(options, dict) else self.options
             self._mark(body)
         elif record.kind == "worker":
             self._mark(body)
+        elif record.kind == "damaged":
+            self._damaged(str(body.get("what") or ""))
         elif record.kind == "forked":
             self._forked(record.time)
+
+    def _damaged(self, what: str) -> None:
+        """Told by a worker, or, without words, a record that cannot be read."""
+        if what:
+            self.damage.add(what)
+            return
+        self.doubtful.update((input_id, prompt_text(body)) for input_id, body in self.waiting.items())
+        self.waiting.clear()
 
     def _forked(self, when: float) -> None:
         """What the original still had to do is not the copy's: its prompts, its running turn, its processes."""
         self.created = when
         self.waiting.clear()
+        self.doubtful.clear()
+        self.updates.clear()
         self.result_due = False
         self.mark = ""
 
@@ -101,7 +121,24 @@ class Recovered:
                 self.waiting[input_id] = body
         elif body.get("type") == "control_response":
             response = body.get("response")
-            self.open_asks.pop(str(response.get("request_id") if isinstance(response, dict) else None), None)
+            if isinstance(response, dict):
+                self._answered(response)
+
+    def _answered(self, response: Json) -> None:
+        request_id = str(response.get("request_id"))
+        if request_id not in self.open_asks:
+            return
+        del self.open_asks[request_id]
+        word = response.get("response")
+        if response.get("subtype") == "success" and isinstance(word, dict) and word.get("behavior") == "allow":
+            updates = word.get("updatedPermissions")
+            granted = [each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else []
+            self.updates += [each for each in granted if each.get("type") != "setMode"]
+
+
+def _outlives_a_launch(update: Json) -> bool:
+    """What a new command line does not replace."""
+    return str(update.get("type")).endswith("Rules") and update.get("destination") != COMMAND_LINE
 
 
 def tokens_of(usage: object) -> int:

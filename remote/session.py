@@ -23,13 +23,14 @@ from .journal import Journal, JournalError
 from .partial import Partial
 from .picture import Picture
 from .ports import Answer, PromptSource
-from .recovery import recover, tokens_of
+from .recovery import Recovered, recover, tokens_of
 from .registry import prompt_text
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
+_MOST_TOLD = 20
 _CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
 
 
@@ -122,6 +123,7 @@ class Session:
         self.fact("options", {"options": options.to_json()})
         self.options = options
         self.agent.relaunch(
+            model=options.model,
             max_turns=options.max_turns,
             partial_messages=options.partial_messages,
             api_key_source=options.api_key_source,
@@ -141,16 +143,15 @@ class Session:
                 self.message({"type": "control_cancel_request", "request_id": request_id})
                 answer.set_result({"subtype": "error", "error": "the client that drives now cannot be asked"})
 
-    def resume(self) -> str:
-        """Go on from the journal, which has records: no tool runs again, what was open is closed. The mark of processes
-        that the worker before may have left, "" for none."""
+    def resume(self) -> Recovered:
+        """Go on from the journal, which has records: no tool runs again, what was open is closed. What the caller has to
+        restore of it: permission updates, and an end to the processes that the worker before may have left."""
         recovered = recover(self.journal.read(0, self.journal.seq), self._inputs, self._picture)
         self.options = recovered.options
         self.context_tokens = recovered.context_tokens
         self.created, self.last_prompt, self.prompts = recovered.created, recovered.prompt, recovered.prompts
         self._remember_spent(recovered.last_result)
-        for damage in self.journal.damaged:
-            self.fact("damaged", {"what": damage})
+        self._tell_damage(recovered)
         for request_id in recovered.open_asks:
             self.message({"type": "control_cancel_request", "request_id": request_id})
         self.agent = self._assemble(self, self.options)
@@ -162,7 +163,19 @@ class Session:
         for input_id, body in recovered.waiting.items():
             self._put(input_id, body)
         self.journal.flush_soon()
-        return recovered.mark
+        return recovered
+
+    def _tell_damage(self, recovered: Recovered) -> None:
+        """Damage that stays in the file is told once."""
+        told = [damage for damage in self.journal.damaged if damage not in recovered.damage]
+        if len(told) > _MOST_TOLD:
+            told[_MOST_TOLD:] = ["%d more damaged lines were passed over" % (len(told) - _MOST_TOLD)]
+        for text in recovered.doubtful.values():
+            what = "a prompt may have been answered or not, and was not run again: %s" % text
+            if what not in recovered.damage:
+                told.append(what)
+        for what in told:
+            self.fact("damaged", {"what": what})
 
     def message(self, body: Json) -> None:
         """Emitter."""
@@ -182,7 +195,9 @@ class Session:
         """Emitter."""
         record = self.journal.append(kind, body)
         self._picture.take(record.seq, kind, body)
-        if kind == "model_end":
+        if kind == "withdrawn":
+            self.partial.withdraw(str(body.get("message_id")))
+        elif kind == "model_end":
             self.context_tokens = tokens_of(body.get("usage"))
         elif kind == "prompt":
             for item in body.get("items", ()):

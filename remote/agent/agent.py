@@ -9,6 +9,7 @@ from typing import Any
 from ..conversation import Conversation
 from ..model.models import resolve_model
 from ..ports import PromptSource
+from ..tools.base import Tool
 from .calls import DenialCounter
 from .ledger import Ledger
 from .ports import Prompt, Surroundings
@@ -19,15 +20,15 @@ Json = dict[str, Any]
 
 class Agent:
     """`conversation` and `ledger` are the projections of the session's journal (`from_events`). Tools that the permission
-    engine hides are left out once and for all: the model's tool list never changes within a session."""
+    engine hides are left out; the model's tool list changes only when another command line asks for that (`relaunch`)."""
 
     def __init__(self, around: Surroundings, conversation: Conversation, ledger: Ledger) -> None:
         self._around = around
         self._conversation = conversation
         self._model = resolve_model(conversation.model or around.model)
-        tools = {tool.name: tool for tool in around.tools if around.permissions.visible(tool.name)}
-        self._session = Session(conversation, ledger, tools, lambda: self._model, DenialCounter())
+        self._session = Session(conversation, ledger, _offered(around), lambda: self._model, DenialCounter())
         self._turn: Turn | None = None
+        self._relaunched = False  # what every request starts with is made again for the next turn
 
     @property
     def model(self) -> str:
@@ -47,11 +48,20 @@ class Agent:
             self._conversation.apply("model", {"model": model})
 
     def relaunch(
-        self, *, max_turns: int | None, partial_messages: bool, api_key_source: str, prompts: PromptSource | None
+        self,
+        *,
+        model: str | None,
+        max_turns: int | None,
+        partial_messages: bool,
+        api_key_source: str,
+        prompts: PromptSource | None,
     ) -> None:
-        """Another client process drives; counts from the next turn on. `prompts` replace those there are."""
+        """Another client process drives; counts from the next turn on. `model` is the session's own from now on, but not
+        chosen by this; `prompts` replace those there are."""
+        self._relaunched |= prompts is not None or list(_offered(self._around)) != list(self._session.tools)
         self._around = replace(
             self._around,
+            model=model,
             max_turns=max_turns,
             partial_messages=partial_messages,
             api_key_source=api_key_source,
@@ -70,8 +80,16 @@ class Agent:
         the journal fails, and CancelledError (with no result, tools stopped) when the session is shut down."""
         if self._turn is not None:
             raise RuntimeError("a turn is running")
+        if self._relaunched:
+            self._relaunched = False
+            self._session.tools, self._session.prefix = _offered(self._around), None
         self._turn = Turn(self._around, self._session)
         try:
             return await self._turn.run(prompts)
         finally:
             self._turn = None
+
+
+def _offered(around: Surroundings) -> dict[str, Tool]:
+    """The tools that the model is told of."""
+    return {tool.name: tool for tool in around.tools if around.permissions.visible(tool.name)}

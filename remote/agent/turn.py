@@ -40,7 +40,7 @@ _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool h
 
 @dataclass
 class Session:
-    """What outlives a turn. `prefix` is made by the first turn and never again."""
+    """What outlives a turn. `prefix` is made by the first turn, and again only when another command line asks for another."""
 
     conversation: Conversation
     ledger: Ledger
