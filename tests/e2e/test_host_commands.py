@@ -1,0 +1,262 @@
+"""`ccb ps`, `logs`, `stop`, `gc`, `clean` and the choice of a session, as a person types them, over a real sshd."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_reconnect import STDIO, processes_of, until, user_message
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Done, Laptop, Running, make_laptop
+from tests.support.sshd import HostUser, Sshd
+from tests.support.terminal import Terminal, terminal
+
+EVIL = "\x1b]2;owned\x07\x1b[31mdelete\r\neverything\x9b1m"
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+class Host:
+    """The host as the laptop reaches it: every command gets the same connection options."""
+
+    def __init__(self, laptop: Laptop, sshd: Sshd, user: HostUser) -> None:
+        self.laptop = laptop
+        self.user = user
+        self.login = f"{user.name}@127.0.0.1"
+        self.options = sshd.client_options()
+
+    def argv(self, command: str, *words: str) -> list[str]:
+        return [command, self.login, *words, *self.options]
+
+    async def run(self, command: str, *words: str) -> Done:
+        return await self.laptop.run(self.argv(command, *words))
+
+    def path(self, name: str) -> str:
+        """A new directory of the user."""
+        directory = self.user.home / name
+        directory.mkdir()
+        os.chown(directory, pwd.getpwnam(self.user.name).pw_uid, -1)
+        return str(directory)
+
+    @asynccontextmanager
+    async def asking(self, prompt: str, *words: str, path: str = "~") -> AsyncIterator[tuple[Running, str]]:
+        """A session that waits for an approval, and its id."""
+        argv = ["ssh", f"{self.login}:{path}", *self.options, "-p", *STDIO, "--reconnect-timeout", "0", *words]
+        async with self.laptop.start(argv) as running:
+            await running.send(user_message(prompt))
+            session = (await running.until("system", "init"))["session_id"]
+            await running.until("control_request")
+            yield running, session
+
+    async def ended(self, prompt: str, path: str = "~") -> str:
+        """A session that has had one turn; its id."""
+        argv = ["ssh", f"{self.login}:{path}", *self.options, "-p", prompt, "--output-format", "json"]
+        done = await self.laptop.run(argv)
+        assert done.code == 0, done.stderr
+        await until(lambda: not processes_of(self.user))
+        return str(json.loads(done.stdout)["session_id"])
+
+    @asynccontextmanager
+    async def terminal(self, command: str, *words: str) -> AsyncIterator[Terminal]:
+        """The command on a terminal; `words` come right after it."""
+        argv = [sys.executable, "-m", "ccb", command, *words, *self.options]
+        async with terminal(argv, self.laptop.env, str(self.laptop.home)) as running:
+            yield running
+
+
+@pytest.fixture
+def host(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> Iterator[Host]:
+    yield Host(laptop, sshd, host_user)
+
+
+def ask_once(model: FakeModel) -> None:
+    model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "touch made"}}], "times": 0})
+
+
+def is_plain(text: str) -> bool:
+    return not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in text)
+
+
+async def test_ps_shows_what_waits_and_what_has_ended_the_last_used_first(host: Host, fake_model: FakeModel) -> None:
+    fake_model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
+    old = await host.ended("explain this")
+    ask_once(fake_model)
+    path = host.path("shop")
+    async with host.asking(EVIL, path=path) as (_, session):
+        table = await host.run("ps")
+        rows = await host.run("ps", "--json")
+        head, first, second = table.stdout.splitlines()
+        assert (table.code, table.stderr) == (0, "")
+        assert head.split() == ["ID", "STATE", "AGE", "USED", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
+        assert first.split()[:2] == [session[:8], "asks"] and second.split()[:2] == [old[:8], "ended"]
+        assert "M  " in first and "shop" in first and "everything" in first and "explain this" in second
+        assert is_plain(table.stdout) and is_plain(rows.stdout)
+        listed = [json.loads(line) for line in rows.stdout.splitlines()]
+        assert [(row["session"], row["state"], row["alive"]) for row in listed] == [
+            (session, "requires_action", True),
+            (old, "ended", False),
+        ]
+        assert (listed[0]["cwd"], listed[0]["prompts"]) == (path, 1)
+        assert listed[0]["rss"] > 1_000_000 and listed[0]["driver"] and listed[0]["pid"]
+
+
+async def test_logs_tell_what_a_session_did(host: Host, fake_model: FakeModel) -> None:
+    fake_model.add({"text": "It is a shop \x1b[31min red."})
+    session = await host.ended("what is this?")
+    done = await host.run("logs", session[:8])
+    assert (done.code, done.stderr) == (0, "")
+    assert "what is this?" in done.stdout and "It is a shop" in done.stdout
+    assert is_plain(done.stdout)
+    last = await host.run("logs", session, "-n", "1")
+    assert last.stdout.splitlines() == done.stdout.splitlines()[-1:]
+
+
+async def test_stop_ends_the_worker_and_says_so_once(host: Host, fake_model: FakeModel) -> None:
+    ask_once(fake_model)
+    async with host.asking("go") as (_, session):
+        stopped = await host.run("stop", session[:8])
+        assert (stopped.code, stopped.stderr) == (0, "")
+        assert stopped.stdout.startswith(f"stopped {session} (")
+        await until(lambda: not processes_of(host.user))
+    again = await host.run("stop", session)
+    assert (again.code, again.stdout) == (0, f"{session} was not running\n")
+    every = await host.run("stop", "--all")
+    assert (every.code, every.stdout) == (0, f"No session runs on {host.login}.\n")
+
+
+@pytest.mark.parametrize("command", ["logs", "stop"])
+async def test_a_session_that_does_not_exist_is_code_1(host: Host, command: str) -> None:
+    done = await host.run(command, "feedbeef")
+    assert (done.code, done.stdout) == (1, "")
+    assert "feedbeef" in done.stderr and done.stderr.count("  -> ") == 1 and "ccb ps" in done.stderr
+
+
+async def test_a_host_without_sessions_is_one_line(host: Host) -> None:
+    done = await host.run("ps")
+    assert (done.code, done.stdout, done.stderr) == (0, f"No sessions on {host.login}.\n", "")
+    assert (await host.run("ps", "--json")).stdout == ""
+
+
+async def test_gc_names_what_it_would_remove_then_removes_just_that(host: Host, fake_model: FakeModel) -> None:
+    fake_model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
+    old = await host.ended("explain this")
+    ask_once(fake_model)
+    async with host.asking("go") as (_, session):
+        tried = await host.run("gc", "--dry-run", "--older-than", "0")
+        done = await host.run("gc", "--older-than", "0")
+        assert (tried.code, done.code) == (0, 0), tried.stderr + done.stderr
+        said, total = tried.stdout.splitlines()[:-1], tried.stdout.splitlines()[-1]
+        (line,) = [line for line in said if old in line]
+        assert line.startswith("would remove session /") and ": not used for" in line
+        assert total.startswith("would remove 1 thing, ")
+        assert done.stdout.splitlines()[-1].startswith("removed 1 thing, ")
+        assert session not in done.stdout
+        left = await host.run("ps", "--json")
+        assert [json.loads(line)["session"] for line in left.stdout.splitlines()] == [session]
+
+
+async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_model: FakeModel) -> None:
+    before = sorted(host.user.home.rglob("*"))
+    ask_once(fake_model)
+    async with host.asking("go") as (_, session):
+        unasked = await host.run("clean")
+        assert (unasked.code, unasked.stdout) == (2, "") and "--yes" in unasked.stderr
+        tried = await host.run("clean", "--dry-run")
+        assert tried.code == 0 and f"would stop {session}" in tried.stdout
+        async with host.terminal("clean", host.login) as running:
+            await running.shows("(yes/no)")
+            running.type("no\n")
+            assert await running.ended() == 2
+            assert "nothing was removed" in running.text
+        assert processes_of(host.user)
+        async with host.terminal("clean", host.login) as running:
+            await running.shows("(yes/no)")
+            running.type("yes\n")
+            assert await running.ended() == 0, running.text
+            assert f"stopped {session}" in running.text and "removed bundle" in running.text
+    await until(lambda: not processes_of(host.user))
+    assert sorted(host.user.home.rglob("*")) == before
+    uid = pwd.getpwnam(host.user.name).pw_uid
+    assert not list(Path("/tmp").glob(f"ccb-{uid}*"))
+    again = await host.run("clean", "--yes")
+    assert again.code == 0 and again.stdout.splitlines()[-1].startswith("removed ")
+    assert sorted(host.user.home.rglob("*")) == before
+
+
+async def test_a_session_is_chosen_from_a_list(host: Host, fake_model: FakeModel) -> None:
+    fake_model.add({"text": "The first answer.", "when": {"user_contains": "first"}})
+    fake_model.add({"text": "The second answer.", "when": {"user_contains": "second"}})
+    first = await host.ended("the first thing", host.path("north"))
+    await host.ended("the second thing", host.path("south"))
+    async with host.terminal("ssh", host.login, "--resume") as running:
+        await running.shows("Session (")
+        assert running.text.index("the second thing") < running.text.index("the first thing")
+        running.type("nonsense\n")
+        await running.shows("Nothing fits")
+        running.type("NORTH\n")
+        await running.shows("The first answer.")
+        assert "The second answer." not in running.text
+        running.type("\x04")
+        assert await running.ended() == 0
+        assert f"--resume {first}" in running.text
+    async with host.terminal("ssh", host.login, "--resume") as running:
+        await running.shows("Session (")
+        running.type("q\n")
+        assert await running.ended() == 2
+        assert "no session was chosen" in running.text
+    await until(lambda: not processes_of(host.user))
+
+
+async def test_attach_takes_the_one_session_that_runs_and_a_viewer_leaves_it_alone(
+    host: Host, fake_model: FakeModel
+) -> None:
+    fake_model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
+    await host.ended("explain this")
+    ask_once(fake_model)
+    async with host.asking("make it") as (driver, _):
+        async with host.terminal("attach", host.login, "--view") as running:
+            await running.shows("make it")
+            assert "explain this" not in running.text
+            running.type("\x04")
+            assert await running.ended() == 0
+        assert driver.process.returncode is None
+        await host.run("stop", "--all")
+
+
+async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    fake_model.add({"text": "An answer.", "times": 0})
+    done = await laptop.run([str(project), "-p", "explain this", "--output-format", "json"])
+    session = json.loads(done.stdout)["session_id"]
+    for argv in (["ps"], ["ps", "--local"]):
+        table = await laptop.run(argv)
+        assert table.code == 0 and session[:8] in table.stdout and "explain this" in table.stdout
+    assert "explain this" in (await laptop.run(["logs", "--local", session])).stdout
+    done = await laptop.run(["gc", "--local", "--older-than", "0"])
+    assert f"removed session {laptop.home}" in done.stdout
+    assert (await laptop.run(["ps"])).stdout == "No sessions on local.\n"
+
+
+async def test_a_reader_that_leaves_early_is_no_bug(laptop: Laptop) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "ccb", "ps", stdin=asyncio.subprocess.DEVNULL, stdout=writer,
+            stderr=asyncio.subprocess.PIPE, env=laptop.env, cwd=laptop.home,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    _, said = await process.communicate()
+    assert (process.returncode, said) == (129, b"")
