@@ -7,7 +7,7 @@ STAMP  := .make/venv
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n --preserve-env=PATH,PYENV_ROOT,HOME PYTHONDONTWRITEBYTECODE=1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye bench clean
+.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye bench faults soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -55,6 +55,16 @@ bullseye: $(STAMP) ## the main job on a whole Debian 11 host with Python 3.9, ma
 bench: $(STAMP) ## every benchmark, each a ratio against its peer in the same run
 	@.ci/system-packages test $(PYTHON)
 	@for script in benchmarks/[a-z]*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
+
+N ?= 1000
+SEED ?= 1
+JOBS ?= 8
+faults: $(STAMP) ## N=1000 sessions whose links are cut and whose processes are killed (SEED=1 JOBS=8; root)
+	@.ci/system-packages test $(PYTHON)
+	@$(BIN)/python -m tests.faults $(N) --seed $(SEED) --jobs $(JOBS)
+
+soak: $(STAMP) ## one session of 2,000 turns: memory of both ends, and the time to reattach
+	@$(BIN)/python -m tests.faults.soak
 
 clean: ## remove what the targets made
 	@rm -rf $(VENV) .make dist build .mypy_cache .ruff_cache .hypothesis

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ccb.tunnel.backoff import waits
 from ccb.tunnel.link import Link
 from ccb.tunnel.wire import Hello
 
@@ -46,7 +47,7 @@ class Dial(Protocol):
 class Terms:
     """How a session is attached. `options` go with the first attach, `who` is this client's unique name. `tail` is that of
     the first attach, `later_tail` of the others (bytes, 0: everything). `patience` in seconds; `resume` is the command
-    that comes back. `can_ask`: there is a person who can log in again."""
+    that comes back. `can_ask`: there is a person who can log in again. `waits` are the seconds before each attempt."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""
@@ -56,3 +57,4 @@ class Terms:
     patience: float = PATIENCE
     resume: str = ""
     can_ask: bool = False
+    waits: Callable[[], Iterator[float]] = waits

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
-from ccb.tunnel.backoff import waits
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, HostKeyError, ProtocolError, UsageError
 from ccb.tunnel.link import Link
 from ccb.tunnel.plain_text import neutralise
@@ -76,7 +75,7 @@ class Session:
         self._garbled = 0
         self._attempt = 0
         self._lost_at: float | None = None
-        self._waits = waits()
+        self._waits = self._terms.waits()
         self._nudged = asyncio.Event()
         self._asked_person = False
         self._leaving = False
@@ -422,7 +421,7 @@ class Session:
     async def _granted(self, frame: Attached) -> None:
         self._replay_ends = frame.seq
         first, self._begun = not self._begun, True
-        self._attempt, self._lost_at, self._waits = 0, None, waits()
+        self._attempt, self._lost_at, self._waits = 0, None, self._terms.waits()
         self._take = False
         if frame.role != "driver":
             await self._fenced(frame.driver)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pwd
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from typing import Any
 
 import psutil
 from tests.faults import scenario
-from tests.faults.plan import Plan
+from tests.faults.plan import Plan, Step
+from tests.support.clock import Clocks, jumping_clocks
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
 from tests.support.relay import Fault, Relay, relay
@@ -28,6 +30,10 @@ PATIENCE_S = 60
 """What ccb is given to reconnect."""
 
 DEADLINE_S = 120.0
+OFFLINE_S = 0.5
+"""How long the link stays down when a prompt is sent meanwhile."""
+
+_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}")
 _FLAGS = [
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--permission-prompt-tool", "stdio",
     "--reconnect-timeout", str(PATIENCE_S),
@@ -36,17 +42,19 @@ _FLAGS = [
 
 @dataclass
 class Outcome:
-    """What came of a session. `left` are processes and runtime files that should be gone, `slowest_s` the longest time without
-    a connection that ccb got over."""
+    """What came of a session. `left` are processes and runtime files that should be gone, `kept` the files of ccb that stay on
+    the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over from."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)
     code: int = -1
+    first_code: int = 0
     stderr: str = ""
     requests: int = 0
     counts: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
     connections: int = 0
     seconds: float = 0.0
 
@@ -56,12 +64,10 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outco
     async with FakeModel([scenario.model(str(user.home))]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
         _prepare(user, warm=not plan.cold)
-        session = _Session(
-            plan, laptop, user, between, ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
-        )
-        between.faults += [
-            _fault(step.kind, step.at, upward=step.upward, seconds=step.seconds, user=user) for step in plan.steps
-        ]
+        where = ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
+        clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
+        session = _Session(plan, laptop, user, between, where, clocks)
+        between.faults += [_fault(step, user) for step in plan.steps]
         started = time.monotonic()
         async with asyncio.timeout(DEADLINE_S):
             outcome = await session.play()
@@ -72,6 +78,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outco
         outcome.counts = _lines(user.home / "count")
         outcome.files = {name: _text(user.home / name) for name in ("edit.txt", "new.txt")}
         outcome.left = await _left(user)
+        outcome.kept = _kept(user)
         return outcome
 
 
@@ -94,21 +101,21 @@ def _prepare(user: HostUser, *, warm: bool) -> None:
         os.chown(path, owner.pw_uid, owner.pw_gid)
 
 
-def _fault(kind: str, at: int, *, upward: bool, seconds: float, user: HostUser) -> Fault:
-    if not kind.startswith("kill"):
-        return Fault(kind, at, upward, seconds)
+def _fault(step: Step, user: HostUser) -> Fault:
+    if not step.kind.startswith("kill"):
+        return Fault(step.kind, step.at, step.upward, step.seconds, connection=step.connection)
 
     async def kill() -> None:
         for process in processes_of(user):
             with contextlib.suppress(psutil.NoSuchProcess):
                 if (
-                    (process.name() == "sshd") == (kind == "kill sshd")
+                    (process.name() == "sshd") == (step.kind == "kill sshd")
                     and process.name() != "ccb"
                     and _carries(process)
                 ):
                     process.kill()
 
-    return Fault("call", at, upward, act=kill)
+    return Fault("call", step.at, step.upward, act=kill, connection=step.connection)
 
 
 def _carries(process: psutil.Process) -> bool:
@@ -146,61 +153,94 @@ async def _left(user: HostUser) -> list[str]:
     return found()
 
 
+def _kept(user: HostUser) -> set[str]:
+    """Files of ccb in the home and in the runtime directory."""
+    found = [
+        path
+        for top in (user.home, Path(f"/tmp/ccb-{pwd.getpwnam(user.name).pw_uid}"))
+        for path in top.rglob("*")
+        if path.is_file() and ("ccb" in path.relative_to(top.parent).parts[1:] or top != user.home)
+    ]
+    return {_NAMES.sub("*", str(path)).replace(user.name, "~") for path in found}
+
+
+@dataclass
+class _Client:
+    """One run of ccb in a session: the first one, or one that resumes it."""
+
+    process: asyncio.subprocess.Process
+    again: bool
+
+
 class _Session:
     """The client of one session: sends the prompts, allows what is asked, interrupts the second turn."""
 
-    def __init__(self, plan: Plan, laptop: Laptop, user: HostUser, between: Relay, where: list[str]) -> None:
+    def __init__(
+        self, plan: Plan, laptop: Laptop, user: HostUser, between: Relay, where: list[str], clocks: Clocks | None
+    ) -> None:
         self._plan = plan
         self._laptop = laptop
         self._user = user
         self._between = between
         self._where = where
-        self._process: asyncio.subprocess.Process | None = None
+        self._clocks = clocks
+        self._current: _Client | None = None
         self._outcome = Outcome()
         self._prompted = 0
         self._id = ""
-        self._killed = False
+        self._struck = asyncio.Event()
 
     async def play(self) -> Outcome:
-        again: list[str] = []
-        while True:
-            async with self._laptop.start(
-                [*self._where, *_FLAGS, "--allowedTools", ",".join(scenario.ALLOWED), *again]
-            ) as run:
-                self._process = run.process
-                interrupting = asyncio.create_task(self._interrupt())
-                watching = asyncio.create_task(self._watch_journal()) if again else None
-                errors = asyncio.create_task(self._drain(run.process))
-                try:
-                    await self._talk(again=bool(again))
-                    code = await run.process.wait()
-                    await errors
-                finally:
-                    for task in (interrupting, watching, errors):
-                        if task is not None:
-                            task.cancel()
-                            await asyncio.gather(task, return_exceptions=True)
-            if code == -signal.SIGKILL and self._killed and not again:
-                again = ["--resume", self._id]
-                continue
-            self._outcome.code = code
-            return self._outcome
+        first = asyncio.create_task(self._run([]))
+        second: asyncio.Task[int] | None = None
+        struck = asyncio.create_task(self._struck.wait())
+        try:
+            await asyncio.wait({first, struck}, return_when=asyncio.FIRST_COMPLETED)
+            if self._struck.is_set() and self._plan.ending in ("kill ccb", "take over"):
+                if self._plan.ending == "kill ccb":
+                    assert await first == -signal.SIGKILL
+                second = asyncio.create_task(self._run(["--resume", self._id]))
+                self._outcome.code = await second
+                self._outcome.first_code = await first
+            else:
+                self._outcome.code = await first
+        finally:
+            for task in (first, struck, second):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+        return self._outcome
 
-    async def _drain(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        while line := await process.stderr.readline():
+    async def _run(self, again: list[str]) -> int:
+        """One ccb from its start to its end; its exit code."""
+        more = {"PYTHONPATH": self._clocks.pythonpath + self._laptop.env["PYTHONPATH"]} if self._clocks else {}
+        argv = [*self._where, *_FLAGS, "--allowedTools", ",".join(scenario.ALLOWED), *again]
+        async with self._laptop.start(argv, **more) as run, asyncio.TaskGroup() as tasks:
+            client = self._current = _Client(run.process, bool(again))
+            interrupting = tasks.create_task(self._interrupt(client))
+            watching = tasks.create_task(self._watch_journal(client))
+            errors = tasks.create_task(self._drain(client))
+            await self._talk(client)
+            code = await run.process.wait()
+            await errors
+            interrupting.cancel()
+            watching.cancel()
+            return code
+
+    async def _drain(self, client: _Client) -> None:
+        assert client.process.stderr is not None
+        while line := await client.process.stderr.readline():
             self._outcome.stderr += line.decode()
 
-    async def _talk(self, *, again: bool) -> None:
-        assert self._process is not None and self._process.stdout is not None
-        if not again:
+    async def _talk(self, client: _Client) -> None:
+        assert client.process.stdout is not None
+        if not client.again:
             await self._prompt()
-        elif self._turn_is_over():
-            await self._go_on()
-        while line := await self._process.stdout.readline():
+        while line := await client.process.stdout.readline():
             message = json.loads(line)
             self._outcome.messages.append(message)
-            await self._react(message)
+            if client is self._current:
+                await self._react(message)
 
     async def _react(self, message: Json) -> None:
         kind = message["type"]
@@ -210,43 +250,58 @@ class _Session:
             response = {"subtype": "success", "request_id": message["request_id"], "response": allow}
             await self._send({"type": "control_response", "response": response})
         elif kind == "result":
-            await self._go_on()
-        elif kind == "assistant" and self._prompted == self._plan.ending_turn and not self._killed:
-            await self._kill()
+            if self._turn_is_over():  # of a session that was resumed, the result of a turn may come late
+                await self._go_on()
+        elif kind == "assistant" and self._prompted == self._plan.ending_turn and not self._struck.is_set():
+            self._strike()
 
     async def _go_on(self) -> None:
         if self._prompted < len(scenario.PROMPTS):
             await self._prompt()
         else:
-            assert self._process is not None and self._process.stdin is not None
-            self._process.stdin.close()
+            assert self._current is not None and self._current.process.stdin is not None
+            self._current.process.stdin.close()
 
     async def _prompt(self) -> None:
         text = scenario.PROMPTS[self._prompted]
         self._prompted += 1
+        if self._prompted == self._plan.offline:
+            self._between.freeze()
+            self._between.cut()
+            asyncio.get_running_loop().call_later(OFFLINE_S, self._between.thaw)
         await self._send({"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None})
 
     async def _send(self, body: Json) -> None:
-        assert self._process is not None and self._process.stdin is not None
+        assert self._current is not None and self._current.process.stdin is not None
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._process.stdin.write(json.dumps(body).encode() + b"\n")
-            await self._process.stdin.drain()
+            self._current.process.stdin.write(json.dumps(body).encode() + b"\n")
+            await self._current.process.stdin.drain()
 
-    async def _interrupt(self) -> None:
+    async def _interrupt(self, client: _Client) -> None:
         await _until((self._user.home / scenario.INTERRUPT_AT).exists)
-        if self._results() < 2:
+        if self._results() < 2 and client is self._current:
             request = {"subtype": "interrupt"}
-            await self._send({"type": "control_request", "request_id": f"interrupt-{self._killed}", "request": request})
+            await self._send({"type": "control_request", "request_id": f"interrupt-{client.again}", "request": request})
 
-    async def _kill(self) -> None:
-        self._killed = True
-        if self._plan.ending == "kill ccb":
-            assert self._process is not None
-            self._process.kill()
-        elif self._plan.ending == "kill daemon":
-            for process in processes_of(self._user):
-                if process.name() == "ccb":
-                    process.kill()
+    def _strike(self) -> None:
+        """What the plan does to the processes."""
+        assert self._current is not None
+        process, later = self._current.process, asyncio.get_running_loop().call_later
+        match self._plan.ending:
+            case "kill ccb":
+                process.kill()
+            case "stop ccb":
+                process.send_signal(signal.SIGSTOP)
+                later(self._plan.stopped_s, _go, process)
+            case "kill daemon":
+                for each in processes_of(self._user):
+                    if each.name() == "ccb":
+                        each.kill()
+            case "clocks jump":
+                assert self._clocks is not None
+                self._clocks.jump(2.0)
+                later(0.5, self._clocks.jump, -2.0)
+        self._struck.set()
 
     def _results(self) -> int:
         """Turns that are over, as the journal on the host says: a client that comes back is not told what it missed."""
@@ -256,15 +311,20 @@ class _Session:
     def _turn_is_over(self) -> bool:
         return self._results() >= self._prompted
 
-    async def _watch_journal(self) -> None:
+    async def _watch_journal(self, client: _Client) -> None:
         """A turn may end between the death of one ccb and the attach of the next."""
-        prompted = self._prompted
-        if self._turn_is_over():
+        if not client.again:
             return
+        prompted = self._prompted
         await _until(self._turn_is_over)
         await asyncio.sleep(1.0)  # for the result to come on stdout, if it does
         if self._prompted == prompted:
             await self._go_on()
+
+
+def _go(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGCONT)
 
 
 async def _until(condition: Callable[[], object]) -> None:

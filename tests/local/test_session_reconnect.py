@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.support.scripted_host import ScriptedHost, session_on
+from tests.support.scripted_host import ScriptedHost, no_waits, session_on
 
 from ccb.local import session as session_module
 from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
@@ -17,17 +16,6 @@ from ccb.tunnel.errors import AuthFailed, ConnectionLost, Dropped, ProtocolError
 from ccb.tunnel.wire import Applied, Attached, Bye, Detach, Event, Fenced, Fetch, Input, Past, Snapshot, Stop
 
 ME = "alice@laptop pid 1 aaa"
-
-
-@pytest.fixture(autouse=True)
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tested is what happens, not how long it takes."""
-
-    def waits() -> Iterator[float]:
-        while True:
-            yield 0.0
-
-    monkeypatch.setattr(session_module, "waits", waits)
 
 
 @pytest.fixture
@@ -207,7 +195,7 @@ async def test_an_unconfirmed_input_of_a_fenced_client_waits_for_the_take_back(h
 
 
 async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: ScriptedHost) -> None:
-    async with Session(host.dial, Terms(tail=1000)) as session:
+    async with Session(host.dial, Terms(waits=no_waits, tail=1000)) as session:
         peer = await host.next_peer()
         await peer.send(
             Attached(1, "driver", 52), Snapshot(1, 50, {"model": "opus"}), Event(51, 1, "message", {"n": 51})
@@ -255,7 +243,7 @@ async def test_a_drop_before_the_first_attach_is_tried_again_and_a_refusal_is_no
         assert len(host.dials) == 3
     host.refusals = [Unreachable("port closed")]
     with pytest.raises(Unreachable):
-        async with Session(host.dial):
+        async with Session(host.dial, Terms(waits=no_waits)):
             raise AssertionError("not reached")
     assert len(host.dials) == 4
 
@@ -263,14 +251,14 @@ async def test_a_drop_before_the_first_attach_is_tried_again_and_a_refusal_is_no
 async def test_a_host_that_keeps_dropping_the_handshake_is_an_error_in_the_end(host: ScriptedHost) -> None:
     host.refusals = [Dropped("closed")] * 50
     with pytest.raises(Dropped):
-        async with Session(host.dial):
+        async with Session(host.dial, Terms(waits=no_waits)):
             raise AssertionError("not reached")
     assert len(host.dials) == 5
 
 
 async def test_options_go_along_until_the_host_has_confirmed_an_attach(host: ScriptedHost) -> None:
     options = {"client": ME, "model": "opus"}
-    async with Session(host.dial, Terms(who=ME, options=options)):
+    async with Session(host.dial, Terms(waits=no_waits, who=ME, options=options)):
         (await host.next_peer()).hang_up()
         peer, attach = await host.granted()
         assert attach.options == options
@@ -316,7 +304,7 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(
 
 
 async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
-    async with Session(host.dial, Terms(who=ME, role="viewer")) as session:
+    async with Session(host.dial, Terms(waits=no_waits, who=ME, role="viewer")) as session:
         _, attach = await host.granted(role="viewer", driver="bob@desk pid 2 bbb")
         assert attach.role == "viewer"
         assert "bob@desk" in (await until(session, LinkState.FENCED)).reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -70,9 +70,15 @@ class ScriptedHost:
         return peer, attach
 
 
+def no_waits() -> Iterator[float]:
+    """Attempts to reconnect that follow each other at once."""
+    while True:
+        yield 0.0
+
+
 @asynccontextmanager
 async def session_on(host: ScriptedHost, terms: Terms | None = None) -> AsyncIterator[tuple[Session, Peer]]:
     """An attached session, and its first connection's other end."""
-    async with Session(host.dial, terms) as session:
+    async with Session(host.dial, replace(terms or Terms(), waits=no_waits)) as session:
         peer, _ = await host.granted()
         yield session, peer
