@@ -1,0 +1,103 @@
+"""The worker's model calls and the auth proxy over a connection that ends at a chosen byte: real ends, real frames as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from ccb.remote.calls import Calls, Line
+from ccb.tunnel.link import new_nonce
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire import Frame, FrameDecoder, encode_frame
+
+_MOST_QUEUED = 8  # frames of a request body on their way
+
+
+class CutLine:
+    """One connection between `calls` and `proxy`, with a nonce of its own. After `cut_down` bytes from the worker or `cut_up` bytes
+    to it nothing moves any more, and `dead` is set. `down` and `up` count what arrived. `shown` is a nonce for the worker that is
+    not the one of the connection."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        proxy: AuthProxy,
+        epoch: int,
+        *,
+        cut_down: int | None = None,
+        cut_up: int | None = None,
+        shown: Secret | None = None,
+    ) -> None:
+        self.nonce = new_nonce()
+        self._shown = shown or self.nonce
+        self.dead = asyncio.Event()
+        self.down = self.up = 0
+        self._calls = calls
+        self._cut_down = cut_down
+        self._cut_up = cut_up
+        self._epoch = epoch
+        self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
+        self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MOST_QUEUED)
+        self._inband = InbandCalls(proxy, self._to_worker.put, self.nonce, epoch=epoch)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self._inband.__aenter__()
+        self._tasks = [asyncio.create_task(self._carry_down()), asyncio.create_task(self._carry_up())]
+        self._calls.attach(Line(self._epoch, self._shown.reveal(), self._to_laptop.put_nowait, self._bulk))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._calls.detach()
+        for task in self._tasks:
+            task.cancel()
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._inband.__aexit__(None, None, None)
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
+
+    async def until_over(self, work: asyncio.Task[bytes], timeout: float = 30) -> None:
+        """Wait until `work` is done or the connection is."""
+        dead = asyncio.create_task(self.dead.wait())
+        try:
+            watched = {work, dead, *self._tasks}
+            done, _ = await asyncio.wait(watched, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            assert done, f"neither over nor cut; {self.down} bytes down, {self.up} up"
+        finally:
+            dead.cancel()
+            await asyncio.gather(dead, return_exceptions=True)
+
+    async def _bulk(self, frame: Frame) -> None:
+        while self._to_laptop.qsize() >= _MOST_QUEUED:
+            await asyncio.sleep(0)
+        self._to_laptop.put_nowait(frame)
+
+    async def _carry_down(self) -> None:
+        decoder = FrameDecoder()
+        while True:
+            data = b"".join(encode_frame(await self._to_laptop.get()))
+            left = data if self._cut_down is None else data[: max(0, self._cut_down - self.down)]
+            self.down += len(left)
+            for frame in decoder.feed(left):
+                await self._inband.handle(frame)  # type: ignore[arg-type]
+            if len(left) < len(data):
+                await self._die()
+
+    async def _carry_up(self) -> None:
+        decoder = FrameDecoder()
+        while True:
+            data = b"".join(encode_frame(await self._to_worker.get()))
+            left = data if self._cut_up is None else data[: max(0, self._cut_up - self.up)]
+            self.up += len(left)
+            for frame in decoder.feed(left):
+                self._calls.handle(frame)  # type: ignore[arg-type]
+            if len(left) < len(data):
+                await self._die()
+
+    async def _die(self) -> None:
+        self._cut_down, self._cut_up = self.down, self.up
+        self.dead.set()
+        await asyncio.Event().wait()
