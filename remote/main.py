@@ -43,7 +43,7 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
             daemon = _find_or_start(params, bundle, storage, users_umask)
         except OSError as error:
             said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
             raise Refusal(
                 "no_storage" if full else "internal",
                 "the session cannot be started on the host: %s" % said,

@@ -227,17 +227,18 @@ def described(entry: Entry) -> Json:
     summary, alive, now = entry.summary, entry.alive, time.time()
     created = summary.get("created")
     pid = summary.get("pid") if alive else None
-    try:
-        size = os.path.getsize(entry.journal)
-    except OSError:
-        size = 0
+    size, used = 0, entry.updated
+    with contextlib.suppress(OSError):
+        info = os.stat(entry.journal)
+        size = info.st_size
+        used = max(used, info.st_mtime) if alive else used  # the summary does not tell that a long turn goes on
     return {
         "session": entry.session,
         "cwd": entry.cwd,
         "state": str(summary.get("state") or "idle") if alive else "ended",
         "alive": alive,
         "age_s": round(max(0.0, now - created), 1) if isinstance(created, (int, float)) else 0.0,
-        "idle_s": round(max(0.0, now - entry.updated), 1),
+        "idle_s": round(max(0.0, now - used), 1),
         "prompts": _count(summary.get("prompts")),
         "prompt": str(summary.get("prompt") or "")[:200],
         "driver": str(summary.get("driver") or "") if alive else "",

@@ -148,6 +148,7 @@ def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Pat
     assert [bodies[each]["alive"] for each in (live, reused, booted)] == [True, False, False]
     assert [bodies[each]["state"] for each in (live, reused, booted)] == ["running", "ended", "ended"]
     assert [bodies[each]["driver"] for each in (live, reused, booted)] == ["me", "", ""]
+    assert bodies[live]["idle_s"] < 600 < bodies[reused]["idle_s"], "its journal has just grown"
     assert bodies[live]["rss"] > 1_000_000 and bodies[reused]["pid"] == 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import resource
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -168,6 +171,25 @@ async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, 
     await second.attach()
     assert b'"mess' not in (host.state(copy) / "journal.jsonl").read_bytes().replace(b'"message', b"")
     assert path.read_bytes().startswith(before)
+
+
+async def test_a_fork_that_does_not_fit_on_the_disk_leaves_nothing(host: WorkerHost, session: str, copy: str) -> None:
+    """A limit on file sizes plays the disk that is full in the middle of the copy."""
+    first = await host.connect(session)
+    await first.attach()
+    await ask(first, "one", says("1" * 20_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        second = await host.connect(copy, fork_of=session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    refused = await second.next(Refused)
+    assert (refused.code, os.strerror(errno.EFBIG) in refused.message) == ("no_storage", True)
+    assert not host.state(copy).exists()
+    assert [name for name in host.runtime_files() if copy in name] == []
+    third = await host.connect(copy, fork_of=session)
+    assert (await third.next(Hello)).session == copy
 
 
 async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(host: WorkerHost, session: str, copy: str) -> None:

@@ -203,6 +203,19 @@ async def test_stop_leaves_no_process_and_no_file(host: WorkerHost, session: str
     assert (again["pid"], again["how"]) == (0, "was not running")
 
 
+async def test_the_end_of_the_grace_time_in_mid_tool_leaves_no_process_and_no_file(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session, grace_s=0.2)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    pids = await with_grandchildren(host, laptop)
+    await laptop.drop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert [pid for pid in pids if alive(pid)] == []
+    assert of_tools(host) == []
+    assert host.runtime_files() == []
+
+
 async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, session: str) -> None:
     laptop, hello = await begin(host, session)
     pids = await with_grandchildren(host, laptop)
@@ -315,7 +328,9 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
     (cache / f".{unused[:16]}.999999999").write_text("cut off")
     (cache / "notes.txt").write_text("the user's")
     (cache / f"{'d' * 64}.zip").symlink_to(host.project)
-    with subprocess.Popen([sys.executable, "-c", "input()", "marker", theirs], stdin=subprocess.PIPE, env=host.env) as login:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", "marker", theirs], stdin=subprocess.PIPE, env=host.env
+    ) as login:
         reports = await command(host, "gc")
         login.communicate()
     kinds = {Path(body["path"]).name[:8]: (kind, body.get("what")) for kind, body in reports}
