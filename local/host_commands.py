@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
@@ -22,6 +23,7 @@ from .session_table import one_line, session_table, size_text
 
 _DAY_S = 86400.0
 _LINES = 200
+_SLOW_S = 2.0
 
 
 class LogRow(ReportRow):
@@ -48,16 +50,32 @@ async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os
     """Do it; the exit code. Raises CcbError."""
     if arguments.command == "clean" and not arguments.dry_run and not arguments.yes:
         await _confirm(arguments)
+    if sys.stderr.isatty():
+        sys.stderr.write(f"Connecting to {host_name(arguments)} …\n")
     async with load_connection(arguments, prompts_for(headless=False), environ) as (transport, bundle):
-        match arguments.command:
-            case "ps":
-                return await _ps(arguments, transport, bundle)
-            case "logs":
-                return await _logs(arguments, transport, bundle)
-            case "stop":
-                return await _stop(arguments, transport, bundle)
-            case _:
-                return await _remove(arguments, transport, bundle)
+        with _said_when_slow(f"Waiting for {host_name(arguments)} …"):
+            match arguments.command:
+                case "ps":
+                    return await _ps(arguments, transport, bundle)
+                case "logs":
+                    return await _logs(arguments, transport, bundle)
+                case "stop":
+                    return await _stop(arguments, transport, bundle)
+                case _:
+                    return await _remove(arguments, transport, bundle)
+
+
+@contextlib.contextmanager
+def _said_when_slow(text: str) -> Iterator[None]:
+    """Say on a terminal why nothing happens."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(_SLOW_S, sys.stderr.write, text + "\n")
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _confirm(arguments: Arguments) -> None:

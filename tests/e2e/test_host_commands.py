@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pwd
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -178,6 +179,10 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_mode
             running.type("no\n")
             assert await running.ended() == 2
             assert "nothing was removed" in running.text
+        async with host.terminal("clean", host.login) as running:
+            await running.shows("(yes/no)")
+            running.type("\x03")
+            assert await running.ended() == 130
         assert processes_of(host.user)
         async with host.terminal("clean", host.login) as running:
             await running.shows("(yes/no)")
@@ -208,7 +213,13 @@ async def test_a_session_is_chosen_from_a_list(host: Host, fake_model: FakeModel
         assert "The second answer." not in running.text
         running.type("\x04")
         assert await running.ended() == 0
-        assert f"--resume {first}" in running.text
+        back = next(line for line in running.text.splitlines() if f"--resume {first}" in line)
+    fake_model.add({"text": "Gone on.", "when": {"user_contains": "go on"}})
+    words = shlex.split(back[back.index("ccb ssh") :])
+    done = await host.laptop.run([*words[1:], "-p", "go on", "--output-format", "json"])
+    assert done.code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["session_id"], result["result"]) == (first, "Gone on.")
     async with host.terminal("ssh", host.login, "--resume") as running:
         await running.shows("Session (")
         running.type("q\n")
