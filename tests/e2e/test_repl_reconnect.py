@@ -1,0 +1,93 @@
+"""The REPL when what carries its link is killed, and a second terminal that comes back to its session."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.terminal import Terminal, terminal
+
+FOCUSED = "┏━ Bash on"  # the border of a card that takes keys
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    yield laptop
+    deadline = time.monotonic() + 15
+    while (left := _of(laptop)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for process in left:
+        process.kill()
+    assert left == [], "a process of the session is left behind"
+
+
+def _of(laptop: Laptop) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("HOME") == str(laptop.home):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]},
+        {"text": "Counted-once."},
+    )
+    await running.shows("Ask for a change")
+    running.type("count to one\r")
+    await running.shows(FOCUSED)
+
+
+async def test_a_question_survives_the_bridge_and_the_tool_runs_once(
+    laptop: Laptop, tmp_path: Path, fake_model: FakeModel
+) -> None:
+    counter = tmp_path / "counter"
+    argv = [sys.executable, "-m", "ccb", str(tmp_path)]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await _ask(running, fake_model, f"echo one >> {counter}")
+        for bridge in psutil.Process(running.process.pid).children():
+            bridge.kill()
+        running.type("1")
+        await running.shows("Counted-once.")
+        assert counter.read_text() == "one\n"
+        running.type("\x04")
+        assert await running.ended() == 0
+        await running.shows("Come back with:")
+    assert counter.read_text() == "one\n"
+
+
+async def test_the_command_of_the_farewell_brings_the_question_back(
+    laptop: Laptop, tmp_path: Path, fake_model: FakeModel
+) -> None:
+    counter = tmp_path / "counter"
+    argv = [sys.executable, "-m", "ccb", str(tmp_path)]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await _ask(running, fake_model, f"echo one >> {counter}")
+        running.type("\x04")
+        assert await running.ended() == 0
+        await running.shows("The agent waits there for an answer.")
+        await running.shows("Come back with:")
+        command = shlex.split(running.text.partition("Come back with:")[2].strip().splitlines()[0])
+    assert not counter.exists()
+    assert command[0] == "ccb"
+    async with terminal([sys.executable, "-m", "ccb", *command[1:]], laptop.env, str(laptop.home)) as again:
+        await again.shows("❯ count to one")
+        await again.shows(FOCUSED)
+        again.type("1")
+        await again.shows("Counted-once.")
+        assert counter.read_text() == "one\n"
+        again.type("/stop\r")
+        assert await again.ended() == 0
+        await again.shows("It was stopped on the host.")
