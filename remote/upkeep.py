@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Awaitable
 from typing import Callable
 
@@ -22,8 +23,8 @@ Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def keep_reachable(where: Places, accept: Accept) -> None:
-    """Until cancelled, touch socket and lock every hour. On SIGHUP (a connection knows of the daemon, and finds no socket), and
-    every hour, make the socket again when it is gone: a logout may take the whole runtime directory."""
+    """Until cancelled, touch socket, lock and bundle every hour, and make the socket again when it is gone: a logout may take
+    the whole runtime directory. The same at once on SIGHUP, from a connection that knows of the daemon and finds no socket."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, called.set)
@@ -34,6 +35,8 @@ async def keep_reachable(where: Places, accept: Accept) -> None:
                 await asyncio.wait_for(called.wait(), REFRESH_S)
             called.clear()
             touch(where.lock)
+            if sys.path[0].endswith(".zip"):  # our bundle: modules are still read from it, and old bundles are removed
+                touch(sys.path[0])
             if touch(where.socket):
                 continue
             log.warning("the socket is gone; it is made again")

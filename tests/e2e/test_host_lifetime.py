@@ -121,6 +121,17 @@ async def test_stop_all_leaves_no_process_and_no_socket(
     assert [name for name in tree(host_user) if name.endswith((".sock", ".lock"))] == []
 
 
+async def test_the_bundle_of_a_living_worker_stays_among_the_newest(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    async with at_work(laptop, fake_model, sshd, host_user):
+        (bundle,) = (host_user.home / ".cache/ccb/worker").iterdir()
+        os.utime(bundle, (1, 1))
+        daemon_of(host_user).send_signal(signal.SIGHUP)
+        await until(lambda: bundle.stat().st_mtime > 1)
+        await command(sshd, host_user, "stop", all=True)
+
+
 async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
