@@ -174,8 +174,9 @@ class Repl(App[int]):
         self.approvals.show_next()
 
     def _link_changed(self, change: LinkChange) -> None:
-        before = self.connection.state
-        self.connection.changed(change, time.monotonic())
+        before, now = self.connection.state, time.monotonic()
+        self.connection.changed(change, now)
+        self._follow_connection(now)
         if change.state is before:
             return
         if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
