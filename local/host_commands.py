@@ -104,11 +104,12 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
 
 async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     command = {"command": "logs", "session": arguments.resume, "lines": arguments.lines or _LINES}
-    async for report in reports(transport, bundle, command):
-        if report.kind == "log":
-            row = row_of(LogRow, report.body, transport.name)
-            mark = " worker:" if row.source == "worker" else ""
-            _say(f"{one_line(row.when)}{mark} {one_line(row.text)}")
+    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
+        async for report in said:
+            if report.kind == "log":
+                row = row_of(LogRow, report.body, transport.name)
+                mark = " worker:" if row.source == "worker" else ""
+                _say(f"{one_line(row.when)}{mark} {one_line(row.text)}")
     return ExitCode.OK
 
 
@@ -118,14 +119,15 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
     command |= {"all": True} if arguments.all else {"session": arguments.resume}
     count = 0
     code = ExitCode.OK
-    async for report in reports(transport, bundle, command):
-        row = row_of(ChangeRow, report.body, transport.name)
-        if report.kind == "stopped":
-            count += 1
-            _say(_stopped(row, dry_run=False))
-        elif report.kind == "kept":
-            code = ExitCode.AGENT_FAILED
-            sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
+    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
+        async for report in said:
+            row = row_of(ChangeRow, report.body, transport.name)
+            if report.kind == "stopped":
+                count += 1
+                _say(_stopped(row, dry_run=False))
+            elif report.kind == "kept":
+                code = ExitCode.AGENT_FAILED
+                sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
     if not count and code is ExitCode.OK:
         _say(f"No session runs on {host_name(arguments)}.")
     return code
@@ -137,19 +139,20 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
         command["older_than_s"] = arguments.older_than * _DAY_S
     verb = "would remove" if arguments.dry_run else "removed"
     count = size = kept = 0
-    async for report in reports(transport, bundle, command):
-        row = row_of(ChangeRow, report.body, transport.name)
-        match report.kind:
-            case "removed":
-                count, size = count + 1, size + row.bytes
-                _say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
-            case "stopped":
-                _say(_stopped(row, dry_run=arguments.dry_run))
-            case "kept":
-                kept += 1
-                _say(f"kept {one_line(row.path)}{_because(row.why)}")
-            case _:
-                pass
+    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
+        async for report in said:
+            row = row_of(ChangeRow, report.body, transport.name)
+            match report.kind:
+                case "removed":
+                    count, size = count + 1, size + row.bytes
+                    _say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
+                case "stopped":
+                    _say(_stopped(row, dry_run=arguments.dry_run))
+                case "kept":
+                    kept += 1
+                    _say(f"kept {one_line(row.path)}{_because(row.why)}")
+                case _:
+                    pass
     total = f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}"
     _say(total + (f"; kept {kept}." if kept else "."))
     return ExitCode.OK

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -55,8 +56,8 @@ class SessionRow(ReportRow):
     host: _Name = ""
 
 
-async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, object]) -> AsyncIterator[Report]:
-    """Run one host command; what its worker reports. Raises CcbError."""
+async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, object]) -> AsyncGenerator[Report, None]:
+    """Run one host command; what its worker reports. To be left with `aclosing`. Raises CcbError."""
     launched = await launch(transport, command, bundle)
     decoder = FrameDecoder()
     count = 0
@@ -97,13 +98,14 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
 async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:
     """The sessions of the host, the one used last first. Raises CcbError."""
     rows = []
-    async for report in reports(transport, bundle, {"command": "ps"}):
-        if report.kind == "session":
+    async with aclosing(reports(transport, bundle, {"command": "ps"})) as said:
+        async for report in said:
+            if report.kind != "session":
+                continue
             rows.append(row_of(SessionRow, report.body, transport.name))
             if len(rows) > MAX_SESSIONS:
-                raise ProtocolError(
-                    f"{transport.name} lists more than {MAX_SESSIONS} sessions", do="Run `ccb gc` there."
-                )
+                what = f"{transport.name} lists more than {MAX_SESSIONS} sessions"
+                raise ProtocolError(what, do="Remove old ones: `ccb gc HOST`.")
     return rows
 
 
