@@ -226,7 +226,7 @@ class Journal:
             place -= 1
         while len(kept) > 1 and total > size:
             total -= kept.popleft()[1]
-        first = kept[0][0].seq if kept else before
+        first = kept[0][0].seq if kept else 1  # nothing before it can be read
         last = kept[-1][0].time if kept else 0.0
         end_mark = Record(before, last, "", {})
         return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]

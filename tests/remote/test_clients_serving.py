@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -71,6 +72,7 @@ class Wire:
 
     async def read(self) -> list[Frame]:
         data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._end, 65536), DEADLINE_S)
+        assert data, "the connection has ended"
         self.lines += data
         return list(self._decoder.feed(data))
 
@@ -118,6 +120,32 @@ async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.M
                 assert isinstance(frame, Ping)
                 await wire.send(Pong(0, frame.n))
         assert not daemon.gone.is_set()
+
+
+async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that stands still for longer than the silence allowed, as with SIGSTOP."""
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.5)
+    monkeypatch.setattr(clients, "SILENT_S", 1.5)
+    async with served(daemon) as (_, wire):
+        assert isinstance((await wire.frames(1))[0], Ping)
+        time.sleep(2.0)
+        for _ in range(3):
+            for frame in await wire.frames(1):
+                assert isinstance(frame, Ping)
+                await wire.send(Pong(0, frame.n))
+        assert not daemon.gone.is_set()
+
+
+async def test_a_client_that_was_silent_all_the_while_is_left_after_such_a_stop(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.1)
+    monkeypatch.setattr(clients, "SILENT_S", 0.3)
+    async with served(daemon):
+        time.sleep(0.5)
+        await asyncio.wait_for(daemon.gone.wait(), DEADLINE_S)
 
 
 async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(daemon: Daemon) -> None:
