@@ -43,11 +43,11 @@ def content(reply: Reply) -> bytes:
     return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
-def filled(path: Path, count: int) -> list[bytes]:
-    """The lines of a journal with `count` records."""
+def filled(path: Path, count: int, size: int = 50) -> list[bytes]:
+    """The lines of a journal with `count` records of that many characters."""
     journal = Journal(str(path))
     for number in range(1, count + 1):
-        journal.append("message", {"n": number, "text": "x" * 50})
+        journal.append("message", {"n": number, "text": "x" * size})
     asyncio.run(journal.close())
     return path.read_bytes().splitlines(keepends=True)
 
@@ -86,9 +86,10 @@ def test_a_write_torn_at_any_byte_costs_only_that_record(tmp_path_factory: pytes
     assert path.read_bytes().endswith(b"}\n")
 
 
-def test_a_number_that_cannot_be_right_hides_nothing_that_follows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [50, 600_000], ids=["from memory", "from the file"])
+def test_a_number_that_cannot_be_right_hides_nothing_that_follows(tmp_path: Path, size: int) -> None:
     path = tmp_path / "journal.jsonl"
-    lines = filled(path, 6)
+    lines = filled(path, 6, size)
     lines[2] = lines[2].replace(b'"seq":3', b'"seq":3000003')
     journal = reopened(path, lines)
     assert len(journal.damaged) == 1
