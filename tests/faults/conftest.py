@@ -19,7 +19,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     async def run(directory: Path) -> Outcome:
         with host_user(directory) as user:
             async with sshd(directory / "sshd") as server:
-                return await play(Plan(0, (), 0.0, False, "", 0), directory, user, server)
+                return await play(Plan(0), directory, user, server)
 
     outcome = asyncio.run(run(tmp_path_factory.mktemp("undisturbed")))
     assert outcome.code == 0, outcome.stderr

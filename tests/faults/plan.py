@@ -5,61 +5,83 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-LINK_FAULTS = ("reset", "close", "repeat", "freeze", "kill bridge", "kill sshd")
-ENDINGS = ("kill ccb", "kill daemon")
+LINK_FAULTS = ("reset", "close", "repeat", "double", "freeze", "slow", "kill bridge", "kill sshd")
+ENDINGS = ("kill ccb", "kill daemon", "take over", "stop ccb", "clocks jump")
+
+DEAD_S = 18.0
+"""Longer than either side believes in a silent connection."""
 
 _UP = 60_000  # bytes of a whole session in that direction, the bundle not counted
 _DOWN = 80_000
 _BUNDLE = 190_000
+_EARLY = 12_000  # handshake, deploy, hello, attach and replay are over after so many
 
 
 @dataclass(frozen=True)
 class Step:
-    """A fault at byte `at` of a direction; `seconds` how long a freeze lasts."""
+    """A fault at byte `at` of a direction, counted over all connections or over the one with that number; `seconds` is how long
+    a freeze or slowness lasts."""
 
     kind: str
     at: int
     upward: bool
     seconds: float = 0.0
+    connection: int = 0
+
+    def __str__(self) -> str:
+        where = f"{'up' if self.upward else 'down'} {self.at}" + (
+            f" of connection {self.connection}" if self.connection else ""
+        )
+        return f"{self.kind} at {where}" + (f" for {self.seconds:g} s" if self.seconds else "")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`cold`: the host has no bundle yet. `ending` is a process that is killed once, in turn `ending_turn`; "" for none."""
+    """`cold`: the host has no bundle yet. `ending` happens to the processes once, in turn `ending_turn`; "" for none; a stopped
+    ccb goes on after `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
 
     seed: int
-    steps: tuple[Step, ...]
-    delay_s: float
-    cold: bool
-    ending: str
-    ending_turn: int
+    steps: tuple[Step, ...] = ()
+    delay_s: float = 0.0
+    cold: bool = False
+    ending: str = ""
+    ending_turn: int = 0
+    stopped_s: float = 0.0
+    offline: int = 0
 
     def __str__(self) -> str:
-        steps = ", ".join(
-            f"{step.kind} at {'up' if step.upward else 'down'} {step.at}"
-            + (f" for {step.seconds:g} s" if step.seconds else "")
-            for step in self.steps
-        )
         more = [f"delay {self.delay_s:g} s"] if self.delay_s else []
         more += ["cold host"] if self.cold else []
+        more += [f"prompt {self.offline} sent offline"] if self.offline else []
         more += [f"{self.ending} in turn {self.ending_turn}"] if self.ending else []
-        return f"seed {self.seed}: {steps or 'nothing'}" + (f" ({', '.join(more)})" if more else "")
+        more += [f"for {self.stopped_s:g} s"] if self.stopped_s else []
+        steps = ", ".join(map(str, self.steps)) or "nothing"
+        return f"seed {self.seed}: {steps}" + (f" ({', '.join(more)})" if more else "")
 
 
 def plan(seed: int, *, long: bool = False) -> Plan:
-    """The plan of a seed. `long` freezes for longer than a connection is given up."""
+    """The plan of a seed. `long` freezes and stops for longer than a connection is believed in."""
     rand = random.Random(seed)
     cold = rand.random() < 0.25
+    dead = DEAD_S if long else 2.0
     steps = []
     for _ in range(rand.choice((1, 1, 2, 2, 3, 4))):
         upward = rand.random() < 0.5
         span = (_UP if upward else _DOWN) + (_BUNDLE if cold and upward else 0)
         kind = rand.choice(LINK_FAULTS)
-        early = rand.random() < 0.3  # handshake, deploy, hello, attach
-        at = rand.randrange(1, 12_000 if early else span)
-        steps.append(
-            Step(kind, at, upward, rand.choice((0.3, 1.0, 18.0 if long else 2.0)) if kind == "freeze" else 0.0)
-        )
-    ending = rand.choice(ENDINGS) if rand.random() < 0.2 else ""
-    delay = rand.choice((0.0, 0.0, 0.0, 0.005, 0.02))
-    return Plan(seed, tuple(sorted(steps, key=lambda step: step.at)), delay, cold, ending, rand.randrange(1, 4))
+        where = rand.random()
+        number = rand.choice((2, 2, 3)) if where < 0.2 else 0
+        at = rand.randrange(1, _EARLY if where < 0.4 else span)
+        seconds = rand.choice((0.3, 1.0, dead)) if kind in ("freeze", "slow") else 0.0
+        steps.append(Step(kind, at, upward, seconds, number))
+    ending = rand.choice(ENDINGS) if rand.random() < 0.3 else ""
+    return Plan(
+        seed,
+        tuple(sorted(steps, key=lambda step: (step.connection, step.at))),
+        delay_s=rand.choice((0.0, 0.0, 0.0, 0.005, 0.02)),
+        cold=cold,
+        ending=ending,
+        ending_turn=rand.randrange(1, 4),
+        stopped_s=dead + 2.0 if ending == "stop ccb" else 0.0,
+        offline=rand.choice((2, 3)) if rand.random() < 0.15 else 0,
+    )

@@ -55,6 +55,7 @@ class Outcome:
     files: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
+    happened: list[str] = field(default_factory=list)
     connections: int = 0
     seconds: float = 0.0
 
@@ -66,6 +67,8 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outco
         _prepare(user, warm=not plan.cold)
         where = ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
         clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
+        if clocks is not None:
+            laptop.env["PYTHONPATH"] = clocks.pythonpath + laptop.env["PYTHONPATH"]
         session = _Session(plan, laptop, user, between, where, clocks)
         between.faults += [_fault(step, user) for step in plan.steps]
         started = time.monotonic()
@@ -75,6 +78,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outco
         outcome.seconds = time.monotonic() - started
         outcome.requests = len(model.requests)
         outcome.connections = between.connections
+        outcome.happened = [step.kind for step, fault in zip(plan.steps, between.faults, strict=True) if fault.happened]
         outcome.counts = _lines(user.home / "count")
         outcome.files = {name: _text(user.home / name) for name in ("edit.txt", "new.txt")}
         outcome.left = await _left(user)
@@ -155,13 +159,13 @@ async def _left(user: HostUser) -> list[str]:
 
 def _kept(user: HostUser) -> set[str]:
     """Files of ccb in the home and in the runtime directory."""
-    found = [
-        path
-        for top in (user.home, Path(f"/tmp/ccb-{pwd.getpwnam(user.name).pw_uid}"))
-        for path in top.rglob("*")
-        if path.is_file() and ("ccb" in path.relative_to(top.parent).parts[1:] or top != user.home)
-    ]
-    return {_NAMES.sub("*", str(path)).replace(user.name, "~") for path in found}
+    runtime = Path(f"/tmp/ccb-{pwd.getpwnam(user.name).pw_uid}")
+    found = {f"run/{path.relative_to(runtime)}" for path in runtime.rglob("*") if path.is_file()}
+    for path in user.home.rglob("*"):
+        inside = path.relative_to(user.home)
+        if path.is_file() and "ccb" in inside.parts:
+            found.add(f"~/{inside}")
+    return {_NAMES.sub("*", name) for name in found}
 
 
 @dataclass
@@ -213,9 +217,8 @@ class _Session:
 
     async def _run(self, again: list[str]) -> int:
         """One ccb from its start to its end; its exit code."""
-        more = {"PYTHONPATH": self._clocks.pythonpath + self._laptop.env["PYTHONPATH"]} if self._clocks else {}
         argv = [*self._where, *_FLAGS, "--allowedTools", ",".join(scenario.ALLOWED), *again]
-        async with self._laptop.start(argv, **more) as run, asyncio.TaskGroup() as tasks:
+        async with self._laptop.start(argv) as run, asyncio.TaskGroup() as tasks:
             client = self._current = _Client(run.process, bool(again))
             interrupting = tasks.create_task(self._interrupt(client))
             watching = tasks.create_task(self._watch_journal(client))

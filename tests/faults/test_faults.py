@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from tests.faults.compare import first_difference, transcript
+from tests.faults.check import check
 from tests.faults.plan import plan
 from tests.faults.runner import Outcome, play
 from tests.faults.scenario import COUNTS
@@ -43,23 +42,4 @@ async def test_a_disturbed_session_comes_out_the_same(
                 "plan": asdict(planned),
             }
             log.write(json.dumps(line) + "\n")
-    said = f"{planned}\nstderr: {outcome.stderr[-2000:]}"
-    twice = [line for line, times in Counter(outcome.counts).items() if times > 1]
-    assert not twice, f"{twice} happened twice; {said}"
-    assert outcome.left == [], said
-    if planned.ending == "kill daemon":
-        assert outcome.code in (0, 1), said  # 1: the turn it died in was the last one
-        assert set(outcome.counts) <= set(COUNTS), said
-        assert outcome.requests <= undisturbed.requests, said
-        return
-    assert outcome.code == 0, said
-    assert outcome.counts == COUNTS, said
-    assert outcome.files == undisturbed.files, said
-    if planned.ending == "kill ccb":
-        assert outcome.requests <= undisturbed.requests + 1, said
-        return
-    assert outcome.requests == undisturbed.requests, said
-    difference = first_difference(
-        transcript(undisturbed.messages, undisturbed.home), transcript(outcome.messages, outcome.home)
-    )
-    assert not difference, f"{difference}\n{said}"
+    assert not (wrong := check(planned, outcome, undisturbed)), wrong

@@ -10,20 +10,37 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 _CHUNK = 65536
+_KEPT = 256 * 1024
+
+SLOW_S = 0.15
+"""How much longer each way is in a `slow` fault."""
 
 
 @dataclass
 class Fault:
-    """What happens to the connection that carries byte `at` of one direction, counted over all connections; everything before
-    it is delivered. `kind`: `reset` (RST), `close` (FIN), `repeat` (the last bytes come twice), `freeze` (nothing moves for
-    `seconds`), `call` (`act` is awaited)."""
+    """What happens to the connection that carries byte `at` of one direction, counted over all connections or, with
+    `connection`, over the connection of that number (the first is 1); everything before it is delivered. `kind`: `reset` (RST),
+    `close` (FIN), `repeat` (the last bytes come twice), `double` (a second connection brings the server all that the client has
+    sent on this one), `freeze` (nothing moves for `seconds`), `slow` (`SLOW_S` more each way for `seconds`), `call` (`act` is
+    awaited)."""
 
     kind: str
     at: int
     upward: bool
     seconds: float = 0.0
     act: Callable[[], Awaitable[None]] | None = None
+    connection: int = 0
     happened: bool = False
+
+
+@dataclass
+class _Connection:
+    """One client's connection: which it is, what it carried, and the first bytes that its client sent."""
+
+    number: int
+    up: int = 0
+    down: int = 0
+    sent: bytearray = field(default_factory=bytearray)
 
 
 @dataclass
@@ -44,6 +61,7 @@ class Relay:
     down: int = 0
     connections: int = 0
     faults: list[Fault] = field(default_factory=list)
+    target_port: int = 0
     _thawed: asyncio.Event = field(default_factory=asyncio.Event)
     _live: set[asyncio.WriteTransport] = field(default_factory=set)
 
@@ -67,19 +85,43 @@ class Relay:
         for transport in list(self._live):
             transport.abort()
 
-    def _count(self, count: int, *, upward: bool) -> None:
+    def _count(self, connection: _Connection, data: bytes, *, upward: bool) -> None:
         if upward:
-            self.up += count
+            self.up += len(data)
+            connection.up += len(data)
+            connection.sent += data[: _KEPT - len(connection.sent)]
         else:
-            self.down += count
+            self.down += len(data)
+            connection.down += len(data)
 
-    def _due(self, count: int, *, upward: bool) -> Fault | None:
-        """The first fault of that direction in the next `count` bytes."""
-        seen = self.up if upward else self.down
-        due = [f for f in self.faults if not f.happened and f.upward == upward and seen < f.at <= seen + count]
-        return min(due, key=lambda fault: fault.at, default=None)
+    def _due(self, connection: _Connection, count: int, *, upward: bool) -> tuple[Fault, int] | None:
+        """The first fault of that direction in the next `count` bytes, and how many of them come before it."""
+        due = [
+            (fault, fault.at - self._seen(fault, connection))
+            for fault in self.faults
+            if not fault.happened and fault.upward == upward and fault.connection in (0, connection.number)
+        ]
+        return min((f for f in due if 0 < f[1] <= count), key=lambda found: found[1], default=None)
 
-    async def _happen(self, fault: Fault, writer: asyncio.StreamWriter, last: bytes) -> None:
+    def _seen(self, fault: Fault, connection: _Connection) -> int:
+        counter = connection if fault.connection else self
+        return counter.up if fault.upward else counter.down
+
+    async def _double(self, connection: _Connection) -> None:
+        """What a middlebox does that lost track: the client's bytes once more, on a connection nobody listens to."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.target_port)
+        try:
+            async with asyncio.timeout(1.0):
+                writer.write(bytes(connection.sent))
+                await writer.drain()
+                while await reader.read(_CHUNK):
+                    pass
+        except (TimeoutError, OSError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _happen(self, fault: Fault, connection: _Connection, writer: asyncio.StreamWriter, last: bytes) -> None:
         fault.happened = True
         match fault.kind:
             case "reset":
@@ -94,11 +136,21 @@ class Relay:
                 self.freeze()
                 await asyncio.sleep(fault.seconds)
                 self.thaw()
+            case "double":
+                await self._double(connection)
+            case "slow":
+                self.delay_s += SLOW_S
+                asyncio.get_running_loop().call_later(fault.seconds, self._quicker)
             case _:
                 assert fault.act is not None
                 await fault.act()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, upward: bool) -> None:
+    def _quicker(self) -> None:
+        self.delay_s = max(0.0, self.delay_s - SLOW_S)
+
+    async def _pass(
+        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, upward: bool
+    ) -> None:
         """One direction of one connection: each chunk leaves `delay_s` after it came, in order."""
         queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(maxsize=256)
 
@@ -123,17 +175,19 @@ class Relay:
             while True:
                 await self._thawed.wait()
                 data = await reader.read(_CHUNK)
-                fault = self._due(len(data), upward=upward)
-                if fault is not None:
-                    here = fault.at - (self.up if upward else self.down)
+                due = self._due(connection, len(data), upward=upward)
+                if due is not None:
+                    fault, here = due
                     await queue.put((time.monotonic() + self.delay_s, data[:here]))
-                    await queue.join()
-                    await self._happen(fault, writer, data[:here])
+                    await _either(asyncio.ensure_future(queue.join()), delivery)
+                    self._count(connection, data[:here], upward=upward)
+                    await self._happen(fault, connection, writer, data[:here])
                     if fault.kind in ("reset", "close"):
                         return
                     data = data[here:]
-                    self._count(here, upward=upward)
-                self._count(len(data), upward=upward)
+                    if not data:
+                        continue
+                self._count(connection, data, upward=upward)
                 limit = self.cut_up if upward else self.cut_down
                 if limit is not None and (self.up if upward else self.down) >= limit:
                     self.cut_up = self.cut_down = None
@@ -151,11 +205,12 @@ class Relay:
 @asynccontextmanager
 async def relay(target_port: int, *, delay_s: float = 0.0, rate: float = 0.0) -> AsyncIterator[Relay]:
     """A relay on a free port of 127.0.0.1 in front of `target_port` there. `delay_s` is one way: half the round trip."""
-    link = Relay(delay_s=delay_s, rate=rate)
+    link = Relay(delay_s=delay_s, rate=rate, target_port=target_port)
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link.connections += 1
+        connection = _Connection(link.connections)
         await asyncio.sleep(link.delay_s * 2)  # the TCP handshake of a real link
         await link._thawed.wait()
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", target_port, limit=_CHUNK)
@@ -163,7 +218,8 @@ async def relay(target_port: int, *, delay_s: float = 0.0, rate: float = 0.0) ->
         link._live.update(transports)
         try:
             await asyncio.gather(
-                link._pass(reader, there_writer, upward=True), link._pass(there_reader, writer, upward=False)
+                link._pass(connection, reader, there_writer, upward=True),
+                link._pass(connection, there_reader, writer, upward=False),
             )
         finally:
             for transport in transports:
@@ -191,3 +247,10 @@ async def relay(target_port: int, *, delay_s: float = 0.0, rate: float = 0.0) ->
 async def _quietly(work: object) -> None:
     with contextlib.suppress(OSError):
         await work  # type: ignore[misc]
+
+
+async def _either(waiting: asyncio.Future[None], other: asyncio.Task[None]) -> None:
+    try:
+        await asyncio.wait({waiting, other}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()

@@ -1,0 +1,72 @@
+"""The faults that every seed may miss, one by one, each in the middle of the same session."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.faults.check import check
+from tests.faults.plan import DEAD_S, Plan, Step
+from tests.faults.runner import Outcome, play
+from tests.faults.scenario import COUNTS
+from tests.support.sshd import HostUser, Sshd
+
+NAMED = {
+    "kill -9 of ccb while a tool runs": Plan(0, ending="kill ccb", ending_turn=2),
+    "kill -9 of the daemon": Plan(0, ending="kill daemon", ending_turn=1),
+    "kill -9 of the bridge": Plan(0, (Step("kill bridge", 20_000, upward=False),)),
+    "kill -9 of sshd's process": Plan(0, (Step("kill sshd", 20_000, upward=False),)),
+    "the laptop stopped for longer than the host's patience": Plan(0, ending="stop ccb", ending_turn=1, stopped_s=20.0),
+    "a link frozen for longer than it is believed in": Plan(0, (Step("freeze", 20_000, upward=False, seconds=DEAD_S),)),
+    "a cut in the handshake": Plan(0, (Step("reset", 1_000, upward=True), Step("close", 500, True, connection=2))),
+    "a cut while the bundle is sent": Plan(0, (Step("reset", 90_000, upward=True),), cold=True),
+    "cuts in hello, attach and replay": Plan(
+        0,
+        (
+            Step("reset", 20_000, upward=False),
+            Step("reset", 5_000, upward=False, connection=2),
+            Step("close", 7_000, upward=False, connection=3),
+            Step("reset", 6_000, upward=True, connection=4),
+        ),
+    ),
+    "a connection that a middlebox repeats": Plan(0, (Step("double", 15_000, upward=True),)),
+    "a prompt that is sent while the link is down": Plan(0, offline=2),
+    "clocks that jump by two seconds": Plan(0, ending="clocks jump", ending_turn=1),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+async def test_a_session_survives(
+    name: str, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
+) -> None:
+    outcome = await play(NAMED[name], tmp_path, host_user, sshd)
+    assert not (wrong := check(NAMED[name], outcome, undisturbed)), wrong
+    if NAMED[name].steps:
+        assert all(kind in outcome.happened for kind in (step.kind for step in NAMED[name].steps))
+
+
+async def test_the_worker_saw_its_clock_jump(
+    undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
+) -> None:
+    """What the test of the clocks stands on."""
+    await play(NAMED["clocks that jump by two seconds"], tmp_path, host_user, sshd)
+    (journal,) = host_user.home.rglob("journal.jsonl")
+    times = [json.loads(line)["time"] for line in journal.read_text().splitlines() if '"time"' in line]
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    assert max(steps) > 1.9
+    assert min(steps) < -3.0
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_a_client_that_takes_over_finishes_the_work_and_the_first_one_says_how_to_come_back(
+    turn: int, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
+) -> None:
+    outcome = await play(Plan(0, ending="take over", ending_turn=turn), tmp_path, host_user, sshd)
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.first_code == 75, outcome.stderr
+    assert "drives this session now" in outcome.stderr and "--resume" in outcome.stderr
+    assert outcome.counts == COUNTS
+    assert outcome.files == undisturbed.files
+    assert outcome.left == []
