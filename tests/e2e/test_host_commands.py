@@ -259,6 +259,14 @@ async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel,
     assert (await laptop.run(["ps"])).stdout == "No sessions on local.\n"
 
 
+async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(laptop: Laptop, tmp_path: Path) -> None:
+    for words in (["--resume", "feedbeef"], ["--continue"], ["--resume", "feedbeef", "--fork-session"]):
+        done = await laptop.run([str(tmp_path), *words, "-p", "go on"])
+        assert done.code == 1, done.stderr
+        assert "no session" in done.stderr and "ccb ps --local" in done.stderr
+    assert (await laptop.run(["ps"])).stdout == "No sessions on local.\n"
+
+
 async def test_a_reader_that_leaves_early_is_no_bug(laptop: Laptop) -> None:
     reader, writer = os.pipe()
     os.close(reader)
