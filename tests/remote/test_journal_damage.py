@@ -8,9 +8,9 @@ import json
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 from hypothesis import given, settings
@@ -43,12 +43,27 @@ def content(reply: Reply) -> bytes:
     return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
-def filled(path: Path, count: int, size: int = 50) -> list[bytes]:
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """For a test that hypothesis calls."""
+
+    @functools.wraps(test)
+    def run(**given: Any) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(test(**given))
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            loop.close()
+
+    return run
+
+
+async def filled(path: Path, count: int, size: int = 50) -> list[bytes]:
     """The lines of a journal with `count` records of that many characters."""
     journal = Journal(str(path))
     for number in range(1, count + 1):
         journal.append("message", {"n": number, "text": "x" * size})
-    asyncio.run(journal.close())
+    await journal.close()
     return path.read_bytes().splitlines(keepends=True)
 
 
@@ -75,49 +90,52 @@ async def kill(laptop: Laptop, hello: Hello) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(cut=st.integers(min_value=0, max_value=1500))
-def test_a_write_torn_at_any_byte_costs_only_that_record(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+@in_a_loop
+async def test_a_write_torn_at_any_byte_costs_only_that_record(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
     path = tmp_path_factory.mktemp("torn") / "journal.jsonl"
-    whole = b"".join(filled(path, 12))
+    whole = b"".join(await filled(path, 12))
     journal = reopened(path, [whole[:cut]])
     records = whole[:cut].count(b"\n")
     assert read(journal) == [(n, n) for n in range(1, records + 1)]
     assert journal.append("message", {}).seq == records + 1
-    asyncio.run(journal.close())
+    await journal.close()
     assert path.read_bytes().endswith(b"}\n")
 
 
 @pytest.mark.parametrize("size", [50, 600_000], ids=["from memory", "from the file"])
-def test_a_number_that_cannot_be_right_hides_nothing_that_follows(tmp_path: Path, size: int) -> None:
+async def test_a_number_that_cannot_be_right_hides_nothing_that_follows(tmp_path: Path, size: int) -> None:
     path = tmp_path / "journal.jsonl"
-    lines = filled(path, 6, size)
+    lines = await filled(path, 6, size)
     lines[2] = lines[2].replace(b'"seq":3', b'"seq":3000003')
     journal = reopened(path, lines)
     assert len(journal.damaged) == 1
     assert read(journal) == [(1, 1), (2, 2), (3, None), (4, 4), (5, 5), (6, 6)]
-    asyncio.run(journal.close())
+    await journal.close()
 
 
-def test_a_stretch_of_the_disk_that_came_back_as_zeros(tmp_path: Path) -> None:
+async def test_a_stretch_of_the_disk_that_came_back_as_zeros(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    lines = filled(path, 9)
+    lines = await filled(path, 9)
     lines[3:7] = [b"\0" * len(b"".join(lines[3:6])) + lines[6][-20:]]
     journal = reopened(path, lines)
     assert read(journal) == [(1, 1), (2, 2), (3, 3), *((n, None) for n in range(4, 8)), (8, 8), (9, 9)]
-    asyncio.run(journal.close())
+    await journal.close()
 
 
-def test_the_number_of_a_damaged_last_record_is_not_given_again(tmp_path: Path) -> None:
+async def test_the_number_of_a_damaged_last_record_is_not_given_again(tmp_path: Path) -> None:
     """Clients may have seen it."""
     path = tmp_path / "journal.jsonl"
-    lines = filled(path, 4)
+    lines = await filled(path, 4)
     journal = reopened(path, [*lines[:3], b"#" * 30 + b"\n"])
     assert journal.seq == 4
     assert read(journal)[-1] == (4, None)
     assert journal.append("message", {"n": 5}).seq == 5
-    asyncio.run(journal.close())
+    await journal.close()
     again = Journal(str(path))
     assert read(again) == [(1, 1), (2, 2), (3, 3), (4, None), (5, 5)]
-    asyncio.run(again.close())
+    await again.close()
 
 
 @settings(max_examples=40, deadline=None)
@@ -126,11 +144,12 @@ def test_the_number_of_a_damaged_last_record_is_not_given_again(tmp_path: Path) 
     before=st.integers(min_value=1, max_value=402),
     size=st.integers(min_value=1, max_value=60_000),
 )
-def test_pages_have_no_gaps_whatever_is_damaged(
+@in_a_loop
+async def test_pages_have_no_gaps_whatever_is_damaged(
     tmp_path_factory: pytest.TempPathFactory, gone: set[int], before: int, size: int
 ) -> None:
     path = tmp_path_factory.mktemp("pages") / "journal.jsonl"
-    lines = filled(path, 400)
+    lines = await filled(path, 400)
     journal = reopened(path, [b"?" * 60 + b"\n" if at in gone else line for at, line in enumerate(lines)])
     assert journal.seq == 400
     found = journal.page(before, size)
@@ -140,10 +159,10 @@ def test_pages_have_no_gaps_whatever_is_damaged(
     assert all((record.kind == "damaged") == (record.seq - 1 in gone) for record in found)
     readable = [record for record in found if record.kind != "damaged"]
     assert sum(len(lines[record.seq - 1]) for record in readable[1:]) <= size
-    asyncio.run(journal.close())
+    await journal.close()
 
 
-def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_written(
+async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "journal.jsonl"
@@ -170,7 +189,7 @@ def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_written(
     again = Journal(str(path))
     assert read(again) == [(1, 1)]
     assert again.append("message", {"n": 2}).seq == 2
-    asyncio.run(again.close())
+    await again.close()
 
 
 async def recorded(host: WorkerHost, session: str) -> list[bytes]:
