@@ -420,6 +420,7 @@ class Session:
 
     async def _granted(self, frame: Attached) -> None:
         self._replay_ends = frame.seq
+        log.info("attached as %s; events %d to %d are replayed", frame.role, self._have + 1, frame.seq)
         first, self._begun = not self._begun, True
         self._attempt, self._lost_at, self._waits = 0, None, self._terms.waits()
         self._take = False

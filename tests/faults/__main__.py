@@ -14,6 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+Json = dict[str, Any]
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
@@ -25,32 +27,68 @@ def main() -> int:
         Path(directory).chmod(0o755)
         log = Path(directory) / "log"
         log.touch()
+        said = Path(directory) / "pytest"
         started = time.monotonic()
+        tests = ["tests/faults/test_faults.py", *(["tests/faults/test_ten_sessions.py"] if given.count > 1 else [])]
         command = [
-            sys.executable, "-m", "pytest", "tests/faults", "-q", "-n", str(given.jobs), "--dist", "worksteal",
+            sys.executable, "-m", "pytest", *tests, "-q", "-n", str(min(given.jobs, given.count)), "--dist", "worksteal",
             "--basetemp", f"{directory}/base", "-p", "no:cacheprovider", "--tb=short", "--show-capture=no",
+            "-o", "tmp_path_retention_policy=none",
         ]  # fmt: skip
         env = {**os.environ, "CCB_FAULT_SEEDS": f"{given.seed}:{given.count}", "CCB_FAULT_LOG": str(log)}
-        code = subprocess.run(command, env=env, check=False).returncode
-        report([json.loads(line) for line in log.read_text().splitlines()], time.monotonic() - started)
-    if code:
-        print("Repeat one seed with: make faults N=1 SEED=<seed>")
-    return 1 if code else 0
+        with said.open("w") as output:
+            running = subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT)
+            _follow(log, running, given.count, started)
+        sessions = [json.loads(line) for line in log.read_text().splitlines()]
+        report(sessions, time.monotonic() - started)
+        if running.returncode and not any(session["wrong"] for session in sessions):
+            sys.stdout.write(said.read_text()[-8000:])
+    return 1 if running.returncode or len(sessions) != given.count else 0
 
 
-def report(sessions: list[dict[str, Any]], seconds: float) -> None:
+def _follow(log: Path, running: subprocess.Popen[bytes], count: int, started: float) -> None:
+    """Say what goes wrong when it does, and every hundred sessions how far it is."""
+    seen = 0
+    while True:
+        ended = running.poll() is not None
+        lines = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        for place, session in enumerate(lines[seen:], seen + 1):
+            if session["wrong"]:
+                what = session["wrong"].splitlines()[0][:200]
+                _say(f"FAILED {session['plan']}: {what}\n    again: make faults N=1 SEED={session['seed']}")
+            if place % 100 == 0:
+                _say(f"{place} of {count} after {(time.monotonic() - started) / 60:.1f} min")
+        seen = len(lines)
+        if ended:
+            return
+        time.sleep(1.0)
+
+
+def report(sessions: list[Json], seconds: float) -> None:
     """The table at the end."""
-    kinds: Counter[str] = Counter()
-    for session in sessions:
-        kinds.update(step["kind"] for step in session["plan"]["steps"])
-        kinds.update(filter(None, [session["plan"]["ending"]]))
-    print(f"\n{len(sessions)} sessions in {seconds / 60:.1f} min")
+    kinds = Counter(kind for session in sessions for kind in session["happened"])
+    recovered = sorted(took for session in sessions for took in session["recovered_s"])
+    replayed = [session["replayed"] for session in sessions]
+    failed = [session for session in sessions if session["wrong"]]
+    _say(f"{len(sessions)} sessions in {seconds / 60:.1f} min, {len(failed)} came out differently")
     for kind, count in kinds.most_common():
-        print(f"  {kind:12} {count:6} planned")
-    if sessions:
-        print(f"  {'connections':12} {sum(session['connections'] for session in sessions):6}")
-        took = sorted(session["seconds"] for session in sessions)
-        print(f"  a session took {statistics.median(took):.1f} s (median), {took[-1]:.1f} s (longest)")
+        _say(f"  {kind:16} {count:6}")
+    _say(f"  {'SSH connections':16} {sum(session['connections'] for session in sessions):6}")
+    _say(f"  {'reconnects':16} {len(recovered):6}")
+    if recovered:
+        median = statistics.median(recovered)
+        _say(f"  connected again {median:.2f} s (median), {recovered[-1]:.1f} s (longest) after a loss was known")
+    _say(f"  {sum(replayed)} bytes of journals replayed, {max(replayed, default=0)} at most in a session")
+    for session in failed:
+        what = session["wrong"].splitlines()[0][:160]
+        _say(f"FAILED seed {session['seed']}: {what} (make faults N=1 SEED={session['seed']})")
+        if len(sessions) == 1:
+            _say(session["wrong"])
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

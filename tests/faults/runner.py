@@ -34,6 +34,7 @@ OFFLINE_S = 0.5
 """How long the link stays down when a prompt is sent meanwhile."""
 
 _NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}")
+_REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
 _FLAGS = [
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--permission-prompt-tool", "stdio",
     "--reconnect-timeout", str(PATIENCE_S),
@@ -43,7 +44,9 @@ _FLAGS = [
 @dataclass
 class Outcome:
     """What came of a session. `left` are processes and runtime files that should be gone, `kept` the files of ccb that stay on
-    the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over from."""
+    the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over from, `recovered_s` how
+    long each reconnect took from the moment the loss was known, `replayed` the bytes of the journal that were sent again
+    (known with `debug`)."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)
@@ -57,10 +60,12 @@ class Outcome:
     kept: set[str] = field(default_factory=set)
     happened: list[str] = field(default_factory=list)
     connections: int = 0
+    recovered_s: list[float] = field(default_factory=list)
+    replayed: int = 0
     seconds: float = 0.0
 
 
-async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outcome:
+async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug: bool = False) -> Outcome:
     """Play the scenario under `plan`."""
     async with FakeModel([scenario.model(str(user.home))]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
@@ -69,6 +74,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outco
         clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
         if clocks is not None:
             laptop.env["PYTHONPATH"] = clocks.pythonpath + laptop.env["PYTHONPATH"]
+        where += ["--debug"] if debug else []
         session = _Session(plan, laptop, user, between, where, clocks)
         between.faults += [_fault(step, user) for step in plan.steps]
         started = time.monotonic()
@@ -81,8 +87,9 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd) -> Outco
         outcome.happened = [step.kind for step, fault in zip(plan.steps, between.faults, strict=True) if fault.happened]
         outcome.counts = _lines(user.home / "count")
         outcome.files = {name: _text(user.home / name) for name in ("edit.txt", "new.txt")}
-        outcome.left = await _left(user)
+        outcome.left = await left_by(user)
         outcome.kept = _kept(user)
+        outcome.replayed = _replayed(user, laptop)
         return outcome
 
 
@@ -141,7 +148,7 @@ def processes_of(user: HostUser) -> list[psutil.Process]:
     return found
 
 
-async def _left(user: HostUser) -> list[str]:
+async def left_by(user: HostUser) -> list[str]:
     """What is still there of a session that has ended, after some patience."""
     runtime = Path(f"/tmp/ccb-{pwd.getpwnam(user.name).pw_uid}")
 
@@ -166,6 +173,17 @@ def _kept(user: HostUser) -> set[str]:
         if path.is_file() and "ccb" in inside.parts:
             found.add(f"~/{inside}")
     return {_NAMES.sub("*", name) for name in found}
+
+
+def _replayed(user: HostUser, laptop: Laptop) -> int:
+    """Bytes of the journal's lines that were sent again after a reconnect, as the log on the laptop says."""
+    logs = "".join(_text(path) for path in laptop.home.rglob("ccb-*.log"))
+    journals = [_lines(path) for path in user.home.rglob("journal.jsonl")]
+    return sum(
+        sum(len(line) for line in journal[int(first) - 1 : int(last)])
+        for first, last in _REPLAYED.findall(logs)
+        for journal in journals
+    )
 
 
 @dataclass
@@ -232,8 +250,14 @@ class _Session:
 
     async def _drain(self, client: _Client) -> None:
         assert client.process.stderr is not None
+        lost: float | None = None
         while line := await client.process.stderr.readline():
             self._outcome.stderr += line.decode()
+            if b"reconnecting" in line and lost is None:
+                lost = time.monotonic()
+            elif b"connected again" in line and lost is not None:
+                self._outcome.recovered_s.append(time.monotonic() - lost)
+                lost = None
 
     async def _talk(self, client: _Client) -> None:
         assert client.process.stdout is not None

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from tests.faults.check import check
-from tests.faults.plan import plan
+from tests.faults.plan import Plan, plan
 from tests.faults.runner import Outcome, play
 from tests.faults.scenario import COUNTS
 from tests.support.sshd import HostUser, Sshd
@@ -27,19 +26,39 @@ def test_the_undisturbed_session_does_all_of_its_work(undisturbed: Outcome) -> N
     assert undisturbed.connections == 1
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 async def test_a_disturbed_session_comes_out_the_same(
     seed: int, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
     planned = plan(seed, long=bool(LOG))
-    outcome = await play(planned, tmp_path, host_user, sshd)
-    if LOG:
-        with Path(LOG).open("a") as log:
-            line = {
-                "seed": seed,
-                "connections": outcome.connections,
-                "seconds": outcome.seconds,
-                "plan": asdict(planned),
-            }
-            log.write(json.dumps(line) + "\n")
-    assert not (wrong := check(planned, outcome, undisturbed)), wrong
+    wrong = "it did not come to an end"
+    outcome = Outcome()
+    try:
+        outcome = await play(planned, tmp_path, host_user, sshd, debug=bool(LOG))
+        wrong = check(planned, outcome, undisturbed)
+    finally:
+        if LOG:
+            _note(planned, outcome, wrong)
+    assert not wrong, wrong
+
+
+def _note(planned: Plan, outcome: Outcome, wrong: str) -> None:
+    """One line for the table of `make faults`."""
+    processes = [planned.ending] if planned.ending else []
+    line = {
+        "seed": planned.seed,
+        "plan": str(planned),
+        "happened": [
+            *outcome.happened,
+            *filter(None, [planned.ending]),
+            *(["offline prompt"] if planned.offline else []),
+        ],
+        "connections": outcome.connections,
+        "recovered_s": outcome.recovered_s,
+        "replayed": outcome.replayed,
+        "seconds": outcome.seconds,
+        "wrong": wrong,
+    }
+    with Path(LOG).open("a") as log:
+        log.write(json.dumps(line) + "\n")
