@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.support.fake_model import API_KEY, FakeModel
 
-_HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.connect: hello from worker pid (\d+)", re.MULTILINE)
+_HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.dial: hello from worker pid (\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)

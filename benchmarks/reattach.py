@@ -1,0 +1,127 @@
+"""A lost connection to attached again, against the plain connect of the same process, at 100 ms round trip: at most 1.15 times.
+
+A real sshd behind a relay with 50 ms each way. Said beside it, without a limit: the bytes of the replay, the journal's bytes for an
+event, and what the fsync of a commit costs against writing alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.connect import DELAY_S, _ssh_true
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.relay import Relay, relay
+from tests.support.sshd import HostUser, Sshd, host_user, sshd
+
+from ccb.local.arguments import parse_arguments
+from ccb.local.client import LinkChange, LinkState, Received
+from ccb.local.connect import connect_session
+from ccb.local.prompts import prompts_for
+from ccb.local.session import Session
+from ccb.remote.journal import Journal
+
+RUNS = 9
+EVENTS = 200
+LIMIT = 1.15
+
+
+async def _until(session: Session, state: LinkState) -> None:
+    async with asyncio.timeout(30):
+        async for item in session.events():
+            if isinstance(item, LinkChange) and item.state is state:
+                return
+
+
+async def _answered(session: Session) -> None:
+    async with asyncio.timeout(30):
+        async for item in session.events():
+            if isinstance(item, Received) and item.body.get("type") == "result":
+                return
+
+
+async def _measure(
+    server: Sshd, user: HostUser, link: Relay, environ: Mapping[str, str], model: FakeModel
+) -> tuple[list[float], list[float], float]:
+    """Seconds of plain connects, seconds of reattaches, bytes that came down for one reattach."""
+    connects, reattaches, replayed = [], [], []
+    argv = ["ssh", f"{user.name}@127.0.0.1:~", *server.client_options(link.port)]
+    for number in range(RUNS + 1):
+        start = time.monotonic()
+        arguments = parse_arguments(argv)
+        session_id = f"00000000-0000-4000-8000-{number:012d}"
+        prompts = prompts_for(headless=True)
+        async with connect_session(arguments, session_id=session_id, prompts=prompts, environ=environ) as connected:
+            session = connected.session
+            await session.control("get_context_usage")  # goes with the attach and is answered with its grant
+            took = time.monotonic() - start
+            model.add({"text": "ok"})
+            await session.prompt("hello")
+            await _answered(session)
+            before = link.down
+            start = time.monotonic()
+            link.cut()
+            await _until(session, LinkState.CONNECTED)
+            if number:  # the first one imports
+                connects.append(took)
+                reattaches.append(time.monotonic() - start)
+                replayed.append(link.down - before)
+            await session.stop()
+            await session.ended()
+    return connects, reattaches, statistics.median(replayed)
+
+
+async def _journal(directory: Path) -> tuple[float, float, float]:
+    """Bytes of an event, seconds of an append, seconds of an append with its commit."""
+    journal = Journal(str(directory / "journal.jsonl"))
+    body = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "x" * 300}]}}
+    start = time.perf_counter()
+    for _ in range(EVENTS):
+        journal.append("message", body)
+    alone = (time.perf_counter() - start) / EVENTS
+    await journal.commit()
+    start = time.perf_counter()
+    for _ in range(EVENTS):
+        journal.append("message", body)
+        await journal.commit()
+    durable = (time.perf_counter() - start) / EVENTS
+    size = os.path.getsize(journal.path) / (2 * EVENTS)
+    await journal.close()
+    return size, alone, durable
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="ccb-bench-") as name:
+        top = Path(name)
+        top.chmod(0o755)
+        (top / "laptop").mkdir()
+        with host_user(top) as user:
+            async with sshd(top / "sshd") as server, relay(server.port, delay_s=DELAY_S) as link, FakeModel() as model:
+                environ = {
+                    "PATH": os.environ["PATH"], "HOME": str(top / "laptop"),
+                    "ANTHROPIC_API_KEY": API_KEY, "ANTHROPIC_BASE_URL": model.url,
+                }  # fmt: skip
+                ssh = [await _ssh_true(server, user, link.port) for _ in range(3)]
+                connects, reattaches, replayed = await _measure(server, user, link, environ, model)
+            journals = list(user.home.glob(".local/state/ccb/sessions/*/journal.jsonl"))
+            events = sum(path.read_text().count("\n") for path in journals)
+            per_event = sum(path.stat().st_size for path in journals) / events
+        size, alone, durable = await _journal(top)
+    base, again = statistics.median(connects), statistics.median(reattaches)
+    print(f"ssh host true              {statistics.median(ssh) * 1000:6.0f} ms")
+    print(f"plain connect to attached  {base * 1000:6.0f} ms")
+    print(f"loss to attached again     {again * 1000:6.0f} ms   {again / base:.2f} times (limit {LIMIT})")
+    print(f"bytes down for a reattach  {replayed:6.0f}")
+    print(f"journal, bytes an event    {per_event:6.0f}      in a session of one short turn")
+    print(
+        f"append, and with fsync     {alone * 1e6:6.0f} us, {durable * 1e6:.0f} us   {size:.0f} bytes each, {durable / alone:.0f} times"
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
