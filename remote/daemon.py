@@ -31,6 +31,7 @@ from ccb.tunnel.wire import (
     SessionOptions,
     Snapshot,
     Stop,
+    encode_frame,
 )
 
 from .agent.agent import Agent
@@ -80,7 +81,19 @@ def run_daemon(
     if first is None:
         return 0
     grace_s = GRACE_S if grace_s is None else grace_s
-    return asyncio.run(_serve(listener, first, where, facts, grace_s, IDLE_S if idle_s is None else idle_s))
+    try:
+        return asyncio.run(_serve(listener, first, where, facts, grace_s, IDLE_S if idle_s is None else idle_s))
+    except JournalError as error:  # before anybody was attached
+        log.error("the session cannot be taken up: %s", error)
+        _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
+        return 1
+
+
+def _refuse(client: socket.socket, frame: Refused) -> None:
+    """The answer to the attach of the first client, when there is no session to attach to."""
+    with contextlib.suppress(OSError):
+        client.settimeout(1)
+        client.sendall(b"".join(encode_frame(frame)))
 
 
 class _PrivateLog(logging.handlers.RotatingFileHandler):
@@ -375,9 +388,11 @@ class Daemon:
         try:
             options = SessionOptions.from_json(frame.options)
             begun = self._session.agent is not None
-            if begun and set(frame.options) - {"client"}:
-                self._relaunch(frame.options)
-            elif not begun:
+            if begun:
+                given = frame.options if set(frame.options) - {"client"} else self._session.launch_of(options.client)
+                if given is not None:
+                    self._relaunch(given)
+            else:
                 self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
             self._lease(frame.epoch, options.client)
         except (FrameError, ValueError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -22,15 +22,17 @@ Json = dict[str, Any]
 class Recovered:
     """The projection of a journal, record by record.
 
-    `waiting` are the user messages that no turn has taken, by input id. `open_asks` are the ids of questions without an
+    `waiting` are the user messages that no turn has taken, by input id. `doubtful` are prompts of which the journal no longer
+    says whether a turn took them: a damaged record may have said so. `open_asks` are the ids of questions without an
     answer. `turn_open` tells that a turn was running, `result_due` that it never had its result. `mark` is that of the last
     worker's processes; every worker ends those of the one before. `updates` are the permission updates that were granted
-    for the session (the mode is in `options`). `doubtful` are prompts of which the journal no longer says whether a turn
-    took them: a damaged record may have said so. `damage` are the damages that were told before.
+    for the session (the mode is in `options`). `launches` are the command lines of its newest client processes. `damage`
+    holds what was told of damage before.
     """
 
     def __init__(self) -> None:
         self.options = SessionOptions()
+        self.launches: deque[SessionOptions] = deque(maxlen=100)
         self.waiting: OrderedDict[str, Json] = OrderedDict()
         self.open_asks: OrderedDict[str, None] = OrderedDict()
         self.turn_open = False
@@ -66,7 +68,9 @@ class Recovered:
             self.created = self.created or record.time
             self.updates = [each for each in self.updates if _outlives_a_launch(each)]
             options = body.get("options")
-            self.options = SessionOptions.from_json(options) if isinstance(options, dict) else self.options
+            if isinstance(options, dict):
+                self.options = SessionOptions.from_json(options)
+                self.launches.append(self.options)
             self._mark(body)
         elif record.kind == "worker":
             self._mark(body)

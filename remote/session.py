@@ -31,6 +31,8 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 _MOST_TOLD = 20
+_MOST_LAUNCHES = 32
+_OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_prompt", "add_dirs")
 _CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
 
 
@@ -64,6 +66,7 @@ class Session:
         self.last_prompt = ""  # the start of it
         self.prompts = 0
         self.partial = Partial()
+        self._launches: OrderedDict[str, Json] = OrderedDict()  # what client processes brought, by their names
         self._picture = Picture()
         self._watchers = watchers
         self._assemble = assemble
@@ -99,6 +102,7 @@ class Session:
         self.agent = self._assemble(self, options)
         self.created = round(time.time(), 3)
         self.fact("options", {"options": options.to_json(), "session": self.id, "created": self.created, **facts})
+        self._remember_launch(options)
         self.journal.flush_soon()
 
     def relaunched(self, given: Json) -> SessionOptions:
@@ -122,6 +126,7 @@ class Session:
         assert self.agent is not None
         self.fact("options", {"options": options.to_json()})
         self.options = options
+        self._remember_launch(options)
         self.agent.relaunch(
             model=options.model,
             max_turns=options.max_turns,
@@ -134,6 +139,19 @@ class Session:
         if not self.can_ask:
             self._deny_asks()
         self.journal.flush_soon()
+
+    def _remember_launch(self, options: SessionOptions) -> None:
+        self._launches.pop(options.client, None)
+        self._launches[options.client] = options.to_json()
+        while len(self._launches) > _MOST_LAUNCHES:
+            self._launches.popitem(last=False)
+
+    def launch_of(self, client: str) -> Json | None:
+        """What the process of this name brought itself, when another one's command line is in force now: a client that takes
+        back is to be asked, and to see answers grow, as before."""
+        if client == self.options.client or client not in self._launches:
+            return None
+        return {name: value for name, value in self._launches[client].items() if name not in _OF_THE_SESSION}
 
     def _deny_asks(self) -> None:
         """Nobody can answer any more: what is asked is denied as in every run without a person."""
@@ -148,6 +166,8 @@ class Session:
         restore of it: permission updates, and an end to the processes that the worker before may have left."""
         recovered = recover(self.journal.read(0, self.journal.seq), self._inputs, self._picture)
         self.options = recovered.options
+        for options in recovered.launches:
+            self._remember_launch(options)
         self.context_tokens = recovered.context_tokens
         self.created, self.last_prompt, self.prompts = recovered.created, recovered.prompt, recovered.prompts
         self._remember_spent(recovered.last_result)

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import os
+import resource
 import signal
 import uuid
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -23,7 +24,7 @@ from ccb.remote.inputs import Inputs
 from ccb.remote.journal import Journal, JournalError
 from ccb.remote.picture import Picture
 from ccb.remote.recovery import recover
-from ccb.tunnel.wire import Event, Hello, SessionOptions
+from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
 
 Json = dict[str, Any]
 
@@ -258,3 +259,27 @@ async def test_a_damaged_session_goes_on_says_so_once_and_runs_nothing_again(hos
     assert sum("is damaged and was passed over" in what for what in said) == len(lost)
     assert sum("was not run again" in what for what in said) == 3
     assert (host.project / "count").read_text() == "0\n1\n"
+
+
+async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions())
+    await first.say("one")
+    await first.call()
+    await kill(first, hello)
+    journal = host.state(session) / "journal.jsonl"
+    before = journal.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), hard))
+    try:
+        full = await host.connect(session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (await full.next(Hello)).seq > 0
+    refused = await full.next(Refused)
+    assert refused.code == "no_storage" and "journal cannot be written" in refused.message
+    assert journal.read_bytes() == before
+    await until(lambda: host.runtime_files() == [], "nothing is left of the attempt")
+    again = await host.connect(session)
+    await again.attach(SessionOptions())
+    assert "stopped in the middle" in (await again.message("result"))["errors"][0]

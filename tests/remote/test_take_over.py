@@ -171,6 +171,26 @@ async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothi
     assert json.loads(await turn(last, "four", "4"))["system"] == changed["system"]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_between(
+    host: WorkerHost, session: str, killed: bool
+) -> None:
+    alice = await host.connect(session)
+    hello = await alice.attach(ALICE)
+    await turn(alice, "one", "1")
+    given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
+    other = await come(host, session, given, have=alice.last_seq)
+    chosen = json.loads(await turn(other, "two", "2"))["model"]
+    if killed:
+        await kill(hello)
+    back = await come(host, session, {"client": ALICE.client}, have=other.last_seq)
+    asked = await ask(back, "touch made")
+    await answer(back, asked, allow(asked))
+    _, body = await back.call()
+    assert (host.project / "made").exists()
+    assert json.loads(body)["model"] == chosen, "the model is the session's"
+
+
 async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
     alice = await host.connect(session)
     await alice.attach(ALICE)
