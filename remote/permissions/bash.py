@@ -11,7 +11,7 @@ from . import suggest
 from .decision import Behavior, Decision
 from .paths import PathPattern, Places, protection
 from .reading import Unknown, is_pathless, operands_read, resolve
-from .readonly import is_null, reads_only, reads_only_together
+from .readonly import is_null, reads_only, reads_only_together, runs_git
 from .rules import CommandPattern, Rule
 from .ruleset import RuleSet
 from .shell import Command, NotUnderstood, Word, canonical, parse
@@ -203,7 +203,7 @@ class BashPolicy:
                 if problem:
                     return problem
             return None
-        if reads_only(command) and (self._together or inner is None or inner.name != "git"):
+        if reads_only(command) and (self._together or not runs_git(command)):
             return self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
             return self._make_problem(inner)
@@ -228,7 +228,7 @@ class BashPolicy:
     def _read_problem(self, command: Command, inner: Command | None) -> _Problem | None:
         try:
             words = operands_read(command)
-            if inner and inner.name == "git" and _is_bare_repository(self._bases or [self._start]):
+            if runs_git(command) and _in_bare_repository(self._bases or [self._start]):
                 raise Unknown("the directory is a bare repository, whose configuration can start programs")
             if self._bases is None and not is_pathless(command):
                 raise Unknown("the directory it runs in cannot be told")
@@ -311,14 +311,29 @@ def _ask(reason: str, rules: Sequence[Rule | None]) -> Decision:
     return Decision(Behavior.ASK, reason, "other", "", suggest.add_rules([rule for rule in rules if rule]))
 
 
-def _is_bare_repository(directories: Sequence[str]) -> bool:
-    """Git takes such a directory for a repository of its own; one that was written here could run anything."""
-    return any(
-        os.path.exists(os.path.join(directory, "HEAD"))
+def _in_bare_repository(directories: Sequence[str]) -> bool:
+    """Git takes such a directory, and all below it, for a repository; one that was written here could run anything."""
+    return any(map(_finds_bare_repository, directories))
+
+
+def _finds_bare_repository(directory: str) -> bool:
+    """What git finds on its way up: `.git` of a directory comes before the directory itself."""
+    while True:
+        inner = os.path.join(directory, ".git")
+        if os.path.isfile(inner) or _looks_like_repository(inner):
+            return False
+        if _looks_like_repository(directory):
+            return True
+        if directory == os.path.dirname(directory):
+            return False
+        directory = os.path.dirname(directory)
+
+
+def _looks_like_repository(directory: str) -> bool:
+    return (
+        os.path.lexists(os.path.join(directory, "HEAD"))
         and os.path.isdir(os.path.join(directory, "objects"))
         and os.path.isdir(os.path.join(directory, "refs"))
-        and not os.path.exists(os.path.join(directory, ".git"))
-        for directory in directories
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 from collections.abc import Sequence
@@ -24,7 +25,9 @@ _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression", "--from-fil
 
 def is_pathless(command: Command) -> bool:
     inner = effective(command)
-    return inner is not None and (not inner.words or inner.name in _PATHLESS)
+    if inner is None or any("/" in word.text and word.is_glob for word in inner.words[1:]):
+        return False  # `echo /etc/*` tells what is there
+    return not inner.words or inner.name in _PATHLESS
 
 
 class Unknown(Exception):
@@ -37,14 +40,14 @@ def operands_read(command: Command) -> list[Word]:
     inner = effective(command)
     if inner is None:
         raise Unknown("the command it starts cannot be told")
-    if not inner.words or inner.name in _PATHLESS:
-        return inputs
     words = list(inner.words[1:])
+    if not inner.words or inner.name in _PATHLESS:
+        return inputs + [word for word in words if "/" in word.text and word.is_glob]
     if inner.name == "find":
         return inputs + _find_roots(inner, words)
     if inner.name == "xargs":
         for part in started_by(inner) or []:
-            if part.name not in _PATHLESS:
+            if not is_pathless(part):
                 raise Unknown("the files it reads come from another command")
         return inputs
     return inputs + _operands(inner.name, words)
@@ -63,10 +66,14 @@ def _find_roots(command: Command, words: Sequence[Word]) -> list[Word]:
     follows = any(text in ("-L", "-H", "-follow") for text in texts)
     found = list(roots)
     for part in started_by(command) or []:
-        if part.name not in _PATHLESS and (follows or not plain_files):
+        if is_pathless(part):
+            continue
+        inner = effective(part)
+        if inner is None or started_by(inner) != []:
+            raise Unknown("the command it starts cannot be told")
+        if follows or not plain_files:
             raise Unknown("find may hand it links that lead elsewhere")
-        if part.name not in _PATHLESS:
-            found += _operands(part.name, [word for word in part.words[1:] if not word.dynamic])
+        found += _operands(inner.name, [word for word in inner.words[1:] if not word.dynamic])
     return found
 
 
@@ -134,8 +141,10 @@ def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
     if "\0" in word.skeleton or "[" in text:
         raise Unknown("its wildcards are not simple")
     pattern = places.home + text[1:] if word.is_tilde else text
-    full = os.path.join(base, pattern)
-    found = [places.real(_literal_part(full), base)]
+    if any(part.startswith(".") and part != ".." and fnmatch.fnmatchcase("..", part) for part in pattern.split("/")):
+        raise Unknown("its wildcards may lead upwards")  # many shells count `..` among the matches of `.*`
+    full = pattern if pattern.startswith("/") else os.path.join(glob.escape(base), pattern)
+    found = [places.real(_literal_part(pattern), base)]
     for match in glob.iglob(full):
         found.append(places.real(match, base))
         if len(found) > _MOST_MATCHES:
@@ -146,4 +155,4 @@ def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
 def _literal_part(pattern: str) -> str:
     parts = pattern.split("/")
     first = next(at for at, part in enumerate(parts) if any(char in part for char in "*?["))
-    return "/".join(parts[:first]) or "/"
+    return "/".join(parts[:first]) or ("/" if pattern.startswith("/") else ".")

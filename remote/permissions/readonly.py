@@ -48,8 +48,16 @@ def is_null(target: Word) -> bool:
 
 def reads_only_together(commands: Sequence[Command]) -> bool:
     """`cd` and git do not go together: a directory can make git run what its own configuration says."""
-    names = {inner.name for inner in map(effective, commands) if inner}
-    return not (names & {"cd", "pushd", "popd"} and "git" in names)
+    changes = any(inner and inner.name in ("cd", "pushd", "popd") for inner in map(effective, commands))
+    return not (changes and any(map(runs_git, commands)))
+
+
+def runs_git(command: Command) -> bool:
+    """Whether a command is git, or starts it as far as can be told."""
+    inner = effective(command)
+    if inner is None:
+        return False
+    return inner.name == "git" or any(map(runs_git, started_by(inner) or []))
 
 
 def reads_only(command: Command) -> bool:
@@ -142,10 +150,10 @@ def _without_started(texts: Sequence[str]) -> list[str]:
     """What -exec starts is checked as a command of its own."""
     found: list[str] = []
     inside = False
-    for text in texts:
+    for before, text in zip(["", *texts], texts):
         if not inside:
             found.append(text)
-        inside = text == "-exec" or (inside and text not in (";", "+"))
+        inside = text == "-exec" or (inside and text != ";" and not (text == "+" and before == "{}"))
     return found
 
 

@@ -329,7 +329,7 @@ class _Reader:
                 if self._peek(1) != "(":
                     break
                 self.at += 2
-                self.read_list(")", depth + 1)
+                self._read_substitution(depth)
                 pieces.expand()
             elif char == "(":
                 raise NotUnderstood("a word holds a '('")
@@ -396,7 +396,7 @@ class _Reader:
             raise NotUnderstood("it holds arithmetic")
         if self._starts("$("):
             self.at += 2
-            self.read_list(")", depth + 1)
+            self._read_substitution(depth)
             pieces.expand()
             return
         if not quoted and self._peek(1) in ("'", '"') and self._peek(1):
@@ -411,6 +411,12 @@ class _Reader:
         else:
             pieces.add("$", quoted)
             self.at += 1
+
+    def _read_substitution(self, depth: int) -> None:
+        """Up to its `)`. Whether a line feed in it starts the text of a here-document before it depends on the shell."""
+        if self._heredocs:
+            raise NotUnderstood("a substitution follows a here-document on its line")
+        self.read_list(")", depth + 1)
 
     def _read_backticks(self, pieces: _Pieces, depth: int) -> None:
         end = self.text.find("`", self.at + 1)

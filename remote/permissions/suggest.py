@@ -23,7 +23,7 @@ _BY_NAME = names(
 )
 # Tools whose sub-command is the unit that can be granted.
 _BY_SUBCOMMAND = {
-    "git": "add commit fetch pull merge stash tag branch switch restore mv worktree submodule cherry-pick revert init apply",
+    "git": "add commit fetch pull merge stash tag branch switch restore mv worktree cherry-pick revert init apply",
     "npm": "test ci install run audit outdated ls view",
     "yarn": "test install run lint build",
     "pnpm": "test install run lint build",

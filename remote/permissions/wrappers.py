@@ -61,6 +61,8 @@ def effective(command: Command) -> Command | None:
         if name in ("env", "time"):
             count = 0
             while count < len(rest) and _ASSIGNMENT.match(rest[count].skeleton):
+                if not rest[count].is_literal:  # an argument, not an assignment: it may become several words
+                    return None
                 count += 1
             assignments, rest = (*assignments, *rest[:count]), rest[count:]
         if not rest or not rest[0].is_literal or not is_command_name(rest[0].text):
@@ -74,7 +76,10 @@ def _after_options(words: Sequence[Word], options: dict[str, int]) -> Sequence[W
     while at < len(words) and words[at].text.startswith("-"):
         if not words[at].is_literal or words[at].text not in options:
             return None
-        at += 1 + options[words[at].text]
+        values = options[words[at].text]
+        if not all(word.is_literal for word in words[at + 1 : at + 1 + values]):
+            return None  # it may become several words, and the command another one
+        at += 1 + values
     return words[at:]
 
 
@@ -110,10 +115,13 @@ def _started_by_xargs(command: Command) -> list[Command] | None:
     }
     words = command.words
     at = 1
+    placeholder = ""
     while at < len(words) and words[at].text.startswith("-"):
         text = words[at].text
-        if not words[at].is_literal:
+        if not all(word.is_literal for word in words[at : at + 1 + known.get(text, 0)]):
             return None
+        if text.startswith("-I"):
+            placeholder = text[2:] or (words[at + 1].text if at + 1 < len(words) else "")
         if text in known:
             at += 1 + known[text]
         elif re.fullmatch(r"-[nLP][0-9]+|-I\S+|-d\S+|-[0rtx]+", text):
@@ -123,21 +131,29 @@ def _started_by_xargs(command: Command) -> list[Command] | None:
     rest = words[at:]
     if not rest or not rest[0].is_literal or not is_command_name(rest[0].text):
         return None
+    if placeholder:
+        if placeholder in rest[0].text:
+            return None
+        rest = tuple(_ANY if placeholder in word.text else word for word in rest)
     return [Command((*rest, _ANY))]
 
 
 def _started_by_find(command: Command) -> list[Command] | None:
     found: list[Command] = []
     words = list(command.words)
+    if any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words):
+        return None  # it may become `-exec`
     while words:
         word = words.pop(0)
         if word.text not in ("-exec", "-execdir", "-ok", "-okdir"):
             continue
         inner: list[Word] = []
-        while words and words[0].text not in (";", "+"):
+        while words and words[0].text != ";" and not (words[0].text == "+" and inner and inner[-1].text == "{}"):
             inner.append(words.pop(0))
         if not inner or not inner[0].is_literal or not is_command_name(inner[0].text):
             return None
+        if any(item.text == "+" for item in inner):
+            return None  # to some finds it ends the command, to others it is an argument
         found.append(Command(tuple(_ANY if "{}" in item.text else item for item in inner)))
     return found
 

@@ -66,9 +66,12 @@ class Bash:
     input_schema: Json = _BASH_SCHEMA
 
     def is_read_only(self, tool_input: Json) -> bool:
-        from ..permissions.readonly import is_read_only_command
+        from ..permissions.readonly import changes_directory, is_read_only_command
 
-        return not tool_input.get("run_in_background") and is_read_only_command(tool_input["command"])
+        command = tool_input["command"]
+        if tool_input.get("run_in_background") or not is_read_only_command(command):
+            return False
+        return not changes_directory(command)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         command = tool_input["command"]

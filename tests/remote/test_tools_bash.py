@@ -291,3 +291,10 @@ async def test_many_calls_leave_no_file_open_and_no_memory(box: Toolbox) -> None
     assert len(os.listdir("/proc/self/fd")) <= files
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 10_000
     assert not list(box.outputs.glob(".*"))
+
+
+async def test_a_line_that_moves_the_shell_runs_alone(box: Toolbox) -> None:
+    reads = box.tools["Bash"].is_read_only
+    assert reads({"command": "ls; pwd"})
+    assert not reads({"command": "cd src && ls"})
+    assert not reads({"command": "(command cd ..)"})
