@@ -44,9 +44,9 @@ _FLAGS = [
 @dataclass
 class Outcome:
     """What came of a session. `left` are processes and runtime files that should be gone, `kept` the files of ccb that stay on
-    the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over from, `recovered_s` how
-    long each reconnect took from the moment the loss was known, `replayed` the bytes of the journal that were sent again
-    (known with `debug`)."""
+    the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over from,
+    `recovered_s` how long each reconnect took from the moment the loss was known, `replayed` the bytes of the journal that
+    were sent again (known with `debug`)."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)

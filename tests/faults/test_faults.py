@@ -49,11 +49,7 @@ def _note(planned: Plan, outcome: Outcome, wrong: str) -> None:
     line = {
         "seed": planned.seed,
         "plan": str(planned),
-        "happened": [
-            *outcome.happened,
-            *filter(None, [planned.ending]),
-            *(["offline prompt"] if planned.offline else []),
-        ],
+        "happened": outcome.happened + processes + (["offline prompt"] if planned.offline else []),
         "connections": outcome.connections,
         "recovered_s": outcome.recovered_s,
         "replayed": outcome.replayed,
