@@ -248,6 +248,7 @@ class Daemon:
         server = await asyncio.start_unix_server(self._accept, sock=listener)
         if self._left_behind:  # by a worker that was killed: what it had started must not go on beside us
             await stop_marked(self._left_behind)
+            self._context.spill.sweep()
         turns = loop.create_task(self._session.run())
         watch = loop.create_task(self._watch())
         stop = loop.create_task(self._stopping.wait())

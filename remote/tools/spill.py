@@ -93,6 +93,15 @@ class Spill:
         self._count += 1
         return os.path.join(self.directory, f".{os.getpid()}-{self._count}-{name}")
 
+    def sweep(self) -> None:
+        """Remove the small files of a worker that was killed. Its processes must have ended."""
+        ours = f".{os.getpid()}-"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.directory):
+                if name.startswith(".") and not name.startswith(ours):
+                    with contextlib.suppress(OSError):
+                        os.unlink(os.path.join(self.directory, name))
+
     def keep(self, data: bytes, name: str) -> SpillFile | None:
         """Write all of `data` to a new file."""
         spilled = self.open(name)

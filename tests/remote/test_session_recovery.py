@@ -119,6 +119,25 @@ async def test_what_a_killed_worker_left_running_is_ended(host: WorkerHost, sess
     await until(lambda: not alive(int(pid_file.read_text())), "the process of the dead worker has ended")
 
 
+async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    await first.say("go")
+    opened, _ = await first.call()
+    command = "trap - TERM; touch started; sleep 600"
+    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
+    await until(lambda: (host.project / "started").exists(), "the tool has started")
+    await kill(first, hello)
+    outputs = host.state(session) / "outputs"
+    (outputs / f".{hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
+    (outputs / "0009-bash").touch()
+    second = await host.connect(session)
+    await second.attach()
+    await second.message("result")
+    assert [path.name for path in outputs.iterdir()] == ["0009-bash"]
+    await second.stop()
+
+
 async def test_the_permission_mode_is_the_one_last_chosen(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     hello = await first.attach(SessionOptions(permission_mode="acceptEdits"))
