@@ -126,7 +126,7 @@ async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: Wo
     opened, _ = await first.call()
     command = "trap - TERM; touch started; sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
-    await until(lambda: (host.project / "started").exists(), "the tool has started")
+    await until((host.project / "started").exists, "the tool has started")
     await kill(first, hello)
     outputs = host.state(session) / "outputs"
     (outputs / f".{hello.pid}-9-cwd").touch()  # where a shell says at its end which directory it is in
