@@ -78,7 +78,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         session = _Session(plan, laptop, user, between, where, clocks)
         between.faults += [_fault(step, user) for step in plan.steps]
         started = time.monotonic()
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_S + plan.stopped_s):
             outcome = await session.play()
         outcome.home = str(user.home)
         outcome.seconds = time.monotonic() - started

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,7 +37,11 @@ NAMED = {
     "clocks that jump by two seconds": Plan(0, ending="clocks jump", ending_turn=1),
 }
 
+if os.environ.get("CCB_FAULT_LOG"):
+    NAMED["the laptop stopped for two minutes"] = Plan(0, ending="stop ccb", ending_turn=1, stopped_s=120.0)
 
+
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMED)
 async def test_a_session_survives(
     name: str, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser

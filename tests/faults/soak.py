@@ -1,0 +1,143 @@
+"""`make soak`: one session of 2,000 turns with 50 MB of tool output over a real sshd. The worker's memory grows by less than 10 MB
+and the laptop's by less than 40 MB, and a lost connection is attached again in less than 1 s throughout.
+
+Nothing is taken out of the model's history yet, so the outputs come as 25 of 2 MB each, of which the model is told 30,000
+characters; every other turn has a small one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.session_run import rss_mb
+from tests.faults.runner import left_by, processes_of
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Running, make_laptop
+from tests.support.model_script import Recorded
+from tests.support.relay import Relay, relay
+from tests.support.sshd import HostUser, host_user, sshd
+
+OUTPUT = 50_000_000
+LARGE = 2_000_000
+WARM = 0.02
+"""Share of the turns after which memory is measured first."""
+
+WORKER_MB, LAPTOP_MB, REATTACH_S = 10.0, 40.0, 1.0
+
+
+@dataclass
+class Figures:
+    """Memory in MB after the first turns and at the end, seconds of each reattach, bytes of output that the tools made."""
+
+    worker: list[float] = field(default_factory=list)
+    laptop: list[float] = field(default_factory=list)
+    reattached_s: list[float] = field(default_factory=list)
+    output: int = 0
+
+
+def _model(every: int) -> Any:
+    def answer(request: Recorded) -> Mapping[str, Any]:
+        if request.tool_results:
+            return {"text": "That is done."}
+        turn = int(request.last_user_text.rsplit(maxsplit=1)[-1])
+        command = f"head -c {LARGE} /dev/zero | tr '\\0' x" if turn % every == 0 else f"echo turn {turn}"
+        return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+
+    return answer
+
+
+async def soak(turns: int) -> Figures:
+    """Play the session."""
+    figures = Figures()
+    every = max(1, turns * LARGE // OUTPUT)
+    with tempfile.TemporaryDirectory(prefix="ccb-soak-") as name, host_user(Path(name)) as user:
+        directory = Path(name)
+        async with (
+            sshd(directory / "sshd") as server,
+            FakeModel([_model(every)]) as model,
+            relay(server.port) as between,
+        ):
+            argv = [
+                "ssh", f"{user.name}@127.0.0.1:~", *server.client_options(between.port), "-p", "--input-format", "stream-json",
+                "--output-format", "stream-json", "--verbose", "--allowedTools", "Bash", "--reconnect-timeout", "60",
+            ]  # fmt: skip
+            async with make_laptop(directory, model.url).start(argv) as run:
+                for turn in range(turns):
+                    await _turn(run, turn)
+                    model.requests.clear()  # each holds the whole conversation
+                    figures.output += LARGE if turn % every == 0 else 10
+                    if turn == int(turns * WARM) or turn == turns - 1:
+                        _weigh(figures, run, user)
+                    if turn % max(1, turns // 20) == 0:
+                        figures.reattached_s.append(await _reattach(run, between))
+                        _say(f"turn {turn}: {_weight(run, user)}, attached again in {figures.reattached_s[-1]:.2f} s")
+                run.end_input()
+                done = await run.done()
+                assert done.code == 0, done.stderr
+            assert await left_by(user) == []
+    return figures
+
+
+async def _turn(run: Running, turn: int) -> None:
+    content = {"role": "user", "content": f"turn {turn}"}
+    await run.send({"type": "user", "message": content, "parent_tool_use_id": None, "session_id": ""})
+    result = await run.until("result", timeout=60)
+    assert not result["is_error"], result
+    run.lines.clear()
+
+
+def _weigh(figures: Figures, run: Running, user: HostUser) -> None:
+    figures.worker.append(rss_mb(_worker(user)))
+    figures.laptop.append(rss_mb(run.process.pid))
+
+
+def _weight(run: Running, user: HostUser) -> str:
+    return f"worker {rss_mb(_worker(user)):.1f} MB, laptop {rss_mb(run.process.pid):.1f} MB"
+
+
+def _worker(user: HostUser) -> int:
+    (daemon,) = [process.pid for process in processes_of(user) if process.name() == "ccb"]
+    return daemon
+
+
+async def _reattach(run: Running, between: Relay) -> float:
+    """Seconds from a cut until ccb says that it is connected again."""
+    assert run.process.stderr is not None
+    start = time.monotonic()
+    between.cut()
+    async with asyncio.timeout(30):
+        while b"connected again" not in await run.process.stderr.readline():
+            pass
+    return time.monotonic() - start
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.soak", description=__doc__)
+    parser.add_argument("turns", type=int, nargs="?", default=2000)
+    given = parser.parse_args()
+    started = time.monotonic()
+    figures = asyncio.run(soak(given.turns))
+    worker, laptop = (after - before for before, after in (figures.worker, figures.laptop))
+    slowest = max(figures.reattached_s)
+    _say(f"{given.turns} turns, {figures.output / 1e6:.0f} MB of tool output, {time.monotonic() - started:.0f} s")
+    _say(f"worker {figures.worker[0]:.1f} MB, grew by {worker:.1f} MB (limit {WORKER_MB:g})")
+    _say(f"laptop {figures.laptop[0]:.1f} MB, grew by {laptop:.1f} MB (limit {LAPTOP_MB:g})")
+    _say(f"attached again in {slowest:.2f} s at most (limit {REATTACH_S:g})")
+    return 0 if worker < WORKER_MB and laptop < LAPTOP_MB and slowest < REATTACH_S else 1
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
