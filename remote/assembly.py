@@ -47,6 +47,9 @@ class _Asking:
     def apply(self, updates: Sequence[Json]) -> None:
         self._engine.apply(updates)
 
+    def left_out(self, name: str) -> Sequence[str]:
+        return self._engine.left_out(name)
+
     def visible(self, name: str) -> bool:
         return self._engine.visible(name)
 

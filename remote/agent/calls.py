@@ -113,6 +113,7 @@ class CallRunner:
         context = dataclasses.replace(
             self._around.context,
             tool_use_id=call.id,
+            left_out=tuple(self._around.permissions.left_out(call.name)),
             progress=lambda update: self._around.emitter.progress(
                 call.id, messages.tool_progress(call.name, call.id, update)
             ),

@@ -29,6 +29,9 @@ class Permissions(Protocol):
     def apply(self, updates: Sequence[Json]) -> None:
         """Take over permission updates the person granted."""
 
+    def left_out(self, name: str) -> Sequence[str]:
+        """What this tool must not find when it searches: regular expressions of absolute paths in small letters."""
+
     def visible(self, name: str) -> bool:
         """False for a tool the model shall not see at all."""
 

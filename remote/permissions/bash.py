@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from . import suggest
 from .decision import Behavior, Decision
 from .paths import PathPattern, Places, protection
-from .reading import Unknown, is_pathless, operands_read, resolve
+from .reading import Unknown, is_pathless, matches, operands_read, resolve
 from .readonly import is_null, reads_only, reads_only_together, runs_git
 from .rules import CommandPattern, Rule
 from .ruleset import RuleSet
 from .shell import Command, NotUnderstood, Word, canonical, parse
-from .wrappers import effective, everything_behind, is_harmless_assignment, started_by
+from .sweep import rule_on_the_way
+from .wrappers import effective, everything_behind, hides_commands, is_harmless_assignment, started_by
 
 _MOST_BASES = 32
 _SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time)\b|(?<!\S)!(?!\S)")
@@ -103,13 +104,19 @@ def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: S
         pattern = PathPattern(rule.content or "")
         if any(pattern.forbids(text, places, base) for text in texts for base in bases):
             return rule
-        if word.is_glob and not word.dynamic:
-            try:
-                if any(pattern.forbids(path, places) for path in resolve(word, places, bases)[1:]):
-                    return rule
-            except Unknown:
-                continue
+        found = matches(word, places, bases) if word.is_glob and not word.dynamic else []
+        if any(pattern.forbids(path, places) for path in found):
+            return rule
     return None
+
+
+def swept_rule(text: str, rules: Sequence[Rule], places: Places, start: str) -> Rule | None:
+    """The rule (about paths) that a command of the line would pass by reading through a directory above what it names."""
+    try:
+        commands = parse(text)
+    except NotUnderstood:
+        return None
+    return rule_on_the_way(commands, _directories(commands, places, start) or [start], rules, places)
 
 
 def _directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
@@ -173,16 +180,22 @@ class BashPolicy:
         kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
         return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
 
-    def understand(self, text: str) -> Decision | None:
-        """None when every command of the line can be told, so that deny rules have seen all of it."""
+    def understand(self, text: str, about_commands: bool, about_files: bool) -> Decision | None:
+        """None when every command of the line, and every file its readers open, can be told, so that deny rules (about the
+        one, about the other) have seen all of it."""
         try:
             commands = parse(text)
-            if (
-                not all(effective(command) for command in commands)
-                or _directories(commands, self._places, self._start) is None
-            ):
+            bases = _directories(commands, self._places, self._start)
+            inner = [effective(command) for command in commands]
+            if bases is None or any(each is None or started_by(each) is None for each in inner):
                 raise NotUnderstood("what it runs, or where, cannot be told")
-        except NotUnderstood as reason:
+            if about_commands and any(map(hides_commands, commands)):
+                raise NotUnderstood("what it runs is not written out")
+            for command in commands if about_files else ():
+                if reads_only(command) and not is_pathless(command):
+                    for word in operands_read(command):
+                        resolve(word, self._places, bases)
+        except (NotUnderstood, Unknown) as reason:
             whole = suggest.exact_rule(text)
             return _ask(f"Deny rules could not be checked against the command: {reason}.", [whole])
         return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from . import suggest
-from .bash import BashPolicy, forbidding_rule
+from .bash import BashPolicy, forbidding_rule, swept_rule
 from .decision import Behavior, Decision
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places, protection
@@ -102,6 +102,15 @@ class PermissionEngine:
         """False for a tool that a rule denies altogether: the model is not offered it."""
         return self._rules.whole_tool(Behavior.DENY, tool_name) is None
 
+    def left_out(self, tool_name: str) -> list[str]:
+        """What a search must leave out of its results: regular expressions (for fullmatch) of absolute paths in small letters."""
+        patterns = [PathPattern(rule.content or "") for rule in self._kept_from(tool_name)]
+        return [expression for pattern in patterns for expression in pattern.expressions(self._places)]
+
+    def _kept_from(self, tool_name: str) -> list[Rule]:
+        """Rules about paths that deny a tool, or want a question first."""
+        return [rule for kind in (Behavior.DENY, Behavior.ASK) for rule in self._rules.contents(kind, tool_name)]
+
     def apply(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:
         """Permission updates in the public shape. One that cannot be applied is left out; the texts returned say why."""
         problems: list[str] = []
@@ -156,13 +165,21 @@ class PermissionEngine:
             if rule:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
+        if name == "Bash":
+            swept = swept_rule(_command(tool_input), self._kept_from("Read"), self._places, start)
+            if swept:
+                reason = (
+                    f"It reads through directories with files that the rule {swept} is about; Grep leaves those out."
+                )
+                return Decision(Behavior.ASK, reason, "rule")
         if self._mode == PLAN and not self._only_looks(tool, tool_input):
             return _plan_decision(can_ask)
         if self._mode == BYPASS:
             return self._bypass_decision(name, tool_input, start)
         if name == "Bash":
             if self._rules.whole_tool(Behavior.ALLOW, name):
-                return Decision(Behavior.ALLOW, "The rule Bash allows this.", "rule")
+                doubt = self._cannot_exclude(_command(tool_input), start)
+                return doubt or Decision(Behavior.ALLOW, "The rule Bash allows this.", "rule")
             policy = BashPolicy(self._rules, self._places, self._mode == ACCEPT_EDITS, start)
             return policy.decide(_command(tool_input))
         if name in _PATH_KEY:
@@ -203,9 +220,12 @@ class PermissionEngine:
 
     def _cannot_exclude(self, command: str, start: str) -> Decision | None:
         """A command that is not understood may be what a deny rule is there to stop."""
-        if not any(self._rules.contents(Behavior.DENY, tool) for tool in ("Bash", "Read", "Edit")):
+        about_commands, about_files, about_writes = (
+            bool(self._rules.contents(Behavior.DENY, tool)) for tool in ("Bash", "Read", "Edit")
+        )
+        if not (about_commands or about_files or about_writes):
             return None
-        return BashPolicy(self._rules, self._places, True, start).understand(command)
+        return BashPolicy(self._rules, self._places, True, start).understand(command, about_commands, about_files)
 
     def _decide_path(self, name: str, tool_input: Json) -> Decision:
         real = self._places.real(_path(name, tool_input))

@@ -72,6 +72,18 @@ class PathPattern:
         anchored = _anchored(self.text, places, wide=True)
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
 
+    def expressions(self, places: Places) -> list[str]:
+        """Regular expressions (for fullmatch) of the absolute paths, in small letters, of all that `forbids` is true for."""
+        found: list[str] = []
+        for root, glob in _anchored(self.text, places, wide=True):
+            base = re.escape(root.casefold().rstrip("/"))
+            found.append(f"{base}/(?:{_regex(glob.casefold(), strict=False).pattern})" if glob else f"{base}(?:/.*)?")
+        return list(dict.fromkeys(found))
+
+    def starts(self, places: Places) -> list[tuple[str, bool]]:
+        """(real directory or file, whether all that matches is that and what is below it): where to look for what it forbids."""
+        return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
+
 
 def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
     """(real directory, pattern below it). The literal head of a pattern is resolved like any path, so that a rule about

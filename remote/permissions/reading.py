@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import itertools
 import os
+import re
 from collections.abc import Sequence
 
 from .paths import Places
@@ -134,6 +136,17 @@ def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
             found += _matches_of(word, text, places, base)
         else:
             found.append(places.real(text, base))
+    return found
+
+
+def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
+    """Real paths that a word with wildcards comes to, for rules that deny: as many as can be found."""
+    text = re.sub(r"\[\^", "[!", word.text)
+    text = places.home + text[1:] if word.is_tilde else text
+    found: list[str] = []
+    for base in bases:
+        full = text if text.startswith("/") else os.path.join(glob.escape(base), text)
+        found += [places.real(match, base) for match in itertools.islice(glob.iglob(full), _MOST_MATCHES)]
     return found
 
 

@@ -167,14 +167,43 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     name = words[0].text.rsplit("/", 1)[-1]
     if name in _BROAD:
         found += [Command(words[start:]) for start in range(1, min(len(words), 40))]
-    if name in _SHELLS or name in ("eval", "su", "ssh", "script", "watch", "xargs", "env", "sudo"):
-        texts = [word.text for word in words[1:] if " " in word.text or word.text.isalpha()]
+    if name in _SHELLS or name in ("eval", "trap", "su", "ssh", "script", "watch", "xargs", "env", "sudo"):
+        texts = [word.text for word in words[1:] if not word.text.startswith("-")]
         if name == "eval":
             texts.append(" ".join(word.text for word in words[1:]))
         for text in texts[:20]:
             for inner in _parsed_or_nothing(text):
                 found += everything_behind(inner, depth + 1)
     return found
+
+
+def hides_commands(command: Command) -> bool:
+    """Whether what runs in the end is told by a variable, a text for its input or an alias. What a program writes to a shell is
+    not looked at, as little as what a script does."""
+    return any(_hides(part, command.fed) for part in everything_behind(command))
+
+
+def _hides(command: Command, fed: bool) -> bool:
+    name, words = command.name.rsplit("/", 1)[-1], command.words[1:]
+    if name in ("alias", "hash", "enable"):
+        return bool(words)
+    if name in ("eval", "trap"):
+        return not all(map(_is_readable, words))
+    if name not in _SHELLS or name == "busybox":
+        return False
+    options = [word for word in words if word.text.startswith(("-", "+")) and not word.dynamic]
+    operands = [word for word in words if word not in options]
+    if any("c" in word.text for word in options if not word.text.startswith("--")):
+        return not all(map(_is_readable, operands[:1]))
+    return fed and (not operands or any(word.text == "-s" for word in options))
+
+
+def _is_readable(word: Word) -> bool:
+    try:
+        parse(word.text)
+    except NotUnderstood:
+        return False
+    return not word.dynamic
 
 
 def _parsed_or_nothing(text: str) -> list[Command]:

@@ -27,7 +27,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a session lends to its tools. One object for the life of the session, but for the two last fields, which
+    """What a session lends to its tools. One object for the life of the session, but for the three last fields, which
     belong to the call."""
 
     host: Host
@@ -38,6 +38,8 @@ class ToolContext:
     spill: Spill
     todos: list[Json] = field(default_factory=list)  # replaced in place by TodoWrite
     tool_use_id: str = ""
+    left_out: tuple[str, ...] = ()
+    """What a search must not find: regular expressions (for fullmatch) of absolute paths in small letters."""
     progress: Callable[[Json], None] = lambda update: None
     """Live output of this call: {"output": str tail, "total_bytes": int, "elapsed_seconds": float}. Replaceable."""
 

@@ -10,9 +10,9 @@ from ..host import Kind
 from .base import ToolContext, ToolResult
 from .changing import refusal
 from .output import limited
-from .paths import absolute, missing, os_error, path_error
+from .paths import absolute, missing, os_error, path_error, tree_path
 from .search.globs import BadGlob, Globs
-from .searching import MOST_PATTERN, SECONDS, SearchFailed, load_program, search
+from .searching import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search
 
 Json = dict[str, Any]
 
@@ -67,7 +67,7 @@ class Glob:
         base = absolute(tool_input.get("path") or context.cwd, context.cwd)
         head, pattern = _literal_head(tool_input["pattern"])
         root = context.host.real_path(absolute(head, base)) if head else base
-        root = os.path.normpath(root)
+        root = tree_path(context.host, root)
         try:
             info = await context.host.stat(root)
             if info is None:
@@ -87,6 +87,8 @@ class Glob:
             lines.append("(Results are truncated. Consider using a more specific path or pattern.)")
         if found["partial"]:
             lines.append(f"(The search was stopped after {SECONDS:g} s; there may be more files.)")
+        if found["left_out"]:
+            lines.append(LEFT_OUT)
         structured = {"filenames": names, "numFiles": len(names), "truncated": found["more"] or found["partial"]}
         return ToolResult(limited("\n".join(lines), context.spill, "Glob"), structured=structured)
 

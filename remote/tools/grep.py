@@ -11,11 +11,11 @@ from .base import ToolContext, ToolResult
 from .changing import refusal
 from .output import limited
 from .patch import bounded_text
-from .paths import absolute, missing, os_error, path_error
+from .paths import absolute, missing, os_error, path_error, tree_path
 from .search.globs import BadGlob, Globs
 from .search.program import BadRequest, compiled
 from .search.types import TYPES
-from .searching import MOST_PATTERN, SECONDS, SearchFailed, load_program, search
+from .searching import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search
 
 Json = dict[str, Any]
 
@@ -104,7 +104,7 @@ class Grep:
         return path_error(tool_input.get("path") or ".")
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        path = os.path.normpath(absolute(tool_input.get("path") or context.cwd, context.cwd))
+        path = tree_path(context.host, absolute(tool_input.get("path") or context.cwd, context.cwd))
         try:
             info = await context.host.stat(path)
             if info is None:
@@ -181,6 +181,8 @@ def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> To
                      f"go on with offset={shown}]")  # fmt: skip
     if found["partial"]:
         notes.append(f"[The search was stopped after {SECONDS:g} s; there may be more matches]")
+    if found["left_out"]:
+        notes.append(LEFT_OUT)
     if mode == "files_with_matches" and lines:
         notes.insert(0, "")
         lines.insert(0, f"Found {len(items)} file{'s' if len(items) != 1 else ''}")

@@ -16,6 +16,11 @@ def absolute(path: str, cwd: str) -> str:
     return os.path.join(cwd, path)
 
 
+def tree_path(host: Host, path: str) -> str:
+    """An absolute path without `.` and `..`, and the same place: `link/..` is where the link leads, as for permissions."""
+    return host.real_path(path) if ".." in path.split("/") else os.path.normpath(path)
+
+
 def path_error(path: str) -> str | None:
     """Why a string can be no path, or None."""
     if not path.strip():

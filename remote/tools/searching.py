@@ -38,6 +38,10 @@ sys.modules["search.program"].main(sys.argv[2])
 """
 
 
+LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
+"""The note that goes with a result when `left_out` of the answer is true."""
+
+
 class SearchFailed(Exception):
     """There is no result; the text says why."""
 
@@ -61,7 +65,8 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
     from asyncio import wait_for
 
     host = context.host
-    whole = {"rg": host.which("rg") or "", "grep": host.which("grep") or "", "seconds": seconds, **request}
+    programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
+    whole = {**programs, "seconds": seconds, "left_out": context.left_out, **request}
     answer = bytearray()
 
     def take(data: bytes) -> None:

@@ -219,6 +219,9 @@ class OpenPermissions:
             if update["type"] == "setMode":
                 self.mode = update["mode"]
 
+    def left_out(self, name: str) -> Sequence[str]:
+        return ()
+
     def visible(self, name: str) -> bool:
         return name not in self.hidden
 

@@ -92,16 +92,23 @@ def _chosen(request: Json) -> list[Globs]:
 def _glob(request: Json, limits: Limits) -> Json:
     root, limit = request["root"], request["limit"]
     paths = in_time(files(root, _chosen(request), request["rg"], limits), limits)
-    found = with_times(root, paths, limits)
-    return {"items": [_show(file.path) for file in found[:limit]], "more": len(found) > limit, "partial": limits.late}
+    kept = _Kept(request)
+    found = kept.of(with_times(root, paths, limits))
+    return {
+        "items": [_show(file.path) for file in found[:limit]],
+        "more": len(found) > limit,
+        "partial": limits.late,
+        "left_out": kept.left_out,
+    }
 
 
 def _grep(request: Json, limits: Limits) -> Json:
     pattern = compiled(request["pattern"], request["ignore_case"], request["multiline"])
     collected = _Collected(request["offset"], request["limit"])
     mode = request["mode"]
+    kept = _Kept(request)
     try:
-        candidates = _candidates(request, pattern, limits)
+        candidates = kept.of(_candidates(request, pattern, limits))
         if mode != "files_with_matches":
             candidates.sort(key=lambda file: file.path)
         for file in candidates:
@@ -117,7 +124,31 @@ def _grep(request: Json, limits: Limits) -> Json:
         "partial": limits.late,
         "files": collected.files,
         "matches": collected.matches,
+        "left_out": kept.left_out,
     }
+
+
+class _Kept:
+    """Takes away the files that permission rules keep from the search: `left_out` of the request are regular expressions of
+    absolute paths in small letters. Links are not followed, so a file has two names at most."""
+
+    def __init__(self, request: Json) -> None:
+        self.left_out = False
+        expressions = request.get("left_out") or []
+        self._denied = re.compile("|".join(f"(?:{each})" for each in expressions), re.DOTALL) if expressions else None
+        self._roots = {request["root"], os.path.realpath(request["root"])}
+
+    def of(self, files: list[Found]) -> list[Found]:
+        if self._denied is None:
+            return files
+        kept = [file for file in files if not self._is_denied(file.path)]
+        self.left_out = self.left_out or len(kept) < len(files)
+        return kept
+
+    def _is_denied(self, path: str) -> bool:
+        assert self._denied is not None
+        names = (os.path.join(root, path).casefold() for root in self._roots)
+        return any(self._denied.fullmatch(name) for name in names)
 
 
 def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
