@@ -88,7 +88,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         outcome.counts = _lines(user.home / "count")
         outcome.files = {name: _text(user.home / name) for name in ("edit.txt", "new.txt")}
         outcome.left = await left_by(user)
-        outcome.kept = _kept(user)
+        outcome.kept = kept_by(user)
         outcome.replayed = _replayed(user, laptop)
         return outcome
 
@@ -164,7 +164,7 @@ async def left_by(user: HostUser) -> list[str]:
     return found()
 
 
-def _kept(user: HostUser) -> set[str]:
+def kept_by(user: HostUser) -> set[str]:
     """Files of ccb in the home and in the runtime directory."""
     runtime = Path(f"/tmp/ccb-{pwd.getpwnam(user.name).pw_uid}")
     found = {f"run/{path.relative_to(runtime)}" for path in runtime.rglob("*") if path.is_file()}

@@ -1,0 +1,62 @@
+"""A laptop that dies before its session has begun leaves no process, no socket and no half file on the host."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.faults.runner import kept_by, left_by, processes_of
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import make_laptop
+from tests.support.relay import Fault, relay
+from tests.support.sshd import HostUser, Sshd
+
+MARKS = {"handshake": 1_500, "login": 4_500, "deploy": 12_000, "in the bundle": 100_000, "end of the bundle": 190_000}
+WHOLE = ("worker/*.zip", "/.made", "/journal.jsonl", "/daemon.log", "/epoch", "/summary.json")
+
+
+def partial(kept: set[str]) -> list[str]:
+    """Files that are neither a bundle nor a session's own."""
+    return sorted(name for name in kept if not name.endswith(WHOLE))
+
+
+@pytest.mark.parametrize("where", MARKS)
+async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(
+    where: str, tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
+) -> None:
+    async with relay(sshd.port) as between:
+        argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p"]
+        argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        async with make_laptop(tmp_path, fake_model.url).start(argv) as run:
+
+            async def kill() -> None:
+                run.process.kill()
+
+            fault = Fault("call", MARKS[where], upward=True, act=kill)
+            between.faults.append(fault)
+            async with asyncio.timeout(30):
+                await run.process.wait()
+            assert fault.happened
+        assert await left_by(host_user) == []
+        assert partial(kept_by(host_user)) == []
+
+
+@pytest.mark.timeout(120)
+async def test_nothing_is_left_of_a_ccb_that_vanishes_without_a_word(
+    tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
+) -> None:
+    """The laptop's power is gone: nobody closes the connection. sshd itself is the system's and waits for its own time-out."""
+    async with relay(sshd.port) as between:
+        argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p"]
+        argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        async with make_laptop(tmp_path, fake_model.url).start(argv) as run:
+            async with asyncio.timeout(30):
+                while not any(process.name() == "ccb" for process in processes_of(host_user)):
+                    await asyncio.sleep(0.02)
+            between.freeze()
+            run.process.kill()
+            async with asyncio.timeout(60):
+                while [process for process in processes_of(host_user) if process.name() != "sshd"]:
+                    await asyncio.sleep(0.1)
+        assert partial(kept_by(host_user)) == []
