@@ -7,6 +7,7 @@ The live loop and a restart apply the same records with the same code, so both a
 - `input` {id, body}: remembered until a `prompt` uses it.
 - `prompt` {context: blocks, items: [{input: id} | {content: blocks}]}: what the person said, as it entered the history.
 - `withdrawn` {message_id}: an answer that was cut and asked for again; its lines do not count.
+- `model_end`: the answer is complete; a later one is another, whatever its message.id (some providers repeat them).
 - `model` {model}: the model changed; thinking belongs to the model that thought it and is dropped.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Callable
 
 from ccb.tunnel.wire.ndjson import dump, to_bytes
@@ -30,16 +32,16 @@ class HistoryMessage:
     def __init__(self, role: str) -> None:
         self.role = role
         self.blocks: list[Json] = []
-        self.origins: list[str] = []  # the message.id each block came with, "" in user messages
+        self.origins: list[int] = []  # the number of the answer each block came with, 0 in user messages
         self._encoded: bytes | None = None
 
-    def put(self, block: Json, origin: str = "", at: int | None = None) -> None:
+    def put(self, block: Json, origin: int = 0, at: int | None = None) -> None:
         where = len(self.blocks) if at is None else at
         self.blocks.insert(where, block)
         self.origins.insert(where, origin)
         self._encoded = None
 
-    def keep(self, wanted: Callable[[Json, str], bool]) -> None:
+    def keep(self, wanted: Callable[[Json, int], bool]) -> None:
         """Drop the blocks that are not wanted."""
         kept = [(b, o) for b, o in zip(self.blocks, self.origins) if wanted(b, o)]
         if len(kept) != len(self.blocks):
@@ -63,6 +65,15 @@ class HistoryMessage:
         return to_bytes(dump({"role": self.role, "content": [*first, marked]}))
 
 
+@dataclass
+class _Answer:
+    """The answer that is coming in, from its first block to its `model_end` or to what the person says next."""
+
+    message_id: str
+    number: int
+    message: HistoryMessage
+
+
 class Conversation:
     """The history; grows at its end."""
 
@@ -72,6 +83,8 @@ class Conversation:
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
+        self._answer: _Answer | None = None
+        self._answers = 0
 
     @staticmethod
     def from_events(events: Iterable[tuple[str, Json]]) -> Conversation:
@@ -101,6 +114,8 @@ class Conversation:
             self._prompt(body)
         elif kind == "withdrawn":
             self._withdraw(str(body.get("message_id")))
+        elif kind == "model_end":
+            self._answer = None
         elif kind == "model":
             self.model = str(body.get("model"))
             self._strip_thinking()
@@ -128,22 +143,22 @@ class Conversation:
             tool_use_id = str(block.get("id")) if block.get("type") == "tool_use" else ""
             if tool_use_id in self._used_ids:
                 continue
-            owner = self._assistant_for(message_id)
-            owner.put(block, message_id)
+            answer = self._answer_of(message_id)
+            answer.message.put(block, answer.number)
             if tool_use_id:
-                self._open[tool_use_id] = owner
+                self._open[tool_use_id] = answer.message
                 self._used_ids.add(tool_use_id)
 
-    def _assistant_for(self, message_id: str) -> HistoryMessage:
-        """The message this fragment belongs to: a result of an early tool may already stand behind it."""
-        for message in reversed(self.messages[-2:]):
-            if message.role == "assistant" and (message_id in message.origins or message is self.messages[-1]):
-                return message
-        if not self.messages:
-            self._user_message().put({"type": "text", "text": "(earlier messages are not available)"})
-        message = HistoryMessage("assistant")
-        self.messages.append(message)
-        return message
+    def _answer_of(self, message_id: str) -> _Answer:
+        """The answer this fragment belongs to: a result of an early tool may already stand behind its message."""
+        if self._answer is None or self._answer.message_id != message_id:
+            if not self.messages:
+                self._user_message().put({"type": "text", "text": "(earlier messages are not available)"})
+            if self.messages[-1].role != "assistant":
+                self.messages.append(HistoryMessage("assistant"))
+            self._answers += 1
+            self._answer = _Answer(message_id, self._answers, self.messages[-1])
+        return self._answer
 
     def _user_message(self) -> HistoryMessage:
         if self.messages and self.messages[-1].role == "user":
@@ -156,6 +171,7 @@ class Conversation:
             if block.get("type") == "tool_result":
                 self._result(block)
             else:
+                self._answer = None
                 self._user_message().put(block)
 
     def _result(self, block: Json) -> None:
@@ -189,15 +205,15 @@ class Conversation:
         self._user(sendable or [{"type": "text", "text": "(empty message)"}])
 
     def _withdraw(self, message_id: str) -> None:
-        gone: set[str] = set()
-        for message in self.messages[-2:]:
-            if message.role == "assistant" and message_id in message.origins:
-                gone |= {
-                    str(block["id"])
-                    for block, origin in zip(message.blocks, message.origins)
-                    if origin == message_id and block.get("type") == "tool_use"
-                }
-                message.keep(lambda _, origin: origin != message_id)
+        answer, self._answer = self._answer, None
+        if answer is None or answer.message_id != message_id:
+            return
+        gone = {
+            str(block["id"])
+            for block, origin in zip(answer.message.blocks, answer.message.origins)
+            if origin == answer.number and block.get("type") == "tool_use"
+        }
+        answer.message.keep(lambda _, origin: origin != answer.number)
         for message in self.messages[-2:]:
             if message.role == "user":
                 message.keep(lambda block, _: block.get("tool_use_id") not in gone)
@@ -231,9 +247,13 @@ class Conversation:
                 for tool_use_id, owner in self._open.items():
                     if owner is message:
                         self._open[tool_use_id] = kept[-1]
+                if self._answer is not None and self._answer.message is message:
+                    self._answer.message = kept[-1]
             else:
                 kept.append(message)
         self.messages = kept
+        if self._answer is not None and not any(self._answer.message is message for message in kept):
+            self._answer = None
 
 
 def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[Json]:

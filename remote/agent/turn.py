@@ -237,9 +237,7 @@ class Turn:
         self._call = None
         self._stop_reason = end.stop_reason
         self._session.ledger.add(end.head.model or model, end.usage)
-        around.emitter.fact(
-            "model_end", {"message_id": end.head.id, "stop_reason": end.stop_reason, "usage": end.usage}
-        )
+        self._fact("model_end", {"message_id": end.head.id, "stop_reason": end.stop_reason, "usage": end.usage})
         await around.emitter.commit()
         return end
 

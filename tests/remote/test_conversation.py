@@ -167,3 +167,55 @@ def test_the_kept_bytes_are_the_bytes(records: list[Record]) -> None:
             message.encoded()
     fresh = Conversation.from_events(records)
     assert [m.encoded() for m in conversation.messages] == [m.encoded() for m in fresh.messages]
+
+
+def _end() -> Record:
+    return "model_end", {}
+
+
+def test_an_answer_is_another_one_although_its_id_was_used_before() -> None:
+    """Some providers give every answer the same message.id."""
+    conversation = Conversation.from_events(
+        [
+            *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _call("m", "b"), _result("b"), _text("m", "x")),
+            *(_end(), _prompt("more"), _text("m", "done"), _end()),
+        ]
+    )
+    assert _shape(conversation) == [
+        ("user", ["go"]),
+        ("assistant", ["a"]),
+        ("user", ["a"]),
+        ("assistant", ["b", "x"]),
+        ("user", ["b", "more"]),
+        ("assistant", ["done"]),
+    ]
+
+
+def test_what_the_person_says_ends_an_answer_without_an_end() -> None:
+    conversation = Conversation.from_events([_prompt("go"), _text("m", "one"), _prompt("more"), _text("m", "two")])
+    assert _shape(conversation) == [
+        ("user", ["go"]),
+        ("assistant", ["one"]),
+        ("user", ["more"]),
+        ("assistant", ["two"]),
+    ]
+
+
+def test_a_withdrawn_answer_takes_no_earlier_one_of_its_id_with_it() -> None:
+    conversation = Conversation.from_events(
+        [
+            *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _text("m", "x")),
+            *(("withdrawn", {"message_id": "m"}), ("withdrawn", {"message_id": "m"})),
+        ]
+    )
+    assert _shape(conversation) == [("user", ["go"]), ("assistant", ["a"]), ("user", ["a"])]
+
+
+def test_an_answer_goes_on_after_its_thinking_was_dropped_for_another_model() -> None:
+    conversation = Conversation.from_events(
+        [
+            *(_prompt("go"), _thinking("m"), ("model", {"model": "other"}), _text("m", "x")),
+            *(_call("m", "a"), _result("a"), _text("m", "y")),
+        ]
+    )
+    assert _shape(conversation) == [("user", ["go"]), ("assistant", ["x", "a", "y"]), ("user", ["a"])]
