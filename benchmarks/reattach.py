@@ -118,9 +118,8 @@ async def main() -> None:
     print(f"loss to attached again     {again * 1000:6.0f} ms   {again / base:.2f} times (limit {LIMIT})")
     print(f"bytes down for a reattach  {replayed:6.0f}")
     print(f"journal, bytes an event    {per_event:6.0f}      in a session of one short turn")
-    print(
-        f"append, and with fsync     {alone * 1e6:6.0f} us, {durable * 1e6:.0f} us   {size:.0f} bytes each, {durable / alone:.0f} times"
-    )
+    cost = f"{durable / alone:.0f} times"
+    print(f"append, and with fsync     {alone * 1e6:6.0f} us, {durable * 1e6:.0f} us   {size:.0f} bytes each, {cost}")
 
 
 if __name__ == "__main__":
