@@ -19,6 +19,7 @@ from ccb.tunnel.wire import (
     Applied,
     Attach,
     Attached,
+    Detach,
     Event,
     Fenced,
     Fetch,
@@ -198,6 +199,37 @@ async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: Wo
     (host.state(session) / "epoch.new").mkdir()  # what the file is made as
     back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
     assert await turn(back, "two", "2")
+
+
+async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session)
+    hello = await alice.attach(ALICE)
+    await turn(alice, "one", "1")
+    viewer = await come(host, session, {}, role="viewer")
+    await alice.send(Detach(alice.epoch, done=True))
+    while await alice.read():
+        pass
+    await viewer.send(Fetch(viewer.epoch, 1, 3, 1000))
+    assert (await viewer.next(Past)).body["records"]
+    assert alive(hello.pid)
+    await viewer.drop()
+    await until(lambda: not alive(hello.pid), "nobody is there any more")
+    assert host.runtime_files() == []
+
+
+async def test_the_end_of_the_grace_time_ends_also_what_still_runs(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session, grace_s=0.5)
+    hello = await alice.attach(SessionOptions(client=ALICE.client, allowed_tools=["Bash"]))
+    await alice.say("go")
+    opened, _ = await alice.call()
+    command = {"command": "echo $$ > pid; exec sleep 600"}
+    await alice.answer(opened, content(calls(("toolu_1", "Bash", command))))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool runs")
+    await alice.drop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not alive(int(pid_file.read_text()))
+    assert (host.state(session) / "journal.jsonl").exists() and host.runtime_files() == []
 
 
 async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(host: WorkerHost, session: str) -> None:
