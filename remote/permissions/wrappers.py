@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from .shell import Command, NotUnderstood, Word, is_command_name, names, parse
 _ANY = Word("", "\1", dynamic=True)  # an argument that is known only when it runs
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
+_MOST_DEPTH = 4
+_MOST_STARTS = 40
 _SHELLS = names("sh bash dash zsh ksh ash busybox fish")
 _BROAD = names(
     "sudo doas env exec command builtin nohup timeout nice ionice chrt taskset stdbuf setsid xargs watch time parallel"
@@ -162,11 +165,14 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     """For rules that deny: every command that may be started by this one, far too many rather than one too few."""
     found = [Command(command.words, raw=command.raw)]
     words = command.words
-    if not words or depth > 4:
+    if not words or depth > _MOST_DEPTH:
         return found
     name = words[0].text.rsplit("/", 1)[-1]
+    inner = effective(command)
+    if inner is not None and len(inner.words) < len(words):
+        found.append(Command(inner.words))
     if name in _BROAD:
-        found += [Command(words[start:]) for start in range(1, min(len(words), 40))]
+        found += [Command(words[start:]) for start in range(1, min(len(words), _MOST_STARTS))]
     if name in _SHELLS or name in ("eval", "trap", "su", "ssh", "script", "watch", "xargs", "env", "sudo"):
         texts = [word.text for word in words[1:] if not word.text.startswith("-")]
         if name == "eval":
@@ -177,9 +183,16 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     return found
 
 
+_NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
+
+
 def hides_commands(command: Command) -> bool:
     """Whether what runs in the end is told by a variable, a text for its input or an alias. What a program writes to a shell is
     not looked at, as little as what a script does."""
+    texts = [word.text for word in command.words]
+    shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
+    if shells > _MOST_DEPTH or (len(texts) > _MOST_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
+        return True
     return any(_hides(part, command.fed) for part in everything_behind(command))
 
 

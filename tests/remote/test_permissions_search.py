@@ -133,6 +133,7 @@ def test_a_path_that_only_the_shell_knows_is_not_let_through(desk: Desk, mode: s
     [
         *("$(echo rm) -rf x", "x='rm y'; bash -c \"$x\"", "eval $x", 'eval "$(cat f)"', "alias l=rm\nl x"),
         *("hash -p /bin/rm ls; ls x", "bash -c 'if true; then rm x; fi'", "bash <<< 'rm x'", "sh -s <<'E'\nrm x\nE"),
+        *("sudo " * 50 + "rm x", "eval eval eval eval eval eval rm x"),
         *("env -S 'rm x'", "x='1 rm'; xargs -n $x echo", "find . $x rm x", "sudo bash -c $x"),
     ],
 )
@@ -146,7 +147,13 @@ def test_what_cannot_be_told_is_asked_about_when_rules_deny_commands(desk: Desk,
 
 def test_what_can_be_told_is_denied_or_allowed(desk: Desk) -> None:
     engine = desk.engine(allowed="Bash", disallowed="Bash(rm *)")
-    for command in ("trap 'rm x' EXIT", "bash -c 'true;rm<x'", "bash -c rm", "sh -xc './rm y'"):
+    for command in (
+        "trap 'rm x' EXIT",
+        "bash -c 'true;rm<x'",
+        "bash -c rm",
+        "sh -xc './rm y'",
+        f"env {'A=1 ' * 60}rm x",
+    ):
         assert bash(engine, command).behavior is DENY, command
     for command in ("make all", "bash -c 'make all'", "sh script", "trap 'echo x' EXIT", "cat $x", "echo x | tee y"):
         assert bash(engine, command).behavior is ALLOW, command
