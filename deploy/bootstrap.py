@@ -15,6 +15,7 @@ from ccb.tunnel.plain_text import neutralise
 
 from .bundle import Bundle
 from .command import CANDIDATES, NO_PYTHON_STATUS, bootstrap_command
+from .probe import Heard
 
 MAX_NOISE = 2 * 1024 * 1024
 """Bytes a login shell may print before the stub's marker."""
@@ -46,15 +47,17 @@ async def launch(
     *,
     candidates: Sequence[str] = CANDIDATES,
     deadline_s: float = DEADLINE_S,
+    heard: Heard | None = None,
 ) -> Launched:
     """Start the worker behind `transport`; one exec round trip when the host has the bundle, one more and the upload when not.
+    With `heard` the shell is asked for what it knows, and everything that is said goes in there.
 
     Raises NoPython, NoStorage, DeployError (what the host said instead), ConnectionLost.
     """
     marker = secrets.token_hex(16)
-    pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates))
+    pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates, probe=heard is not None))
     try:
-        reader = _MarkerReader(pipe, marker.encode())
+        reader = _MarkerReader(pipe, marker.encode(), heard)
         try:
             facts = await asyncio.wait_for(reader.next(), deadline_s)
         except TimeoutError:
@@ -83,8 +86,9 @@ class _Ended(Exception):
 class _MarkerReader:
     """Skips everything before `\\n<marker> `, which only our own command line knows; then reads its JSON line."""
 
-    def __init__(self, pipe: Pipe, marker: bytes) -> None:
+    def __init__(self, pipe: Pipe, marker: bytes, heard: Heard | None = None) -> None:
         self._pipe = pipe
+        self._heard = heard if heard is not None else Heard()
         self._sign = b"\n" + marker + b" "
         self._buffer = b""
         self._head = b""
@@ -95,6 +99,10 @@ class _MarkerReader:
         """The stub's next word. Collects the other Pythons that the command line found."""
         while True:
             line = await self._line()
+            if line.startswith((b"probe ", b"python ")):
+                self._heard.word(line.decode("utf-8", "replace"))
+            if line.startswith(b"probe "):
+                continue
             if line.startswith(b"python "):
                 self.pythons.append(neutralise(line[7:].decode("utf-8", "replace")))
                 continue
@@ -137,6 +145,7 @@ class _MarkerReader:
 
     def _note_noise(self, data: bytes) -> None:
         self.noise += len(data)
+        self._heard.skipped(data)
         if len(self._head) < _SHOWN_NOISE:
             self._head += data[: _SHOWN_NOISE - len(self._head)]
         if self.noise > MAX_NOISE:

@@ -14,6 +14,7 @@ from functools import cache
 from importlib.resources import files
 
 from .bundle import Bundle
+from .probe import probe_script, python_lines
 
 NO_PYTHON_STATUS = 97
 
@@ -40,7 +41,6 @@ CANDIDATES: tuple[str, ...] = (
 
 _CHECK = "import sys,zlib,hashlib;sys.exit(sys.version_info<(3,9))"
 _RUN = "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1)));exec(compile(s,sys.argv[1],sys.argv.pop(5)))"
-_TELL = "import sys;sys.stdout.write(sys.executable+chr(32)+sys.version.split()[0])"
 
 
 @cache
@@ -51,22 +51,26 @@ def _stub() -> str:
 
 
 def bootstrap_command(
-    marker: str, bundle: Bundle, params: Mapping[str, object], candidates: Sequence[str] = CANDIDATES
+    marker: str,
+    bundle: Bundle,
+    params: Mapping[str, object],
+    candidates: Sequence[str] = CANDIDATES,
+    *,
+    probe: bool = False,
 ) -> str:
     """The command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
 
     When no candidate is a Python >= 3.9 it prints `\\n<marker> python <path> <version>` for each that is another Python
-    and exits with NO_PYTHON_STATUS.
+    and exits with NO_PYTHON_STATUS. With `probe` the shell first says what it knows (`probe.Heard`).
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     words = " ".join(candidates)
     script = (
+        f"{probe_script(marker, words) if probe else ''}"
         f"for P in {words}; do "
         f'"$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && '
         f'exec "$P" -I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec; '
-        f"done; for P in {words} python2; do "
-        f'V=$("$P" -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '
-        f"done; exit {NO_PYTHON_STATUS}"
+        f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"
     )
     assert "'" not in script and "\n" not in script
     return f"exec sh -c '{script}'"

@@ -1,0 +1,64 @@
+"""What the login shell itself can say about the host, before and without any Python: for `ccb doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+_SHOWN_NOISE = 600
+
+_FACTS = (
+    ("system", "$(uname -srm 2>&1)"),
+    ("user", "$(id -un 2>/dev/null) $(id -u)"),
+    ("shell", '"$SHELL"'),
+    ("home", '"$HOME"'),
+    ("path", '"$PATH"'),
+    ("locale", '"${LC_ALL:-${LC_CTYPE:-$LANG}}"'),
+    ("umask", "$(umask)"),
+    ("nofile", "$(ulimit -n)"),
+    ("writable", '$(for D in "$HOME" /tmp; do [ -w "$D" ] && echo "$D"; done)'),
+)
+
+
+@dataclass
+class Heard:
+    """What a host said on the way to the worker, also when it never got there. `facts` and `pythons` (`path version`) are
+    those of the shell, `noise` the bytes that a login shell printed before them, `noise_text` the start of that. All of it
+    comes from the host and is not neutralised."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    pythons: list[str] = field(default_factory=list)
+    noise: int = 0
+    noise_text: bytes = b""
+
+    def word(self, line: str) -> None:
+        """Take a line behind the marker."""
+        kind, _, rest = line.partition(" ")
+        if kind == "python":
+            self.pythons.append(rest)
+        elif kind == "probe":
+            name, _, value = rest.partition(" ")
+            self.facts[name] = value
+
+    def skipped(self, data: bytes) -> None:
+        """Take what was printed beside the markers."""
+        self.noise += len(data)
+        self.noise_text += data[: max(0, _SHOWN_NOISE - len(self.noise_text))]
+
+
+def probe_script(marker: str, candidates: str) -> str:
+    """POSIX sh without `'` and line feeds that prints `\\n<marker> probe <name> <value>` for each fact, and the line of
+    every Python there is."""
+    facts = "; ".join(f"t {name} {value}" for name, value in _FACTS)
+    return f'M={marker}; t() {{ printf "\\n%s probe %s\\n" $M "$*"; }}; {facts}; {python_lines(marker, candidates)}'
+
+
+_TELL = "import sys;sys.stdout.write(sys.executable+chr(32)+sys.version.split()[0])"
+
+
+def python_lines(marker: str, candidates: str) -> str:
+    """POSIX sh that prints `\\n<marker> python <path> <version>` for each candidate that is a Python."""
+    return (
+        f"for P in {candidates} python2; do "
+        f'V=$("$P" -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '
+        f"done; "
+    )
