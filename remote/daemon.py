@@ -147,6 +147,7 @@ class Daemon:
         self._epoch, self._driver_name = read_lease(where.state)
         self._done = False  # the last driver said so
         self._engine: PermissionEngine | None = None
+        self._finisher: Client | None = None
         self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pages: set[asyncio.Task[None]] = set()
@@ -249,7 +250,7 @@ class Daemon:
         if self._left_behind:  # by a worker that was killed: what it had started must not go on beside us
             await stop_marked(self._left_behind)
             self._context.spill.sweep()
-        turns = loop.create_task(self._session.run())
+        turns = loop.create_task(self._turns())
         watch = loop.create_task(self._watch())
         stop = loop.create_task(self._stopping.wait())
         upkeep = loop.create_task(keep_reachable(self._where, self._accept))
@@ -272,6 +273,18 @@ class Daemon:
             if self._session.agent is not None:
                 self._summary.update(state="ended", driver="", viewers=0)
                 self._summary.remove_owner()
+
+    async def _turns(self) -> None:
+        """Run turns until a driver has said that the session may end after them, and nobody else is attached."""
+        while True:
+            await self._session.run()
+            finisher, self._finisher = self._finisher, None
+            if not any(client.role for client in self._clients if client is not finisher):
+                return
+            if finisher in self._clients:
+                self.detached(finisher, done=False)
+                farewell(finisher, "the session goes on for the others")
+            self._session.go_on()
 
     async def _dismiss(self) -> None:
         for client in self._clients:
@@ -431,6 +444,7 @@ class Daemon:
                 client.close(str(error), Refused("internal", str(error)))
         elif isinstance(frame, Stop):
             if frame.finish:
+                self._finisher = client
                 self._session.finish()
             else:
                 self.stop()

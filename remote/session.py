@@ -60,7 +60,6 @@ class Session:
         self.journal = journal
         self.options = SessionOptions()
         self.agent: Agent | None = None
-        self.ended = asyncio.Event()
         self.context_tokens = 0  # of the conversation, as the model counted them last
         self.created = 0.0  # seconds of the host's clock
         self.last_prompt = ""  # the start of it
@@ -328,17 +327,18 @@ class Session:
         self._finish = True
         self._inputs.wake()
 
+    def go_on(self) -> None:
+        """Take back `finish`: somebody else still needs the session."""
+        self._finish = False
+
     async def run(self) -> None:
         """Run turns until the session ends."""
-        try:
-            while True:
-                while not self._inputs:
-                    if self._finish:
-                        return
-                    await self._inputs.wait()
-                await self._turn(self._inputs.pop())
-        finally:
-            self.ended.set()
+        while True:
+            while not self._inputs:
+                if self._finish:
+                    return
+                await self._inputs.wait()
+            await self._turn(self._inputs.pop())
 
     async def _turn(self, prompt: Prompt) -> None:
         assert self.agent is not None

@@ -16,6 +16,7 @@ from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker
 from ccb.tunnel.wire import (
     Attach,
     Attached,
+    Bye,
     Detach,
     Event,
     Fenced,
@@ -26,6 +27,7 @@ from ccb.tunnel.wire import (
     Progress,
     SessionOptions,
     Snapshot,
+    Stop,
 )
 
 Json = dict[str, Any]
@@ -363,3 +365,21 @@ async def test_the_summary_says_what_goes_on(host: WorkerHost, session: str) -> 
     await first.answer(opened, content(says("1")))
     await first.message("result")
     await until(lambda: summary(host, session)["state"] == "idle", "the turn has ended")
+
+
+async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(ALICE)
+    await turn(first, "one", "1")
+    run = await come(host, session, BOB.to_json() | {"max_turns": 3}, have=first.last_seq)
+    await turn(run, "two", "2")
+    await run.send(Stop(run.epoch, finish=True))
+    assert (await run.next(Bye)).reason
+    while await run.read():
+        pass
+    assert alive(hello.pid)
+    back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
+    await turn(back, "three", "3")
+    await first.drop()
+    await back.send(Stop(back.epoch, finish=True))
+    await until(lambda: not alive(hello.pid), "with nobody else there it ends")
