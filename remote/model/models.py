@@ -28,12 +28,14 @@ class ModelFacts:
     output_price: float = 0.0
 
 
-_UNKNOWN = ModelFacts()
+_UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # no more is asked of it: many refuse what is over their limit
 _FAMILIES = (  # the first prefix that fits counts
     ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
     ("claude-opus-4-0", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
     ("claude-opus-4-2", ModelFacts(max_output=32_000, input_price=15, output_price=75)),  # claude-opus-4-20250514
+    ("claude-opus-4@", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
     ("claude-3-opus", ModelFacts(max_output=4_096, input_price=15, output_price=75)),
+    ("claude-3-sonnet", ModelFacts(max_output=4_096, input_price=3, output_price=15)),
     ("claude-3-7-sonnet", ModelFacts(input_price=3, output_price=15)),
     ("claude-3-5-sonnet", ModelFacts(max_output=8_192, input_price=3, output_price=15)),
     ("claude-3-5-haiku", ModelFacts(max_output=8_192, input_price=0.8, output_price=4)),
@@ -50,9 +52,12 @@ def resolve_model(name: str | None) -> str:
 
 
 def facts(model: str) -> ModelFacts:
-    """Limits and prices; an unknown model costs 0, since a wrong sum is worse than none."""
+    """Limits and prices; an unknown model costs 0, since a wrong sum is worse than none. Other providers put their own names
+    around those of models (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
+    start = model.find("claude-")
+    name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:
-        if model.startswith(prefix):
+        if name.startswith(prefix) or f"{name}@" == prefix:
             return known
     return _UNKNOWN
 
