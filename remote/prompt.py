@@ -40,8 +40,8 @@ text to replace must be exact and unique, so take enough lines around it. Create
 package managers, processes.
 - Independent calls belong in the same message: they run in parallel. Calls that need each other's results come one after \
 another.
-- Bash has no terminal and no input: use flags that make programs non-interactive. Each call starts in the session's \
-directory, so write paths from there or absolute ones. Quote paths with spaces. Give long commands a timeout, and start \
+- Bash has no terminal and no input: use flags that make programs non-interactive. A `cd` holds for the calls after it: \
+prefer absolute paths to moving about. Quote paths with spaces. Give long commands a timeout, and start \
 servers and watchers in the background; look at them with BashOutput and end them with KillShell.
 - Very long output is stored in a file and you get its beginning, its end and the path. Read that file in parts or search \
 it instead of running the command again.

@@ -63,7 +63,7 @@ Today is 2026-01-02.
 </system-reminder>"""
 
 MARK = {"type": "ephemeral"}
-GOLDEN_STATIC = "67b48609481b542b047b777125c81a2226dcda676f7183ed9be92daca6e0290f"
+GOLDEN_STATIC = "1d19898445994468b8689ecc5d08b963e94840e991f1d8e61201eb402a857098"
 
 
 async def texts(**options: Any) -> list[tuple[str, bool]]:
