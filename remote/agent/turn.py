@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import uuid
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,9 @@ class Session:
     model: Callable[[], str]
     denial_counter: DenialCounter
     prefix: request.RequestPrefix | None = None
+
+
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API takes for the id and the name of a tool_use
 
 
 class _Interrupted(Exception):
@@ -329,8 +333,8 @@ class Turn:
         """A finished block: a line on the wire, and a tool call that may start at once."""
         block = done.block
         is_call = block.get("type") == "tool_use"
-        if is_call and (not block["id"] or self._conversation.is_used(block["id"])):
-            block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}  # some providers count from zero in each answer
+        if is_call:
+            block = self._sendable(block)
         self._record(messages.assistant(head, block, request_id, self._around.clock.wall()))
         if block.get("type") == "text":
             self._texts.append(block["text"])
@@ -340,6 +344,15 @@ class Turn:
             self._executor.submit(
                 ToolCall(block["id"], name, block["input"], self._session.tools.get(name), done.broken)
             )
+
+    def _sendable(self, block: Json) -> Json:
+        """The call with an id of its own (some providers count from zero in each answer) and a name: the API takes no history
+        in which they are not as it wants them."""
+        if not _WORD.fullmatch(block["id"]) or self._conversation.is_used(block["id"]):
+            block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}
+        if not _WORD.fullmatch(block["name"]):
+            block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
+        return block
 
     def withdrawn(self, message_id: str) -> None:
         """The lines of this answer do not count: it is asked for again."""

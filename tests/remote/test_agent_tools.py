@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -437,3 +438,15 @@ def test_schemas_of_nested_values() -> None:
     assert issues({"limit": "3"}, schema) == ["`limit` fits none of the allowed forms"]
     assert issues({"name": "x"}, schema) == ["`name` needs at least 2 characters"]
     assert issues([], schema) == ["the input is array, expected object"]
+
+
+@pytest.mark.parametrize("name", ["multi tool.use", "a" * 200, "", "Bäsh"])
+async def test_a_call_that_the_api_would_not_take_back_is_renamed(name: str) -> None:
+    """Otherwise every later request of the session is refused for what is in its history."""
+    world = make_world(calls(("call:1.x", name, {})), says("sorry", "msg_2"))
+    result = await world.turn()
+    assert result["subtype"] == "success"
+    block = world.transport.request_json(1)["messages"][1]["content"][0]
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["name"])
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["id"])
+    assert "No such tool" in _result_text(world.emitter)
