@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import shutil
 import signal
@@ -28,6 +29,8 @@ from ccb.tunnel.wire import (
     Hello,
     Input,
     Open,
+    Ping,
+    Pong,
     SessionOptions,
     Stop,
     encode_frame,
@@ -67,7 +70,11 @@ class Laptop:
         assert self.process.stdout is not None
         data = await asyncio.wait_for(self.process.stdout.read(65536), DEADLINE_S)
         self.raw += data
-        self.frames.extend(self._decoder.feed(data))
+        for frame in self._decoder.feed(data):
+            self.frames.append(frame)
+            if isinstance(frame, Ping):
+                with contextlib.suppress(ConnectionError):
+                    await self.send(Pong(frame.epoch, frame.n))
         return bool(data)
 
     async def next(self, kind: type[F], wanted: Callable[[F], bool] = lambda frame: True) -> F:
