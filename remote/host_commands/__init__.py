@@ -59,6 +59,10 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from .clean import clean
 
         clean(reports, bundle, dry_run=dry_run)
+    elif command == "doctor":
+        from .doctor import examine
+
+        examine(reports, bundle)
     else:
         raise Refusal("internal", "%r is no command of this host" % str(command)[:80], {})
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..refusal import Refusal
+
+if TYPE_CHECKING:
+    from .findings import Finding
 
 Json = dict[str, Any]
 
@@ -33,6 +36,13 @@ class Reports:
 
     def kept(self, path: str, why: str) -> None:
         self._send({"t": "report", "kind": "kept", "body": {"path": path, "why": why}})
+
+    def check(self, found: Finding) -> None:
+        body = {"name": found.name, "state": found.state, "found": found.found, "fix": found.fix}
+        self.report("check", body)
+
+    def report(self, kind: str, body: Json) -> None:
+        self._send({"t": "report", "kind": kind, "body": body})
 
     def refused(self, refusal: Refusal) -> None:
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}

@@ -1,0 +1,57 @@
+"""The host's end of what the laptop measures: round trip, throughput both ways, clocks.
+
+The laptop writes frames on the channel: `ping` is answered with a report `clock` of the same `n`, `credit` with that many bytes
+of reports `bulk`, `data` is read and dropped. The end of input, `stop`, or a silence of SILENCE_S end it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+
+from .report import Reports
+
+SILENCE_S = 15.0
+_BLOCK = 48 * 1024
+_MOST_BULK = 64 * 1024 * 1024
+_MOST_LINE = 512 * 1024
+
+
+def serve(reports: Reports, fd: int = 0) -> None:
+    """Answer until the laptop has enough."""
+    reports.report("ready", {})
+    pending = b""
+    while select.select([fd], [], [], SILENCE_S)[0]:
+        try:
+            data = os.read(fd, 256 * 1024)
+        except OSError:
+            return
+        *lines, pending = (pending + data).split(b"\n")
+        if not data or len(pending) > _MOST_LINE or not all(_answer(line, reports) for line in lines):
+            return
+
+
+def _answer(line: bytes, reports: Reports) -> bool:
+    """Whether the laptop wants more."""
+    if line.startswith(b'{"t":"data"'):
+        return True
+    try:
+        frame = json.loads(line)
+        kind = frame.get("t")
+        if kind == "ping":
+            reports.report("clock", {"n": int(frame["n"]), "now": time.time()})
+        elif kind == "credit":
+            left = min(_MOST_BULK, int(frame["bytes"]))
+            while left > 0:
+                reports.report("bulk", {"x": _noise(min(left, _BLOCK))})
+                left -= _BLOCK
+        return bool(kind != "stop")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _noise(size: int) -> str:
+    """Text of `size` characters that a compressing connection cannot shrink below its half."""
+    return os.urandom((size + 1) // 2).hex()[:size]
