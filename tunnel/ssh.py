@@ -252,6 +252,11 @@ class SshTransport:
     def name(self) -> str:
         return self._name
 
+    @property
+    def connection(self) -> asyncssh.SSHClientConnection:
+        """The connection to the host itself, for who looks into it."""
+        return self._connection
+
     async def execute(self, command: str) -> SshPipe:
         import asyncssh
 
@@ -322,7 +327,8 @@ class SshPipe:
 
     async def exit_status(self) -> int | None:
         await self._process.wait_closed()
-        return self._process.exit_status
+        status = self._process.exit_status
+        return status if status is not None and status >= 0 else None  # asyncssh says -1 for a signal
 
     def stderr_tail(self) -> str:
         return self._tail.text()

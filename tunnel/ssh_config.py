@@ -70,17 +70,8 @@ async def resolve(target: SshTarget) -> HostConfig:
     ssh = shutil.which("ssh")
     if ssh is None:
         return _config(_without_openssh(target), target)
-    argv = [ssh, "-G"]
-    for option in target.options:
-        argv += ["-o", option]
-    for identity in target.identities:
-        argv += ["-i", identity]
-    if target.port is not None:
-        argv += ["-p", str(target.port)]
-    if target.user is not None:
-        argv += ["-l", target.user]
     process = await asyncio.create_subprocess_exec(
-        *argv, "--", target.host,
+        *config_command(ssh, target), "--", target.host,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -102,6 +93,20 @@ async def resolve(target: SshTarget) -> HostConfig:
         key, _, value = line.partition(" ")
         lines.setdefault(key.lower(), []).append(value)
     return _config(lines, target)
+
+
+def config_command(ssh: str, target: SshTarget) -> list[str]:
+    """`ssh -G` with the options of the command line; `--` and the host belong behind it."""
+    argv = [ssh, "-G"]
+    for option in target.options:
+        argv += ["-o", option]
+    for identity in target.identities:
+        argv += ["-i", identity]
+    if target.port is not None:
+        argv += ["-p", str(target.port)]
+    if target.user is not None:
+        argv += ["-l", target.user]
+    return argv
 
 
 def _without_openssh(target: SshTarget) -> dict[str, list[str]]:

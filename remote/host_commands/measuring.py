@@ -1,7 +1,8 @@
 """The host's end of what the laptop measures: round trip, throughput both ways, clocks.
 
 The laptop writes frames on the channel: `ping` is answered with a report `clock` of the same `n`, `credit` with that many bytes
-of reports `bulk`, `data` is read and dropped. The end of input, `stop`, or a silence of SILENCE_S end it.
+of reports `bulk`, `data` is read and dropped; the `socket` of `ready` is one that may be connected to, "" when there is
+none. The end of input, `stop`, or a silence of SILENCE_S end it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
+import socket
+import tempfile
 import time
 
 from .report import Reports
@@ -21,7 +25,25 @@ _MOST_LINE = 512 * 1024
 
 def serve(reports: Reports, fd: int = 0) -> None:
     """Answer until the laptop has enough."""
-    reports.report("ready", {})
+    directory = ""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        path = ""
+        try:
+            directory = tempfile.mkdtemp(prefix="ccb-doctor-")
+            listener.bind(os.path.join(directory, "s"))
+            listener.listen(1)
+            path = os.path.join(directory, "s")
+        except OSError:
+            pass  # then there is none to try
+        try:
+            reports.report("ready", {"socket": path})
+            _serve(reports, fd)
+        finally:
+            if directory:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _serve(reports: Reports, fd: int) -> None:
     pending = b""
     while select.select([fd], [], [], SILENCE_S)[0]:
         try:
