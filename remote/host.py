@@ -37,13 +37,14 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A path's state. `mode` is the permission bits; `mtime_ns` and `size` (bytes) tell versions apart cheaply."""
+    """A path's state. `mode` is the permission bits; `mtime_ns`, `ctime_ns` and `size` (bytes) tell versions apart cheaply."""
 
     kind: Kind
     size: int
     mtime_ns: int
     mode: int
     inode: int
+    ctime_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,12 @@ def _kind(mode: int) -> Kind:
 
 def _info(status: os.stat_result) -> FileInfo:
     return FileInfo(
-        _kind(status.st_mode), status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode), status.st_ino
+        _kind(status.st_mode),
+        status.st_size,
+        status.st_mtime_ns,
+        stat.S_IMODE(status.st_mode),
+        status.st_ino,
+        status.st_ctime_ns,
     )
 
 
@@ -336,7 +342,10 @@ def _copy_attributes(path: str, file: int) -> None:
         for name in os.listxattr(path):
             with contextlib.suppress(OSError):
                 os.setxattr(file, name, os.getxattr(path, name))
-    os.fchmod(file, stat.S_IMODE(old.st_mode))
+    mine, mode = os.fstat(file), stat.S_IMODE(old.st_mode)
+    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
+        mode &= ~(stat.S_ISUID | stat.S_ISGID)  # it would run as somebody else now
+    os.fchmod(file, mode)
 
 
 def _digest(path: str) -> str:

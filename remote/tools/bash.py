@@ -144,10 +144,12 @@ class _Foreground:
         try:
             ended = await self._watch(process, timeout)
         finally:
-            if not ended:
-                await process.stop()
-            self._output.close()
-            moved = _take_report(report)
+            try:
+                if not ended:
+                    await process.stop()
+            finally:
+                self._output.close()
+                moved = _take_report(report)
         if not ended:
             return self._timed_out(timeout)
         if process.has_leftovers():

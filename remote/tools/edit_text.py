@@ -9,6 +9,20 @@ class EditRefused(Exception):
     """The replacement cannot be made; the text says why and what would help."""
 
 
+NOT_UTF8 = (
+    "The file is not in UTF-8. Use a program in Bash that knows its encoding (`iconv`, or Python with `encoding=`)."
+)
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether all of it can be read as UTF-8."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes, int]:
     """The new content and the number of replacements. A line feed in `old` matches the file's CRLF as well, and `new`
     is written with the endings of the place it goes to, unless a string brings a carriage return of its own."""
@@ -16,6 +30,8 @@ def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes,
         raise EditRefused("No changes to make: old_string and new_string are exactly the same.")
     if not old:
         raise EditRefused("old_string is empty: that creates a new file, but the file already has content.")
+    if not new.isascii() and not is_utf8(data):
+        raise EditRefused(f"{NOT_UTF8} The new text would be written in UTF-8 among it.")
     plain = b"\r" not in data
     pattern = _pattern(old)
     count = data.count(old.encode()) if plain else len(pattern.findall(data))

@@ -20,6 +20,13 @@ class Seen:
     size: int
     mtime_ns: int
     ranges: tuple[tuple[int, int], ...] = ()
+    ctime_ns: int = 0
+    inode: int = 0
+
+    def is_untouched(self, info: FileInfo) -> bool:
+        """Whether nothing has written to the file since, as far as the system notices: `cp -p` sets back one time, not both."""
+        then = (self.size, self.mtime_ns, self.ctime_ns, self.inode)
+        return then == (info.size, info.mtime_ns, info.ctime_ns, info.inode)
 
     def is_version(self, digest: str, info: FileInfo) -> bool:
         """Whether the file now is the file then: the same bytes, whatever its time says."""
@@ -49,11 +56,11 @@ class FileState:
         if old is not None and old.is_version(digest, info):
             digest = digest or old.digest
             ranges = tuple(each for each in old.ranges if each != shown)
-        self._put(path, Seen(digest, info.size, info.mtime_ns, (*ranges, shown)[-_MOST_RANGES:]))
+        self._put(path, _seen(digest, info, (*ranges, shown)[-_MOST_RANGES:]))
 
     def written(self, path: str, digest: str, info: FileInfo) -> None:
         """The file has been written by a tool; the model knows this version without having been shown it."""
-        self._put(path, Seen(digest, info.size, info.mtime_ns))
+        self._put(path, _seen(digest, info))
 
     def forget_views(self) -> None:
         """What was shown is no longer in the conversation (compaction): files stay known, and are shown again."""
@@ -65,3 +72,7 @@ class FileState:
         self._files.move_to_end(path)
         while len(self._files) > self._most:
             self._files.popitem(last=False)
+
+
+def _seen(digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...] = ()) -> Seen:
+    return Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode)

@@ -82,7 +82,7 @@ class Read:
 
 def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
     seen = context.files.get(context.host.real_path(path))
-    return seen is not None and wanted in seen.ranges and (seen.size, seen.mtime_ns) == (info.size, info.mtime_ns)
+    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
 
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:

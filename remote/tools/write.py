@@ -6,6 +6,7 @@ from typing import Any
 
 from .base import ToolContext, ToolResult
 from .changing import Refused, current, path_refusal, peek_refusal, refusal, store, text_error
+from .edit_text import NOT_UTF8, is_utf8
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import os_error
 
@@ -46,6 +47,8 @@ class Write:
         content = tool_input["content"]
         try:
             file = await current(context, tool_input["file_path"])
+            if file.data is not None and "\ufffd" in content and not is_utf8(file.data):
+                return refusal(f"{NOT_UTF8} The content has replacement characters for what Read could not show.")
             await store(context, file, content.encode())
         except Refused as refused:
             return refusal(str(refused))

@@ -286,3 +286,21 @@ def test_a_patch_leads_from_the_old_lines_to_the_new(old: list[str], new: list[s
         lines[at : at + hunk["oldLines"]] = given_
         shift += len(given_) - len(taken)
     assert lines == new
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
+async def test_a_file_in_another_encoding_gets_no_utf8_mixed_into_it(box: Toolbox, tool: str) -> None:
+    before = "café olé\n".encode("latin-1")
+    path = await _seen(box, "menu", before)
+    one = {"old_string": "caf", "new_string": "crème br\u00fbl\u00e9e "}
+    changes: dict[str, Json] = {
+        "Edit": one,
+        "MultiEdit": {"edits": [one]},
+        "Write": {"content": "caf\ufffd ol\ufffd!\n"},
+    }
+    assert "not in UTF-8" in await box.error(tool, file_path=str(path), **changes[tool])
+    assert path.read_bytes() == before
+    await box("Edit", file_path=str(path), old_string="caf", new_string="Caf")
+    assert path.read_bytes() == before.replace(b"caf", b"Caf")
+    await box("Write", file_path=str(path), content="café\n")
+    assert path.read_text() == "café\n"

@@ -280,3 +280,14 @@ async def test_any_range_is_that_slice_of_the_lines(
     wanted = expected[offset - 1 : offset - 1 + limit]
     assert [line[:2000] for line in found.lines] == [line[:2000] for line in wanted]
     assert (found.total, found.whole) == (len(expected), True)
+
+
+async def test_a_file_that_was_put_back_in_time_is_shown_again(box: Toolbox) -> None:
+    """`cp -p`, `tar x` and `touch -r` give a new content the old size and time."""
+    path = box.write("a", "one\n", age=100)
+    assert "one" in await box.text("Read", file_path=str(path))
+    status = path.stat()
+    path.write_text("two\n")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert "two" in await box.text("Read", file_path=str(path))
+    assert "unchanged" in await box.text("Read", file_path=str(path))
