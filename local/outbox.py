@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import OrderedDict
 
 from ccb.tunnel.errors import UsageError
@@ -83,3 +84,21 @@ class Outbox:
                 return Input(epoch, waiting, self._inputs[waiting][0])
             self._news.clear()
             await self._news.wait()
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def input_id_of(body: Json) -> str:
+    """The id under which an input is applied once: what the public object itself is known by."""
+    match body:
+        case {"type": "user", "uuid": str(identity)} if identity:
+            return identity
+        case {"type": "control_request", "request_id": str(identity)} if identity:
+            return identity
+        case {"type": "control_response", "response": {"request_id": str(identity)}} if identity:
+            return f"answer:{identity}"
+        case {"type": "control_cancel_request", "request_id": str(identity)} if identity:
+            return f"cancel:{identity}"
+    return new_id()

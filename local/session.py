@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
@@ -34,7 +33,7 @@ from ccb.tunnel.wire import (
 from .client import ControlError, Item, Json, LinkChange, LinkState, Received, Skipped
 from .connection import Connection, Dial, Known, Terms
 from .link_state import next_state
-from .outbox import Outbox
+from .outbox import Outbox, input_id_of, new_id
 from .requests import Requests
 
 log = logging.getLogger(__name__)
@@ -48,6 +47,10 @@ QUEUE = 256
 FIRST_TRIES = 5
 """Attempts for a first connection that keeps breaking off in the middle."""
 
+ATTEMPT_S = 60.0
+"""Seconds an attempt to reconnect may take when nobody is asked anything."""
+
+_STUCK_S = 5.0
 _LEAVE = 2.0
 _MOST_GARBLED = 3
 
@@ -75,6 +78,9 @@ class Session:
         self._garbled = 0
         self._attempt = 0
         self._lost_at: float | None = None
+        self._attempting: asyncio.Timeout | None = None
+        self._attempt_began = 0.0
+        self._hurried = False
         self._waits = self._terms.waits()
         self._nudged = asyncio.Event()
         self._asked_person = False
@@ -150,7 +156,7 @@ class Session:
 
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
         """See SessionClient."""
-        identity = uuid or _new_id()
+        identity = uuid or new_id()
         await self.send(
             {
                 "type": "user",
@@ -170,13 +176,13 @@ class Session:
             raise ConnectionLost("the session has ended", do=self._come_back())
         if not self._driving and self._state is LinkState.FENCED:
             raise UsageError("another client drives this session", do="Take it back first.")
-        input_id = _input_id(body)
+        input_id = input_id_of(body)
         await self._outbox.put(input_id, body)
         return input_id
 
     async def control(self, subtype: str, **fields: Any) -> Json:
         """See SessionClient. While there is no connection the time-out does not run."""
-        request_id = _new_id()
+        request_id = new_id()
         request = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
         waiting = asyncio.ensure_future(
             self._requests.control(request_id, CONTROL_TIMEOUT, lambda: self._state is LinkState.CONNECTED)
@@ -226,6 +232,8 @@ class Session:
         if self._state is LinkState.NEEDS_PERSON:
             self._asked_person = True
         self._nudged.set()
+        if time.monotonic() - self._attempt_began > _STUCK_S:
+            self._give_up_attempt()
 
     def take_back(self) -> None:
         """See SessionClient."""
@@ -243,6 +251,13 @@ class Session:
             self._connection.link.probe()
         elif self._state is LinkState.RECONNECTING:
             self._nudged.set()
+            self._give_up_attempt()
+
+    def _give_up_attempt(self) -> None:
+        """An attempt that is under way may hang on a network that is gone: the next one begins at once."""
+        if self._attempting is not None and not self._attempting.expired():
+            self._hurried = True
+            self._attempting.reschedule(asyncio.get_running_loop().time())
 
     async def close(self, *, done: bool = False) -> None:
         """See SessionClient."""
@@ -283,9 +298,13 @@ class Session:
         """One connection to its end; whether there should be another. Raises CcbError when there cannot be."""
         ask, self._asked_person = self._hello is None or self._asked_person, False
         known = Known(self._hello, self._begun) if self._hello is not None else None
+        limit = asyncio.timeout(None if ask else self._attempt_s())
+        self._attempting, self._attempt_began = None if ask else limit, time.monotonic()
         try:
-            async with self._dial(known=known, ask=ask) as connection:
+            async with limit, self._dial(known=known, ask=ask) as connection:
                 await self._attach(connection)
+                limit.reschedule(None)
+                self._attempting = None
                 try:
                     reason = await self._pump(connection)
                 finally:
@@ -293,12 +312,22 @@ class Session:
             await self._change(LinkState.CLOSED, reason)
             self._end(LinkState.CLOSED)
             return False
-        except CcbError as error:
+        except (CcbError, TimeoutError) as error:
+            if isinstance(error, TimeoutError) and not limit.expired():
+                raise
             if self._leaving:
                 self._end(LinkState.CLOSED)
                 return False
-            await self._after(error)
+            await self._after(
+                error if isinstance(error, CcbError) else ConnectionLost("the host did not answer in time")
+            )
             return True
+        finally:
+            self._attempting = None
+
+    def _attempt_s(self) -> float:
+        left = ATTEMPT_S if self._lost_at is None else self._lost_at + self._terms.patience - time.monotonic()
+        return max(0.0, min(ATTEMPT_S, left))
 
     async def _attach(self, connection: Connection) -> None:
         assert self._ready is not None
@@ -350,7 +379,8 @@ class Session:
             await self._nudge(left)
             await self._change(LinkState.RECONNECTING, error.what, self._attempt)
             return
-        wait = 0.0 if self._take_now() else min(next(self._waits), left)
+        wait = 0.0 if self._take_now() or self._hurried else min(next(self._waits), left)
+        self._hurried = False
         await self._change(LinkState.RECONNECTING, error.what, self._attempt, now + wait)
         if wait > 0:
             await self._nudge(wait)
@@ -453,21 +483,3 @@ class Session:
         self._requests.fail("the connection ended before the answer")
         if not self._queue.full():
             self._queue.put_nowait(None)  # wakes the reader of events
-
-
-def _new_id() -> str:
-    return str(uuid.uuid4())
-
-
-def _input_id(body: Json) -> str:
-    """The id under which an input is applied once: what the public object itself is known by."""
-    match body:
-        case {"type": "user", "uuid": str(identity)} if identity:
-            return identity
-        case {"type": "control_request", "request_id": str(identity)} if identity:
-            return identity
-        case {"type": "control_response", "response": {"request_id": str(identity)}} if identity:
-            return f"answer:{identity}"
-        case {"type": "control_cancel_request", "request_id": str(identity)} if identity:
-            return f"cancel:{identity}"
-    return _new_id()

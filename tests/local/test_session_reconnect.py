@@ -309,3 +309,26 @@ async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
         assert attach.role == "viewer"
         assert "bob@desk" in (await until(session, LinkState.FENCED)).reason
         assert not session.driving
+
+
+async def test_an_attempt_that_hangs_ends_with_the_patience(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(patience=0.3)) as (session, peer):
+        host.hanging = True
+        peer.hang_up()
+        with pytest.raises(ConnectionLost, match=r"could not be made again within 0\.3 s"):
+            await rest(session)
+        assert len(host.dials) == 2
+
+
+async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        host.hanging = True
+        peer.hang_up()
+        async with asyncio.timeout(20):
+            while len(host.dials) < 2:
+                await anext(session.events())
+        host.hanging = False
+        session.doubt("the network has changed")
+        await host.granted()
+        await until(session, LinkState.CONNECTED)
+        assert len(host.dials) == 3

@@ -34,12 +34,13 @@ class LinkConnection:
 
 class ScriptedHost:
     """`dial` is what a Session dials. Each dial gives a `Peer` of its own (`next_peer`), whose hello has been sent; `greeting`
-    is that hello. The errors in `refusals` are raised by the next dials instead. `dials` says how often, and whether the
-    person could have been asked."""
+    is that hello. The errors in `refusals` are raised by the next dials instead; a dial made while it is `hanging` has no
+    end. `dials` says how often, and whether the person could have been asked."""
 
     def __init__(self) -> None:
         self.greeting = HELLO
         self.refusals: list[CcbError] = []
+        self.hanging = False
         self.dials: list[bool] = []
         self.known: list[Known | None] = []
         self._peers: asyncio.Queue[Peer] = asyncio.Queue()
@@ -50,6 +51,8 @@ class ScriptedHost:
         self.known.append(known)
         if self.refusals:
             raise self.refusals.pop(0)
+        if self.hanging:
+            await asyncio.Event().wait()
         async with link_pair() as (pipe, peer), Link(pipe) as link:
             await peer.hello(**{name: getattr(self.greeting, name) for name in ("epoch", "seq", "state", "driver")})
             hello = await link.hello()
