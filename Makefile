@@ -61,10 +61,11 @@ SEED ?= 1
 JOBS ?= 8
 faults: $(STAMP) ## N=1000 sessions whose links are cut and whose processes are killed (SEED=1 JOBS=8; root)
 	@.ci/system-packages test $(PYTHON)
-	@$(BIN)/python -m tests.faults $(N) --seed $(SEED) --jobs $(JOBS)
+	@$(ROOT) $(BIN)/python -m tests.faults $(N) --seed $(SEED) --jobs $(JOBS)
 
 soak: $(STAMP) ## one session of 2,000 turns: memory of both ends, and the time to reattach
-	@$(BIN)/python -m tests.faults.soak
+	@.ci/system-packages test $(PYTHON)
+	@$(ROOT) $(BIN)/python -m tests.faults.soak
 
 clean: ## remove what the targets made
 	@rm -rf $(VENV) .make dist build .mypy_cache .ruff_cache .hypothesis

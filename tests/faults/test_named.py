@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
+import shlex
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tests.faults.check import check
 from tests.faults.plan import DEAD_S, Plan, Step
-from tests.faults.runner import Outcome, play
+from tests.faults.runner import Outcome, left_by, play
 from tests.faults.scenario import COUNTS
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import make_laptop
+from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd
 
 NAMED = {
@@ -75,3 +81,38 @@ async def test_a_client_that_takes_over_finishes_the_work_and_the_first_one_says
     assert outcome.counts == COUNTS
     assert outcome.files == undisturbed.files
     assert outcome.left == []
+
+
+async def test_when_the_link_stays_away_ccb_ends_with_its_own_code_and_the_printed_command_finishes_the_work(
+    tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
+) -> None:
+    command = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done; echo finished >> count"
+    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}, {"text": "done"})
+    laptop = make_laptop(tmp_path, fake_model.url)
+    home = host_user.home
+    streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+    message = {"type": "user", "message": {"role": "user", "content": "go"}, "parent_tool_use_id": None}
+    async with relay(sshd.port) as between:
+        where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p", *streams]
+        async with laptop.start([*where, "--allowedTools", "Bash", "--reconnect-timeout", "2"]) as run:
+            await run.send(message)
+            async with asyncio.timeout(30):
+                while not (home / "started").exists():
+                    await asyncio.sleep(0.02)
+            between.freeze()
+            between.cut()
+            away = await run.done()
+        assert away.code == 75, away.stderr
+        assert away.results[-1]["is_error"]
+        between.thaw()
+        (home / "go").touch()
+        printed = re.search(r"ccb (ssh .*--resume \S+)", away.stderr)
+        assert printed, away.stderr
+        async with laptop.start([*shlex.split(printed[1]), "-p", *streams]) as run:
+            result = await run.until("result")
+            run.end_input()
+            back = await run.done()
+    assert (back.code, result["result"]) == (0, "done"), back.stderr
+    assert (home / "count").read_text() == "run\nfinished\n"
+    assert len(fake_model.requests) == 2
+    assert await left_by(host_user) == []
