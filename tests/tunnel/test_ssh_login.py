@@ -80,6 +80,9 @@ async def test_a_command_runs_as_the_user_and_tells_its_end(sshd: Sshd, host_use
         assert await pipe.exit_status() == 7
         assert pipe.stderr_tail() == "no\n"
         await pipe.close()
+        killed = await transport.execute("kill -9 $$")
+        assert await killed.exit_status() is None
+        await killed.close()
 
 
 async def test_an_unknown_key_is_refused_where_nobody_can_be_asked(
