@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import struct
 from typing import Any
 
 Json = dict[str, Any]
 
 MOST_IMAGE_BYTES = 3_932_160
 """Largest image in bytes: 3.75 MiB, which base64 makes the 5 MB that the API takes."""
+
+MOST_PIXELS = 8000
+"""What the API takes of an image, each way."""
 
 
 def image_type(head: bytes) -> str | None:
@@ -22,6 +26,66 @@ def image_type(head: bytes) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return None
+
+
+def image_trouble(data: bytes) -> str:
+    """Why the API would refuse the image, and with it every later request of the session; "" for a good one."""
+    size = _size(data)
+    if size is None or not _is_whole(data):
+        return "it is damaged or not complete"
+    width, height = size
+    if not (width and height) or max(width, height) > MOST_PIXELS:
+        return f"it has {width:,} x {height:,} pixels, and at most {MOST_PIXELS:,} each way can be shown"
+    return ""
+
+
+def _size(data: bytes) -> tuple[int, int] | None:
+    """Width and height in pixels."""
+    try:
+        if data.startswith(b"\x89PNG"):
+            return struct.unpack(">II", data[16:24]) if data[12:16] == b"IHDR" else None
+        if data.startswith(b"GIF8"):
+            return struct.unpack("<HH", data[6:10])
+        if data.startswith(b"RIFF"):
+            return _webp_size(data)
+        return _jpeg_size(data)
+    except (struct.error, IndexError):
+        return None
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+    if kind == b"VP8L":
+        bits = struct.unpack("<I", data[21:25])[0]
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":
+        width, height = struct.unpack("<HH", data[26:30])
+        return width & 0x3FFF, height & 0x3FFF
+    return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    at = 2
+    while data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF:  # filling
+            at += 1
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return width, height
+        else:
+            at += 2 + struct.unpack(">H", data[at + 2 : at + 4])[0]
+    return None
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether the end of the image is there; something may follow it."""
+    if data.startswith(b"RIFF"):
+        return len(data) >= 8 + int(struct.unpack("<I", data[4:8])[0])
+    end = b"IEND" if data.startswith(b"\x89PNG") else b"\xff\xd9" if data.startswith(b"\xff\xd8") else b"\x3b"
+    return end in data[16:]
 
 
 def image_block(data: bytes, media_type: str) -> Json:

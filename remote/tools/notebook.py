@@ -7,7 +7,7 @@ import binascii
 import json
 from typing import Any
 
-from .media import MOST_IMAGE_BYTES, image_block, image_type
+from .media import MOST_IMAGE_BYTES, image_block, image_trouble, image_type
 from .output import clean
 
 Json = dict[str, Any]
@@ -73,7 +73,7 @@ def _image(encoded: str) -> Json:
     except (binascii.Error, ValueError):
         return _text("<output>[an image that cannot be decoded]</output>")
     media_type = image_type(data)
-    if media_type is None or len(data) > MOST_IMAGE_BYTES:
+    if media_type is None or len(data) > MOST_IMAGE_BYTES or image_trouble(data):
         return _text(f"<output>[an image of {len(data):,} bytes, not shown]</output>")
     return image_block(data, media_type)
 

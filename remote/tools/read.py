@@ -116,6 +116,11 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     data = await context.host.read(path, 0, media.MOST_IMAGE_BYTES + 1)
     if len(data) > media.MOST_IMAGE_BYTES:
         return refusal(f"{path} has grown while it was read; try again.")
+    trouble = media.image_trouble(data)
+    if trouble:
+        return refusal(
+            f"{path} is an image that cannot be shown: {trouble}. Bash can tell more (`file`, `identify`, `convert`)."
+        )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
     return ToolResult(
         [media.image_block(data, media_type)],

@@ -291,3 +291,55 @@ async def test_a_file_that_was_put_back_in_time_is_shown_again(box: Toolbox) -> 
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert "two" in await box.text("Read", file_path=str(path))
     assert "unchanged" in await box.text("Read", file_path=str(path))
+
+
+JPEG = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x0b\x08%b%b" + b"\0" * 6 + b"\xff\xda\0\x02ab\xff\xd9"
+WEBP = {
+    "lossy": "UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA",
+    "lossless": "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==",
+}
+
+
+def _jpeg(width: int, height: int) -> bytes:
+    return JPEG % (height.to_bytes(2, "big"), width.to_bytes(2, "big"))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        _jpeg(8000, 10),
+        base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"),
+        *map(base64.b64decode, WEBP.values()),
+        b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x0f\0\0\x0f\0\0",
+        PNG + b"something behind it",
+    ],
+)
+async def test_good_images_are_shown(box: Toolbox, image: bytes) -> None:
+    result = await box("Read", file_path=str(box.write("x", image)))
+    assert isinstance(result.content, list)
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (_jpeg(8001, 10), "8,001 x 10 pixels"),
+        (_jpeg(10, 9000), "10 x 9,000 pixels"),
+        (PNG[:16] + b"\0\0\x27\x10" + PNG[20:], "10,000 x"),
+        (b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\0\x0f\0\0", "65,536 x 16"),
+        (PNG[:-20], "damaged"),
+        (PNG[:20], "damaged"),
+        (b"\x89PNG\r\n\x1a\nrubbish", "damaged"),
+        (_jpeg(1, 1)[:-2], "damaged"),
+        (b"\xff\xd8\xff", "damaged"),
+        (b"\xff\xd8\xff" + b"\xff" * 100, "damaged"),
+        (b"GIF89a\1", "damaged"),
+        (b"GIF89a" + b"\0" * 20 + b"\x3b", "0 x 0"),
+        (base64.b64decode(WEBP["lossy"])[:-4], "damaged"),
+        (b"RIFF\0\0\0\0WEBPVP8L", "damaged"),
+        (b"RIFF\0\0\0\0WEBP", "damaged"),
+    ],
+)
+async def test_an_image_that_the_api_would_refuse_never_gets_into_the_history(
+    box: Toolbox, image: bytes, reason: str
+) -> None:
+    assert reason in await box.error("Read", file_path=str(box.write("x", image)))
