@@ -280,6 +280,7 @@ class Turn:
         rest = call.salvage()
         if rest is not None:
             head, text, request_id = rest
+            self._session.ledger.add(head.model or self._session.model(), head.usage)  # what was sent is paid for
             if text.strip():
                 block = {"type": "text", "text": text}
                 line = messages.assistant(head, block, request_id, self._around.clock.wall())

@@ -306,3 +306,12 @@ async def test_no_task_is_left_after_a_turn() -> None:
     await world.turn()
     await settle()
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+async def test_what_an_interrupted_answer_was_sent_is_counted() -> None:
+    world = make_world(Reply([opening(), text_start(0), text_delta(0, "Half"), asyncio.Event()]))
+    turn = world.start()
+    await settle()
+    result = await _interrupt(world, turn)
+    assert result["usage"]["input_tokens"] == 100
+    assert result["total_cost_usd"] > 0
