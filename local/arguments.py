@@ -20,7 +20,7 @@ from ccb.tunnel.plain_text import neutralise
 from .options import BY_NAME, Kind, Option
 from .target import Target, parse_port, parse_target, remote_path
 
-HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean")
+HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "doctor")
 COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
 
 _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
@@ -291,9 +291,9 @@ def _place(arguments: Arguments, words: list[str], variadic: str) -> Arguments:
 
 
 def _place_host_command(arguments: Arguments, command: str, words: list[str]) -> Arguments:
-    """`COMMAND HOST [ID]`; `ps` and `--local` do without a host."""
+    """`COMMAND HOST [ID]`; `ps`, `doctor` and `--local` do without a host."""
     arguments = replace(arguments, command=command)
-    if not arguments.local and (words or command != "ps"):
+    if not arguments.local and (words or command not in ("ps", "doctor")):
         if not words:
             raise UsageError(
                 f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host`, or --local for this machine."
@@ -330,7 +330,7 @@ _OWNERS = {
     "older_than": ("--older-than", ("gc",)),
     "yes": ("--yes", ("clean",)),
     "lines": ("--lines", ("logs",)),
-    "json": ("--json", ("ps",)),
+    "json": ("--json", ("ps", "doctor")),
 }
 
 

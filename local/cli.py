@@ -60,6 +60,10 @@ def _run(arguments: Arguments) -> int:
         from .auth_command import run_auth
 
         return run_auth(arguments.rest)
+    if arguments.command == "doctor":
+        from .doctor import run as run_doctor
+
+        return run_doctor(arguments)
     if arguments.command in HOST_COMMANDS and arguments.command != "attach":
         from .host_commands import run as run_host_command
 

@@ -15,6 +15,7 @@ Usage: ccb ssh [user@]host[:/path] [DIR] [PROMPT]   an agent on another machine,
        ccb attach HOST [ID] [--view]                go on with a session that runs there, or watch it
        ccb logs|stop HOST ID                        what a session did; end its worker (stop HOST --all: every one)
        ccb gc|clean HOST [--dry-run]                remove what is stale; remove everything of ccb
+       ccb doctor [HOST] [--json]                   what is in the way, on this machine and on the host
 
 The host comes before everything else that is not an option. Without -p the terminal interface starts and PROMPT is sent
 first; with -p PROMPT (and what is piped in) is answered on stdout.

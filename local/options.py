@@ -103,7 +103,7 @@ OPTIONS = (
     Option(("--older-than",), "older_than", Kind.VALUE, "With gc: remove ended sessions older than this (30).", "days"),
     Option(("--yes",), "yes", Kind.FLAG, "With clean: do not ask."),
     Option(("--lines", "-n"), "lines", Kind.VALUE, "With logs: how many lines (200).", "n"),
-    Option(("--json",), "json", Kind.FLAG, "With ps: one JSON object a line."),
+    Option(("--json",), "json", Kind.FLAG, "With ps and doctor: one JSON object a line."),
     Option(("--help", "-h"), "help", Kind.FLAG, "Show this help."),
     Option(("--version", "-v"), "version", Kind.FLAG, "Show the version."),
 )  # fmt: skip

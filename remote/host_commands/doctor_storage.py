@@ -36,7 +36,7 @@ def directories() -> list[Finding]:
     """Home, state, bundles, sockets and /tmp, each as far as it exists; which of them a session would use."""
     home = places.home_directory()
     state, _ = places.durable_directory("x")
-    where = [("home", home), ("sessions", os.path.dirname(state) if state else "")]
+    where = [("home", home), ("state", os.path.dirname(state) if state else "")]
     where += [("bundles", worker_directories()[0] if home or os.environ.get("XDG_CACHE_HOME") else "")]
     where += [("temporary", "/tmp")]  # noqa: S108 - looked at, not trusted
     found = [_directory(name, path) for name, path in where]

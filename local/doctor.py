@@ -1,0 +1,113 @@
+"""`ccb doctor [HOST]`: everything that could be in the way, with evidence and one way out each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from ccb.deploy import bundle
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.pipe import Transport
+from ccb.tunnel.proxy.credential import Credential, FixedCredential
+from ccb.tunnel.proxy.upstream import Upstream, upstream_config
+from ccb.tunnel.ssh_config import SshTarget
+
+from .arguments import Arguments
+from .connect import first_transport, host_name
+from .doctor_connection import login_failed, login_findings, ssh_findings
+from .doctor_host import host_findings
+from .doctor_laptop import laptop_findings
+from .exit_codes import ExitCode
+from .findings import Finding, State, finding_json, finding_lines, summary
+from .parts import Parts, load_parts
+from .prompts import prompts_for
+from .settings import Settings
+
+
+async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Say every finding as it comes; AGENT_FAILED when one blocks."""
+    counts = dict.fromkeys(State, 0)
+    where = ""
+    width = min(shutil.get_terminal_size((120, 24)).columns, 140)
+    titles = {
+        "laptop": "This machine",
+        "connection": f"Connection to {host_name(arguments)}",
+        "host": f"On {host_name(arguments)}",
+    }
+    async for finding in _findings(arguments, environ):
+        counts[finding.state] += 1
+        if arguments.json:
+            _say(finding_json(finding))
+            continue
+        if finding.where != where:
+            _say(("\n" if where else "") + titles[finding.where])
+            where = finding.where
+        for line in finding_lines(finding, width):
+            _say(line)
+    if not arguments.json:
+        _say("\n" + summary(counts[State.BLOCK], counts[State.WARN]))
+    return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
+
+
+async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    async for finding in laptop_findings(environ):
+        yield finding
+    if arguments.target is None and not arguments.local:
+        return
+    if arguments.target is not None:
+        target = SshTarget(
+            arguments.target.host,
+            arguments.target.user,
+            arguments.port,
+            tuple(arguments.identities),
+            tuple(arguments.ssh_options),
+        )
+        async for finding in ssh_findings(target):
+            yield finding
+    began = time.monotonic()
+    try:
+        transport, worker = await _connected(arguments, environ)
+    except CcbError as error:
+        yield login_failed(error)
+        return
+    try:
+        for finding in login_findings(transport, time.monotonic() - began):
+            yield finding
+        async for finding in host_findings(transport, worker):
+            yield finding
+    finally:
+        await transport.close()
+
+
+async def _connected(arguments: Arguments, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
+    """The way a session would go, whatever is wrong with settings and credential of this machine."""
+    loading = asyncio.create_task(asyncio.to_thread(_parts, environ), name="load")
+    transport = await first_transport(arguments, prompts_for(headless=False), environ, loading)
+    return transport, (await loading).bundle
+
+
+def _parts(environ: Mapping[str, str]) -> Parts:
+    try:
+        return load_parts(environ)
+    except CcbError:  # a finding of the laptop already
+        nowhere = Upstream(upstream_config({}))
+        return Parts(Settings(), (), bundle.load(), FixedCredential(Credential("none")), nowhere)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def run(arguments: Arguments) -> ExitCode:
+    """`examine` in a loop of its own. When nobody reads stdout any more (`| head`), the rest is not said."""
+    try:
+        return asyncio.run(examine(arguments))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        return ExitCode.HANGUP

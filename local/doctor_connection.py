@@ -1,0 +1,104 @@
+"""The doctor's checks of the way to a host: what ssh is told, the login, and what the connection allows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
+from ccb.tunnel.host_keys import look_up
+from ccb.tunnel.pipe import Transport
+from ccb.tunnel.ssh_config import HostConfig, SshTarget, resolve
+from ccb.tunnel.ssh_origin import applied_options
+
+from .doctor_laptop import error_finding
+from .findings import Finding, State
+
+WHERE = "connection"
+_MORE_SESSIONS = 2
+
+
+def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
+    return Finding(WHERE, name, state, found, fix)
+
+
+async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
+    """What is known before anything is connected."""
+    try:
+        config, applied = await asyncio.gather(resolve(target), applied_options(target))
+    except CcbError as error:
+        yield error_finding(WHERE, "ssh options", error)
+        return
+    way = (
+        f", by way of {config.proxy_jump}" if config.proxy_jump else ", by ProxyCommand" if config.proxy_command else ""
+    )
+    yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
+    lines = [f"{each.name} {each.value}  ({each.where or 'origin not found'})" for each in applied]
+    yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
+    yield await asyncio.to_thread(_known, config)
+
+
+def _known(config: HostConfig) -> Finding:
+    name, port = config.host_key_alias or config.hostname, 22 if config.host_key_alias else config.port
+    files = ", ".join(str(path) for path in config.known_hosts)
+    try:
+        known = look_up(config.known_hosts, name, port)
+    except CcbError as error:
+        return error_finding(WHERE, "known_hosts", error)
+    if known.places:
+        return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
+    if known.trusted or known.authorities:
+        return _finding("known_hosts", State.OK, f"{name} is vouched for in {files}")
+    text = f"no key of {name} in {files} (StrictHostKeyChecking {config.strict_host_keys})"
+    return _finding("known_hosts", State.INFO, text)
+
+
+def login_failed(error: CcbError) -> Finding:
+    """Why there is no connection."""
+    name = (
+        "host key" if isinstance(error, HostKeyError) else "login" if isinstance(error, AuthFailed) else "reachability"
+    )
+    return error_finding(WHERE, name, error)
+
+
+def login_findings(transport: Transport, seconds: float) -> list[Finding]:
+    """What the login found out."""
+    from ccb.tunnel.ssh import SshTransport
+
+    found = [_finding("reachability", State.OK, f"connected and logged in within {seconds * 1000:.0f} ms")]
+    if not isinstance(transport, SshTransport):
+        return found
+    from ccb.tunnel.ssh_facts import login_facts
+
+    facts = login_facts(transport)
+    packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
+    found.append(_finding("SSH server", State.INFO, f"{facts.server} ({facts.cipher}{packed})"))
+    found.append(_finding("host key", State.OK, f"{facts.host_key}, verified"))
+    found.append(_finding("login", State.OK, f"as {facts.user}. {facts.tried}"))
+    return found
+
+
+async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
+    """What the server allows beside the one channel that ccb needs. `socket_path` is where somebody listens on the host."""
+    from ccb.tunnel.ssh import SshTransport
+
+    if not isinstance(transport, SshTransport):
+        return []
+    from ccb.tunnel.ssh_facts import may_forward_ports, may_forward_sockets, more_sessions
+
+    words = {True: "allowed", False: "forbidden", None: "not known"}
+    started = time.monotonic()
+    ports = await may_forward_ports(transport)
+    sockets = await may_forward_sockets(transport, socket_path) if socket_path else None
+    more = await more_sessions(transport, _MORE_SESSIONS)
+    several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
+    took = f"tried in {(time.monotonic() - started) * 1000:.0f} ms"
+    return [
+        _finding(
+            "forwarding",
+            State.INFO,
+            f"TCP {words[ports]}, Unix sockets {words[sockets]}; ccb needs neither",
+        ),
+        _finding("MaxSessions", State.INFO, f"{several} at a time on one connection ({took}); ccb needs one"),
+    ]

@@ -1,0 +1,63 @@
+"""What the doctor finds, as lines for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+from .session_table import one_line
+
+_NAME = 15
+
+
+class State(Enum):
+    """How a finding stands to a session."""
+
+    OK = "ok"
+    WARN = "warn"  # works, but not as well as it could
+    BLOCK = "block"  # no session will run
+    INFO = "info"
+
+
+_MARKS = {State.OK: "ok", State.WARN: "warn", State.BLOCK: "BLOCK", State.INFO: "-"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`where` is laptop, connection or host; `found` the evidence (lines), `fix` the one thing to do, "" when there is none."""
+
+    where: str
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def finding_lines(finding: Finding, width: int) -> list[str]:
+    """At most `width` cells each, nothing of the host shown as it came."""
+    room = max(30, width - _NAME - 10)
+    found = [one_line(line) for line in finding.found.splitlines() if line.strip()] or [""]
+    wrapped = [piece for line in found for piece in textwrap.wrap(line, room, break_on_hyphens=False) or [""]]
+    head = f"  {_MARKS[finding.state]:<6}{one_line(finding.name):<{_NAME}}"
+    lines = [f"{head} {wrapped[0]}".rstrip(), *(" " * (_NAME + 9) + line for line in wrapped[1:])]
+    if finding.fix and finding.state is not State.OK:
+        fixes = textwrap.wrap(one_line(finding.fix), room - 3, break_on_hyphens=False, break_long_words=False)
+        lines += [" " * (_NAME + 9) + ("-> " if number == 0 else "   ") + line for number, line in enumerate(fixes)]
+    return lines
+
+
+def finding_json(finding: Finding) -> str:
+    """One line."""
+    return json.dumps({**asdict(finding), "state": finding.state.value})
+
+
+def summary(blocks: int, warnings: int) -> str:
+    """The last line of the table."""
+    if not blocks and not warnings:
+        return "Nothing is in the way."
+    warned = f"{warnings} {'warning' if warnings == 1 else 'warnings'}"
+    if not blocks:
+        return f"Nothing blocks; {warned}."
+    return f"{blocks} {'thing blocks' if blocks == 1 else 'things block'}, {warned}."
