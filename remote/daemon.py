@@ -126,8 +126,8 @@ async def _serve(
 ) -> int:
     daemon = Daemon(where, facts, grace_s, idle_s)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, daemon.stop)
+    loop.add_signal_handler(signal.SIGINT, daemon.stop)  # `ccb stop`
+    loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     await daemon.run(listener, first)
     return 0
@@ -154,6 +154,8 @@ class Daemon:
         self._driver: Client | None = None
         self._calls = Calls()
         self._stopping = asyncio.Event()
+        self._stopped = False  # as somebody wanted, so it is over for its clients too
+        self._ending = False
         self._changed = asyncio.Event()
         self._alone_since = self._busy_until = time.monotonic()
         cwd = str(facts["cwd"])
@@ -237,6 +239,12 @@ class Daemon:
 
     def stop(self) -> None:
         """End the session now."""
+        self._stopped = True
+        self._stopping.set()
+
+    def leave(self) -> None:
+        """End this worker, as when the host goes down. Nobody wanted the session to end: its clients come back, and the next
+        worker goes on from the journal."""
         self._stopping.set()
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
@@ -256,7 +264,9 @@ class Daemon:
         upkeep = loop.create_task(keep_reachable(self._where, self._accept))
         try:
             await asyncio.wait([turns, watch, stop], return_when=asyncio.FIRST_COMPLETED)
+            self._stopped = self._stopped or (turns.done() and turns.exception() is None)
         finally:
+            self._ending = True
             server.close()
             for task in (turns, watch, stop, upkeep):
                 task.cancel()
@@ -288,7 +298,10 @@ class Daemon:
 
     async def _dismiss(self) -> None:
         for client in self._clients:
-            farewell(client, "the session has ended")
+            if self._stopped and client.role:
+                farewell(client, "the session has ended")
+            else:
+                client.close("the worker has ended")
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=_GOODBYE_S)
             for task in late:
@@ -343,6 +356,9 @@ class Daemon:
 
     def attached(self, client: Client, frame: Attach) -> None:
         """Grant or refuse; see Attach."""
+        if self._ending:
+            client.close("the worker is ending")
+            return
         if frame.have > self.journal.seq:
             text = "the laptop has seen event %d, the journal ends at %d" % (frame.have, self.journal.seq)
             client.close(text, Refused("bad_attach", text))
@@ -427,14 +443,20 @@ class Daemon:
         return True
 
     def _lease(self, epoch: int, driver: str) -> None:
-        """On disk for the next daemon; where there is no room for it, a driver that comes back is more than that."""
+        """On disk for the next daemon: the highest epoch ever granted, and who holds it. Where there is no room for it, a driver
+        that comes back is more than that."""
+        path = os.path.join(self._where.state, "epoch")
         try:
-            write_lease(self._where.state, epoch, driver)
+            with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
+                file.write("%d %s" % (epoch, " ".join(driver.split())[:200]))
+            os.replace(path + ".new", path)
         except OSError as error:
             log.warning("who drives is not on disk: %s", error)
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """A frame of the driver."""
+        if self._ending:  # what is not confirmed comes again
+            return
         if isinstance(frame, Input):
             try:
                 client.applied_after(self._session.take_input(frame.id, frame.body), frame.id)
@@ -476,11 +498,3 @@ class Daemon:
         """Watchers of the session."""
         for client in self._clients:
             client.progress(self.journal.seq, key, body)
-
-
-def write_lease(state_directory: str, epoch: int, driver: str) -> None:
-    """Remember the highest epoch ever granted and who holds it."""
-    path = os.path.join(state_directory, "epoch")
-    with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
-        file.write("%d %s" % (epoch, " ".join(driver.split())[:200]))
-    os.replace(path + ".new", path)

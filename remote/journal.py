@@ -267,6 +267,7 @@ class Journal:
             log.error("closing: %s", error)
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
+        self._failure = JournalError("the journal is closed")  # the number of its file may soon be another one's
         os.close(self._fd)
 
 

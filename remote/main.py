@@ -266,7 +266,8 @@ def _daemon(
         _name_process()
         os.ftruncate(lock, 0)
         os.write(lock, json.dumps({**identity.own_identity(), "bundle": facts["bundle"]}).encode())
-        signal.signal(signal.SIGTERM, _leave)  # until the daemon has its own: the imports take their time
+        for number in (signal.SIGTERM, signal.SIGINT):  # until the daemon has its own: the imports take their time
+            signal.signal(number, _leave)
         grace_s = _seconds(params.get("grace_s"))
         if places.in_login_scope():
             from .logout import bound_note, kills, move_out
@@ -283,14 +284,15 @@ def _daemon(
         status = run_daemon(listener, first, lock, where, facts, grace_s, _seconds(params.get("idle_s")))
     except SystemExit as end:
         status = int(str(end.code))
-        if first is not None:
-            _say_bye(first, "the session has ended")
+        if first is not None and status == 128 + signal.SIGINT:
+            _say(first, {"t": "bye", "reason": "the session has ended"})
     except BaseException as error:  # noqa: BLE001 - the top of a process: into its log, then its files go
         import traceback
 
         traceback.print_exc()
         if first is not None:
-            _say_bye(first, "the worker failed: %s: %s" % (type(error).__name__, error))
+            what = "the worker failed: %s: %s" % (type(error).__name__, error)
+            _say(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
     finally:
         _remove(where.socket)
         if status == 0:
@@ -327,12 +329,12 @@ def _leave(number: int, frame: object) -> None:
     sys.exit(128 + number)
 
 
-def _say_bye(client: socket.socket, reason: str) -> None:
+def _say(client: socket.socket, frame: dict[str, object]) -> None:
     """The last word to the first client of a daemon that could not start."""
     try:
         client.setblocking(True)
         client.settimeout(1)
-        client.sendall(json.dumps({"t": "bye", "reason": reason}).encode() + b"\n")
+        client.sendall(json.dumps(frame).encode() + b"\n")
     except OSError:
         pass
 

@@ -58,7 +58,7 @@ def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
                 folder, _, name = path.rpartition("/")
                 if name == "journal.jsonl (deleted)" and os.path.dirname(folder) in tops:
                     if not dry_run:
-                        os.kill(pid, signal.SIGTERM)
+                        os.kill(pid, signal.SIGINT)
                     reports.stopped(os.path.basename(folder), pid, "its journal was removed")
                     break
 

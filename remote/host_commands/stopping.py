@@ -100,10 +100,10 @@ async def _stop(target: Target, reports: Reports) -> None:
 
 
 async def _end(target: Target) -> str:
-    """SIGTERM, then SIGKILL; how it ended."""
+    """SIGINT, which tells its clients that the session is over, then SIGKILL; how it ended."""
     pid = target.pid
     for number, seconds, how in (
-        (signal.SIGTERM, ASK_S, "ended when asked"),
+        (signal.SIGINT, ASK_S, "ended when asked"),
         (signal.SIGKILL, _KILL_S, "killed: it did not end when asked"),
     ):
         with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
 from ccb.tunnel.wire import Attach, Bye, Event, Hello, Ping, Pong, Refused, SessionOptions, Stop
 
@@ -65,19 +65,56 @@ async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerH
     assert (await afterwards.next(Refused)).code == "in_use"
 
 
-async def test_sigterm_ends_the_session_in_order(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
+    """The pid of a tool that runs in the first turn."""
     await laptop.say("go")
     opened, _ = await laptop.call()
     await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"}))))
     pid_file = host.project / "pid"
     await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
-    os.kill(hello.pid, signal.SIGTERM)
+    return int(pid_file.read_text())
+
+
+async def test_who_stops_the_session_tells_its_clients_that_it_is_over(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    tool = await sleeping_tool(host, laptop)
+    os.kill(hello.pid, signal.SIGINT)
     assert (await laptop.next(Bye)).reason
     await until(lambda: not alive(hello.pid), "the daemon has ended")
-    assert not alive(int(pid_file.read_text()))
+    assert not alive(tool)
     assert host.runtime_files() == []
+
+
+async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: WorkerHost, session: str) -> None:
+    """SIGTERM is what every process gets then: a goodbye would tell the laptop that there is nothing to come back to."""
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    tool = await sleeping_tool(host, laptop)
+    os.kill(hello.pid, signal.SIGTERM)
+    while await laptop.read():
+        pass
+    assert not [frame for frame in laptop.frames if isinstance(frame, Bye)]
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not alive(tool)
+    assert host.runtime_files() == []
+    again = await host.connect(session, create=False)
+    await again.attach()
+    assert (await again.message("result"))["is_error"]
+
+
+async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_session_is_over(
+    host: WorkerHost, session: str
+) -> None:
+    driver = await host.connect(session)
+    await driver.attach()
+    await driver.next(Event)
+    late = await host.connect(session)
+    await late.next(Hello)
+    await driver.stop()
+    while await late.read():
+        pass
+    assert not [frame for frame in late.frames if isinstance(frame, Bye)]
 
 
 async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, session: str) -> None:

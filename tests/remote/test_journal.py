@@ -148,3 +148,17 @@ async def test_hello_finds_the_last_number_without_reading_it_all(tmp_path: Path
         journal.append("message", {"x": "a" * size})
     await journal.close()
     assert _last_seq(path) == 5
+
+
+async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "journal.jsonl"))
+    journal.append("a", {})
+    await journal.close()
+    others = [(tmp_path / str(number)).open("wb") for number in range(4)]
+    try:
+        with pytest.raises(JournalError):
+            journal.append("b", {})
+        assert [os.fstat(each.fileno()).st_size for each in others] == [0] * 4
+    finally:
+        for each in others:
+            each.close()
