@@ -126,6 +126,8 @@ async def git_state(cwd: str, environ: dict[str, str]) -> GitState | None:
         "-c",
         "core.fsmonitor=false",
         "-c",
+        "safe.bareRepository=explicit",  # one among the files of a clone would bring a configuration of its own
+        "-c",
         "core.hooksPath=/dev/null",
         "-c",
         "log.showSignature=false",

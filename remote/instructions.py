@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 NAMES = ("CLAUDE.md", "AGENTS.md")
 _USER_FILES = (".claude/CLAUDE.md", ".config/ccb/AGENTS.md")
+_ENDINGS = (".md", ".mdc", ".markdown", ".txt")
 _MOST_BYTES = 40 * 1024
 _MOST_TOTAL_BYTES = 100 * 1024
 _MOST_FILES = 40
@@ -65,7 +66,7 @@ def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] 
         return None
     try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in seen:
+        if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in seen or not _is_meant(path, info):
             return None
         seen.add((info.st_dev, info.st_ino))
         pieces: list[bytes] = []
@@ -87,3 +88,12 @@ def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] 
     if len(data) > limit:
         text = f"{text.rpartition(chr(10))[0] or text}\n(cut here: the file is longer than {limit} bytes; read it for the rest)"
     return text, min(len(data), limit)
+
+
+def _is_meant(path: str, info: os.stat_result) -> bool:
+    """Not for what a stranger put into a directory that everybody may write to, nor for a link to what is no text of that
+    kind: such a link in a clone would bring a key into the conversation."""
+    directory = os.stat(os.path.dirname(path))
+    if directory.st_mode & stat.S_IWOTH and info.st_uid not in (0, os.geteuid()):
+        return False
+    return os.path.splitext(os.path.realpath(path))[1].lower() in _ENDINGS

@@ -99,7 +99,10 @@ def _is_wrapper(words: Sequence[str]) -> bool:
 
 
 def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: Sequence[str]) -> Rule | None:
-    texts = {word.text, word.text.partition("=")[2]} - {"", "-"}
+    texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path, host:path
+    if word.text.startswith("-"):
+        texts.add(word.text[2:])
+    texts -= {"", "-"}
     for rule in rules:
         pattern = PathPattern(rule.content or "")
         if any(pattern.forbids(text, places, base) for text in texts for base in bases):

@@ -178,3 +178,52 @@ def test_what_is_not_a_plain_text_file_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a/b/CLAUDE.md").write_bytes(b"\xef\xbb\xbfok \xff\r\n")
     found = find_instructions(str(tmp_path / "a/b"), str(tmp_path / "home"))
     assert [file.text for file in found] == ["ok \n"]
+
+
+async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    trap.chmod(0o755)
+    evil = tmp_path / "clone" / "evil"
+    evil.mkdir(parents=True)
+    git(evil, "init", "--bare", ".")
+    (evil / "tree").mkdir()
+    (evil / "tree" / "a").write_text("1")
+    git(evil, "config", "core.bare", "false")
+    git(evil, "config", "core.worktree", "tree")
+    git(evil, "add", "a")
+    git(evil, "config", "filter.x.clean", str(trap))
+    (evil / "tree" / ".gitattributes").write_text("* filter=x\n")
+    (evil / "tree" / "a").write_text("2")
+    os.utime(evil / "tree" / "a", (1, 1))
+    git(evil, "status")
+    assert (tmp_path / "ran").exists(), "the trap does not work: it proves nothing"
+    (tmp_path / "ran").unlink()
+    os.utime(evil / "tree" / "a", (2, 2))
+    await git_state(str(evil), environ)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_links_to_what_is_no_text_of_that_kind_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("secret")
+    (tmp_path / "shared.md").write_text("shared")
+    project = tmp_path / "project"
+    project.mkdir()
+    os.symlink("../key", project / "CLAUDE.md")
+    os.symlink("../shared.md", project / "AGENTS.md")
+    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["shared"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file of somebody else can only be made by root")
+def test_nobody_instructs_from_a_directory_that_is_open_to_all(tmp_path: Path) -> None:
+    project = tmp_path / "open" / "project"
+    project.mkdir(parents=True)
+    for path in (tmp_path / "open" / "CLAUDE.md", project / "CLAUDE.md"):
+        path.write_text(f"from {path.parent.name}")
+        os.chown(path, 12345, 12345)
+    os.chmod(tmp_path / "open", 0o1777)
+    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["from project"]
+    os.chown(tmp_path / "open" / "CLAUDE.md", 0, 0)
+    assert len(find_instructions(str(project), str(tmp_path / "home"))) == 2
