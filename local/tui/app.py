@@ -14,6 +14,7 @@ from uuid import uuid4
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError, UsageError
@@ -40,6 +41,7 @@ from .status import Facts, StatusLine, used_text
 from .story import Story
 from .themes import DARK, LIGHT, fitting_theme
 from .transcript import Transcript
+from .window import Window
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +112,9 @@ class Repl(App[int]):
         self._hint = ""
         self._hint_until = 0.0
         self._focused = True
+
+    def get_driver_class(self) -> type[Driver]:
+        return Window
 
     def compose(self) -> ComposeResult:
         yield self.transcript

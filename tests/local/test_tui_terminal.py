@@ -29,6 +29,26 @@ async def main():
 
 sys.exit(asyncio.run(main()))
 """
+BUSY = """
+import asyncio, signal, sys
+from ccb.local.tui.app import run_repl
+from ccb.local.tui.info import ReplInfo
+from tests.support.scripted_session import ScriptedSession
+
+if sys.argv[1] == "deaf":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+async def play(session, prompt):
+    session.begin(model="m")
+    while True:
+        session.text("word " * 40)
+        await asyncio.sleep(0.01)
+
+async def main():
+    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0"), "go")).code
+
+sys.exit(asyncio.run(main()))
+"""
 CRASHES = HOSTILE.replace("session.begin(model=EVIL)", "session._events.put_nowait(5)")
 
 
@@ -81,3 +101,11 @@ async def test_nothing_the_remote_says_is_a_command_to_the_terminal(key: str) ->
 async def test_a_bug_ends_it_with_the_code_of_a_bug() -> None:
     async with python("-c", CRASHES) as at:
         assert await at.ended() == 70
+
+
+@pytest.mark.parametrize("hears", ["hears", "deaf"])  # of SIGHUP
+async def test_a_window_that_closes_while_much_is_shown_leaves_nothing_running(hears: str) -> None:
+    async with python("-c", BUSY, hears) as at:
+        await at.shows("word word")
+        at.hang_up()
+        assert await at.ended(20) == 129
