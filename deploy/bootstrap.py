@@ -14,7 +14,7 @@ from ccb.tunnel.pipe import Pipe, Transport
 from ccb.tunnel.plain_text import neutralise
 
 from .bundle import Bundle
-from .command import CANDIDATES, NO_PYTHON_STATUS, bootstrap_command
+from .command import CANDIDATES, NO_PYTHON_STATUS, TERMINAL_STATUS, bootstrap_command
 from .probe import Heard
 
 MAX_NOISE = 2 * 1024 * 1024
@@ -174,6 +174,12 @@ async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployErr
             f"{transport.name} has no Python 3.9 or newer",
             evidence=found,
             do="Install Python 3.9 or newer on the host (no pip and no packages are needed), or put it on the PATH.",
+        )
+    if status == TERMINAL_STATUS:
+        return DeployError(
+            f"{transport.name} gives a terminal instead of a pipe, and has no stty that could make it plain",
+            evidence=_evidence(reader, pipe, status),
+            do="Leave the option that asks for a terminal away (--pty, -t).",
         )
     if status is None:
         return ConnectionLost(

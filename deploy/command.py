@@ -17,6 +17,10 @@ from .bundle import Bundle
 from .probe import probe_script, python_lines
 
 NO_PYTHON_STATUS = 97
+TERMINAL_STATUS = 94
+
+_PLAIN = f"if test -t 0; then stty raw -echo || exit {TERMINAL_STATUS}; exec 2>/dev/null; fi; "
+"""A terminal instead of a pipe would echo what it gets, change line ends, and mix errors into the frames."""
 
 _NAMES = [f"python3.{minor}" for minor in range(14, 8, -1)]
 CANDIDATES: tuple[str, ...] = (
@@ -61,11 +65,13 @@ def bootstrap_command(
     """The command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
 
     When no candidate is a Python >= 3.9 it prints `\\n<marker> python <path> <version>` for each that is another Python
-    and exits with NO_PYTHON_STATUS. With `probe` the shell first says what it knows (`probe.Heard`).
+    and exits with NO_PYTHON_STATUS; with TERMINAL_STATUS when it got a terminal that it cannot make plain. With `probe` the
+    shell first says what it knows (`probe.Heard`).
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     words = " ".join(candidates)
     script = (
+        f"{_PLAIN}"
         f"{probe_script(marker, words) if probe else ''}"
         f"for P in {words}; do "
         f'"$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && '

@@ -19,6 +19,7 @@ from ccb.tunnel.plain_text import neutralise
 
 from .options import BY_NAME, Kind, Option
 from .target import Target, parse_port, parse_target, remote_path
+from .way import check_way, needs_host
 
 HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "doctor")
 COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
@@ -71,6 +72,9 @@ class Arguments:
     port: int | None = None
     ssh_options: list[str] = field(default_factory=list)
     local: bool = False
+    transport: str | None = None
+    ssh_command: str | None = None
+    container: str | None = None
     help: bool = False
     version: bool = False
 
@@ -97,6 +101,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         arguments = _place(arguments, words[1:], swallowed.variadic)
     else:
         arguments = _place_local(arguments, words, may_be_command=not swallowed.ended_at_start)
+    check_way(arguments)
     _check_owners(arguments)
     _check_session(arguments)
     _check_combination(arguments)
@@ -267,7 +272,10 @@ def _converted(option: Option, value: str) -> str | int | float:
 
 
 def _place(arguments: Arguments, words: list[str], variadic: str) -> Arguments:
-    """`ssh HOST [DIR] [PROMPT…]`."""
+    """`ssh HOST [DIR] [PROMPT…]`; without HOST when a command leads there."""
+    if not needs_host(arguments) and (not words or words[0][:1] in ("/", "~", ".")):
+        directory = remote_path(words.pop(0)) if words else None
+        return replace(arguments, command="ssh", directory=directory, prompt=" ".join(words) if words else None)
     if not words:
         swallowed = (
             f" (the words after {variadic} were read as its values: write the host before it)" if variadic else ""
@@ -293,7 +301,11 @@ def _place(arguments: Arguments, words: list[str], variadic: str) -> Arguments:
 def _place_host_command(arguments: Arguments, command: str, words: list[str]) -> Arguments:
     """`COMMAND HOST [ID]`; `ps`, `doctor` and `--local` do without a host."""
     arguments = replace(arguments, command=command)
-    if not arguments.local and (words or command not in ("ps", "doctor")):
+    takes_session = command in ("attach", "logs", "stop")
+    only_session = len(words) == 1 and takes_session and _SESSION_ID.fullmatch(words[0]) is not None
+    if not needs_host(arguments) and (not words or only_session):
+        pass  # the command itself says where
+    elif not arguments.local and (words or command not in ("ps", "doctor")):
         if not words:
             raise UsageError(
                 f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host`, or --local for this machine."
@@ -306,7 +318,7 @@ def _place_host_command(arguments: Arguments, command: str, words: list[str]) ->
         arguments = replace(arguments, target=target, port=arguments.port or target.port)
     else:
         _check_no_connection(arguments, f"ccb {command} HOST")
-    if command in ("attach", "logs", "stop") and words:
+    if takes_session and words:
         session = words.pop(0)
         if not _SESSION_ID.fullmatch(session):
             raise UsageError(f"{neutralise(session)[:80]!r} is no session ID", do="`ccb ps HOST` lists them.")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.backoff import waits
 from ccb.tunnel.errors import Dropped, Unreachable, UsageError
-from ccb.tunnel.local import LocalTransport
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.pipe import Transport
 from ccb.tunnel.wire import SessionOptions
@@ -26,6 +25,7 @@ from .connection import Terms
 from .resume_command import resume_command
 from .session import FIRST_TRIES, Session
 from .stdio import in_thread
+from .way import Way, open_way, shown_host, way_of
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
@@ -52,9 +52,6 @@ NOTHING = 1
 
 Choose = Callable[[Sequence["SessionRow"]], Awaitable[str | None]]
 """Asks the person for one of the sessions; None when they gave up."""
-
-SECRET_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS")
-"""Variables that a worker on this machine must not inherit: its tools would see them."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,9 @@ async def connect_session(
     Without a credential nothing is connected. Raises CcbError.
     """
     async with AsyncExitStack() as stack:
-        loading = asyncio.create_task(in_thread(lambda: _load(environ, ssh=_over_ssh(arguments))), name="load")
+        loading = asyncio.create_task(
+            in_thread(lambda: _load(environ, ssh=way_of(arguments) is Way.ASYNCSSH)), name="load"
+        )
         stack.push_async_callback(_finished, loading)
         if not _has_environ_credential(environ):
             await (await loading).credential.get()
@@ -143,7 +142,9 @@ async def load_connection(
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
     """A connection to the host for its commands, and the worker that does them. No credential is needed. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loading = asyncio.create_task(in_thread(lambda: _load(environ, ssh=_over_ssh(arguments))), name="load")
+        loading = asyncio.create_task(
+            in_thread(lambda: _load(environ, ssh=way_of(arguments) is Way.ASYNCSSH)), name="load"
+        )
         stack.push_async_callback(_finished, loading)
         transport = await first_transport(arguments, prompts, environ, loading)
         stack.push_async_callback(transport.close)
@@ -191,7 +192,7 @@ def _patience(arguments: Arguments, settings: Settings) -> float:
 
 def host_name(arguments: Arguments) -> str:
     """How the person called the host."""
-    return arguments.target.login if arguments.target else "local"
+    return shown_host(arguments)
 
 
 def session_options(arguments: Arguments, settings: Settings, *, api_key_source: str = "none") -> SessionOptions:
@@ -265,20 +266,10 @@ async def first_transport(
 async def open_transport(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: asyncio.Task[Parts]
 ) -> Transport:
-    """The way to the host: SSH, or this machine. Raises CcbError."""
-    if arguments.target is None or not _over_ssh(arguments):
-        return LocalTransport({name: value for name, value in environ.items() if name not in SECRET_VARIABLES})
-    from ccb.tunnel import ssh
-    from ccb.tunnel.ssh_config import SshTarget
-
-    target = SshTarget(
-        arguments.target.host,
-        arguments.target.user,
-        arguments.port,
-        tuple(arguments.identities),
-        tuple(arguments.ssh_options),
-    )
-    connecting = asyncio.create_task(ssh.connect(target, prompts), name="connect")
+    """The way to the host. Raises CcbError."""
+    if way_of(arguments) is Way.HERE:
+        return await open_way(arguments, prompts, environ)
+    connecting = asyncio.create_task(open_way(arguments, prompts, environ), name="connect")
     try:
         settings = (await loading).settings
         limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.model_fields_set else None
@@ -286,7 +277,7 @@ async def open_transport(
             return await connecting
     except TimeoutError:
         raise Unreachable(
-            f"no connection to {arguments.target.login} within {limit:g} s",
+            f"no connection to {host_name(arguments)} within {limit:g} s",
             do="Check the host, or raise connectTimeoutSeconds in the settings.",
         ) from None
     finally:
@@ -297,10 +288,6 @@ async def _finished(task: asyncio.Task[object]) -> None:
     if not task.done():
         task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _over_ssh(arguments: Arguments) -> bool:
-    return arguments.target is not None and not arguments.local
 
 
 def _load(environ: Mapping[str, str], *, ssh: bool) -> Parts:

@@ -96,6 +96,18 @@ OPTIONS = (
     Option(("--identity", "-i"), "identities", Kind.REPEAT, "A private key file for SSH.", "file"),
     Option(("--port", "-P"), "port", Kind.VALUE, "The SSH port.", "port"),
     Option(("-o",), "ssh_options", Kind.REPEAT, "An option of ssh_config: -o Name=value.", "option"),
+    Option(
+        ("--transport",), "transport", Kind.VALUE,
+        "The way to the host: asyncssh (default), ssh (the OpenSSH client), or a command that leads to a shell: "
+        "'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'. With a command the host is only a name and may be "
+        "left away.", "way",
+    ),
+    Option(
+        ("--ssh-command",), "ssh_command", Kind.VALUE,
+        "A program in the place of ssh, as 'gcloud compute ssh'; {host} and {command} go to the end or where they stand.",
+        "command",
+    ),
+    Option(("--container",), "container", Kind.VALUE, "A container of the host, by its docker or podman.", "name"),
     Option(("--local",), "local", Kind.FLAG, "With ssh: run the worker on this machine instead."),
     Option(("--view",), "view", Kind.FLAG, "With attach: watch, and leave the session to its driver."),
     Option(("--all",), "all", Kind.FLAG, "With stop: every session of the host."),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 
 from .arguments import Arguments
+from .target import Target
+from .way import needs_host
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
@@ -12,13 +14,16 @@ def resume_command(arguments: Arguments, session_id: str, *, directory: str | No
     the session's on its host."""
     words = ["ccb"]
     path = directory if directory is not None else arguments.directory
-    if arguments.target is None:
+    if arguments.target is None and needs_host(arguments):
         words += [path] if path else []
     else:
-        target = arguments.target
-        host = f"[{target.host}]" if ":" in target.host else target.host
-        login = f"{target.user}@{host}" if target.user else host
-        words += ["ssh", f"{login}:{path}" if path else login]
+        words += ["ssh", *_where(arguments.target, path)]
+        for name, value in (
+            ("--transport", arguments.transport),
+            ("--ssh-command", arguments.ssh_command),
+            ("--container", arguments.container),
+        ):
+            words += [name, value] if value is not None else []
         if arguments.local:
             words.append("--local")
         if arguments.port is not None:
@@ -28,3 +33,11 @@ def resume_command(arguments: Arguments, session_id: str, *, directory: str | No
         for option in arguments.ssh_options:
             words += ["-o", option]
     return shlex.join([*words, "--resume", session_id])
+
+
+def _where(target: Target | None, path: str | None) -> list[str]:
+    if target is None:
+        return [path] if path else []
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    login = f"{target.user}@{host}" if target.user else host
+    return [f"{login}:{path}" if path else login]

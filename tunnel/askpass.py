@@ -1,0 +1,121 @@
+"""The questions of ssh and its wrappers, brought to the person: a program for SSH_ASKPASS and the socket it asks through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .errors import ConfigError
+from .login import NobodyToAsk, Prompts
+from .plain_text import neutralise
+
+log = logging.getLogger(__name__)
+
+_LIMIT = 64 * 1024
+_LONGEST_DIRECTORY = 60  # a socket's path has 104 bytes, and ssh adds 17 to its own while it makes it
+_ASK = (
+    "import json,os,socket,sys;"
+    "s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
+    "q={'text':' '.join(sys.argv[2:]),'hint':os.environ.get('SSH_ASKPASS_PROMPT','')};"
+    "s.sendall(json.dumps(q).encode()+b'\\n');"
+    "d=b''.join(iter(lambda:s.recv(65536),b''));"
+    "d or sys.exit(1);"
+    "sys.stdout.buffer.write(d)"
+)
+
+
+def private_directory(env: Mapping[str, str]) -> Path:
+    """A new directory that only this user may enter, with a path short enough for a socket. Raises ConfigError."""
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    for top in (runtime, tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours
+        if top.startswith("/") and len(os.fsencode(top)) <= _LONGEST_DIRECTORY:
+            with contextlib.suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix="ccb-ssh-", dir=top))
+    raise ConfigError("there is no place for the sockets of ssh", do="Make /tmp or XDG_RUNTIME_DIR writable.")
+
+
+def variables_without_asking() -> dict[str, str]:
+    """The environment of commands that must not ask: no askpass program is started."""
+    return {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+class Askpass:
+    """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context."""
+
+    def __init__(self, directory: Path, prompts: Prompts) -> None:
+        self._socket = directory / "ask"
+        self._program = directory / "askpass"
+        self._prompts = prompts
+        self._server: asyncio.Server | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a command's environment needs, for every OpenSSH: old ones look for DISPLAY, new ones for REQUIRE."""
+        if isinstance(self._prompts, NobodyToAsk):
+            return variables_without_asking()
+        return {"SSH_ASKPASS": str(self._program), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":0"}
+
+    async def __aenter__(self) -> Self:
+        if not isinstance(self._prompts, NobodyToAsk):
+            words = [sys.executable, "-I", "-S", "-c", _ASK, str(self._socket)]
+            self._program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+            self._program.chmod(0o700)
+            self._server = await asyncio.start_unix_server(self._serve, self._socket, limit=_LIMIT)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            question = json.loads(await reader.readline())
+            text, hint = neutralise(str(question["text"])), str(question["hint"])
+            if hint == "none":  # a notice that stands until the program is ended: touch your key
+                self._prompts.banner(text)
+                await reader.read()
+                return
+            async with self._turn:
+                answer = await self._answer(text, gone=asyncio.create_task(reader.read(), name="askpass gone"))
+            if answer is not None:
+                writer.write(answer.encode() + b"\n")
+                await writer.drain()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("a question of ssh was not answered: %s", error)
+        finally:
+            self._asking.discard(task)
+            writer.close()
+
+    async def _answer(self, text: str, gone: asyncio.Task[bytes]) -> str | None:
+        """The person's answer; None when they gave up, or when the program that asked is gone."""
+        *before, last = text.rstrip("\n").split("\n")
+        echo = "yes/no" in last
+        asking = asyncio.create_task(self._prompts.challenge("", "\n".join(before), [(last, echo)]), name="askpass")
+        try:
+            await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+            answers = asking.result() if asking.done() else None
+        finally:
+            for task in (asking, gone):
+                task.cancel()
+            await asyncio.gather(asking, gone, return_exceptions=True)
+        return answers[0] if answers else None

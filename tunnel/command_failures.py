@@ -1,0 +1,90 @@
+"""What commands that lead to a host say when they do not get there, as errors."""
+
+from __future__ import annotations
+
+import re
+
+from .errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
+
+SSH_FAILED = 255
+"""The exit code by which ssh speaks for itself, not for the command."""
+
+_OURS = range(93, 98)  # exit codes of our own command line: those speak for themselves
+
+_SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
+    (
+        r"host key verification failed|remote host identification has changed|no .* host key is known",
+        HostKeyError,
+        "the host key of {name} cannot be verified",
+        "Check the fingerprint, then connect once with `ssh {name}` in a terminal.",
+    ),
+    (
+        r"bad configuration option|unsupported option|bad owner or permissions|terminating, \d+ bad|garbage at end"
+        r"|missing argument|unknown option|illegal option|bad option|keyword .* (extra|missing)|percent_expand",
+        ConfigError,
+        "ssh does not accept its configuration",
+        "Mend it until `ssh {name} true` works.",
+    ),
+    (
+        r"permission denied|too many authentication failures|authentication failed|no supported authentication",
+        AuthFailed,
+        "{name} refused the login",
+        "Make `ssh {name}` work first: it needs a key in the host's authorized_keys, an agent or a password.",
+    ),
+    (
+        r"could not resolve|name or service not known",
+        Unreachable,
+        "the name of {name} does not resolve",
+        "Check the spelling, or the network.",
+    ),
+    (
+        r"refused|timed out|no route|unreachable|cannot assign",
+        Unreachable,
+        "cannot reach {name}",
+        "Check that the host is up and its SSH server listens on that port.",
+    ),
+    (
+        r"connection (closed|reset|to .* closed)|kex_exchange_identification|broken pipe|banner exchange|corrupted"
+        r"|session open refused",
+        Dropped,
+        "the SSH connection to {name} broke off",
+        "Try again; if it stays, look into the host's SSH log.",
+    ),
+)
+
+
+def ssh_failure(name: str, status: int | None, said: str) -> CcbError | None:
+    """What the OpenSSH client means."""
+    if status != SSH_FAILED:
+        return None
+    for pattern, kind, what, do in _SSH:
+        if re.search(pattern, said, re.IGNORECASE):
+            return kind(what.format(name=name), evidence=said, do=do.format(name=name))
+    return Unreachable(
+        f"no SSH connection to {name}", evidence=said or "ssh said nothing.", do=f"Make `ssh {name} true` work first."
+    )
+
+
+def wrapper_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
+    """What a wrapper of ssh means: it may speak for ssh, or for itself."""
+    return ssh_failure(name, status, said) or command_failure(name, shown, status, said)
+
+
+def command_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
+    """What any other command means that ended at once."""
+    if status is None or status in _OURS:
+        return None
+    by_hand = f"Make this work in a terminal first: {shown}"
+    code = f"`{shown}` ended with exit code {status}"
+    evidence = f"{said}\n{code}" if said else f"{code} and said nothing."
+    if re.search(r"no such (file|command)|executable file not found|not found in \$?path", said, re.IGNORECASE):
+        return DeployError(f"{name} cannot run `sh`", evidence=evidence, do="ccb needs a POSIX sh and Python there.")
+    if re.search(
+        r"permission denied|unauthori[sz]ed|forbidden|not authori[sz]ed|access denied|logged in|log in|password is required",
+        said,
+        re.IGNORECASE,
+    ):
+        return AuthFailed(f"{name} refused the login", evidence=evidence, do=by_hand)
+    if status == 127:
+        return DeployError(f"{name} cannot run `sh`", evidence=evidence, do="ccb needs a POSIX sh and Python there.")
+    return Unreachable(f"no connection to {name}", evidence=evidence, do=by_hand)

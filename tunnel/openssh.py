@@ -1,0 +1,235 @@
+"""The transport over the OpenSSH client: a master connection that logs in once, in a private directory, and a client of it for
+each command. What ssh asks is asked through askpass; where nobody can be asked it runs in batch mode."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from .askpass import Askpass, private_directory, variables_without_asking
+from .command import CommandPipe, CommandTransport, start
+from .command_failures import SSH_FAILED, ssh_failure
+from .errors import ConfigError, Unreachable
+from .login import NobodyToAsk, Prompts
+from .plain_text import neutralise
+from .ssh_config import SshTarget
+from .stderr_tail import StderrTail
+
+log = logging.getLogger(__name__)
+
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 2
+MASTER_IDLE_S = 60
+"""Seconds after which a master ends by itself when its ccb was killed."""
+
+_CONNECT_S = 10
+_RESOLVE_S = 10.0
+_EXIT_S = 3.0
+_OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
+
+
+async def connect(
+    target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
+) -> OpenSshTransport:
+    """Log in to `target` with the OpenSSH client that `words` start.
+
+    A master of the person's own that lives is used as it is, and so is what they say about ControlMaster and ControlPath with
+    `-o`. Raises UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
+    """
+    base = [*words, *_options(target)]
+    shown = f"{' '.join(words)} {target.shown}"
+    configured = await _configured(base, target, env, shown)
+    wanted = any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
+    theirs = not wanted and configured.get("controlpath", "none") != "none"
+    async with AsyncExitStack() as stack:
+        directory = private_directory(env)
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        askpass = await stack.enter_async_context(Askpass(directory, prompts))
+        asking = {**env, **askpass.variables}
+        batch = ["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []
+        once = [*_quiet(), *batch, "-o", "LogLevel=INFO"]
+        if configured.get("connecttimeout", "none") in ("none", "0"):
+            once += ["-o", f"ConnectTimeout={_CONNECT_S}"]
+        if wanted or (theirs and await _answers(base, target, env)):
+            argv, environment = [*base, *once, "-T", "--", target.host], asking
+            master = None
+        else:
+            master = directory / "m"
+            await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts)
+            # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere.
+            argv = [*base, *_quiet(), "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no"]
+            argv += ["-S", _literal(master), "-o", "ProxyCommand=false", "-T", "--", target.host]
+            environment = {**env, **variables_without_asking()}
+        commands = CommandTransport(
+            target.shown,
+            shown,
+            lambda line: [*argv, line],
+            partial(ssh_failure, target.shown),
+            env=environment,
+            notice=prompts.banner if master is None else None,
+            lost_status=SSH_FAILED,
+        )
+        ending = [*base, "-S", _literal(master), "-O", "exit", "--", target.host] if master is not None else []
+        return OpenSshTransport(commands, master, ending, env, stack.pop_all())
+
+
+class OpenSshTransport:
+    """Commands over one login. `master` is the control socket that is ours, None when the person's own is used or none."""
+
+    def __init__(
+        self,
+        commands: CommandTransport,
+        master: Path | None,
+        ending: Sequence[str],
+        env: Mapping[str, str],
+        stack: AsyncExitStack,
+    ) -> None:
+        self._commands = commands
+        self._master = master
+        self._ending = ending
+        self._env = env
+        self._stack = stack
+        self._given_up = False
+
+    @property
+    def name(self) -> str:
+        return self._commands.name
+
+    async def execute(self, command: str) -> CommandPipe:
+        return await self._commands.execute(command)
+
+    @property
+    def alive(self) -> bool:
+        if self._given_up:
+            return False
+        return self._commands.alive if self._master is None else _listens(self._master)
+
+    def abort(self) -> None:
+        self._given_up = True
+        self._commands.abort()
+
+    async def close(self) -> None:
+        self._given_up = True
+        await self._commands.close()
+        if self._master is not None and _listens(self._master):
+            await _quietly(self._ending, self._env)
+        await self._stack.aclose()
+
+
+def _options(target: SshTarget) -> list[str]:
+    words = []
+    for option in target.options:
+        words += ["-o", option]
+    for identity in target.identities:
+        words += ["-i", identity]
+    if target.port is not None:
+        words += ["-p", str(target.port)]
+    if target.user is not None:
+        words += ["-l", target.user]
+    return words
+
+
+def _quiet() -> list[str]:
+    """Nothing is forwarded, no terminal, no command but ours; a connection that went silent ends as soon as anywhere in ccb."""
+    return [
+        "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
+        "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
+    ]  # fmt: skip
+
+
+async def _configured(base: Sequence[str], target: SshTarget, env: Mapping[str, str], shown: str) -> dict[str, str]:
+    """What `ssh -G` says."""
+    pipe = asyncio.subprocess.PIPE
+    process = await start(
+        [*base, "-G", "--", target.host], shown, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), _RESOLVE_S)
+    except TimeoutError:
+        raise ConfigError(
+            f"`ssh -G` did not answer in {_RESOLVE_S:g} s", do="Look for a slow `Match exec` in your ssh_config."
+        ) from None
+    finally:
+        await _ended(process)
+    if process.returncode:
+        raise ConfigError(
+            "ssh does not accept its configuration",
+            evidence=neutralise(err.decode("utf-8", "replace").strip()),
+            do=f"Mend it until `ssh -G {target.host}` answers.",
+        )
+    lines = (line.partition(" ") for line in out.decode("utf-8", "replace").splitlines())
+    return {key.lower(): value for key, _, value in lines}
+
+
+async def _log_in(
+    base: Sequence[str], target: SshTarget, options: Sequence[str], env: Mapping[str, str], shown: str, prompts: Prompts
+) -> None:
+    """Make the master: ssh goes into the background once it is logged in, and its control socket is there."""
+    argv = [*base, *options, "-M", "-N", "-f", "-T", "-o", f"ControlPersist={MASTER_IDLE_S}", "--", target.host]
+    null = asyncio.subprocess.DEVNULL
+    process = await start(argv, shown, stdin=null, stdout=null, env=env)
+    tail = StderrTail()
+    assert process.stderr is not None
+    try:
+        while data := await process.stderr.readline():
+            tail.feed(data)
+            prompts.banner(neutralise(data.decode("utf-8", "replace")))
+        status = await process.wait()
+    finally:
+        await _ended(process)
+    if status:
+        said = neutralise(tail.text().strip())
+        error = ssh_failure(target.shown, status, said)
+        raise error or Unreachable(
+            f"no SSH connection to {target.shown}",
+            evidence=said or f"ssh ended with status {status}.",
+            do=f"Make `{shown} true` work first.",
+        )
+
+
+async def _answers(base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
+    """Whether a master of the person's own is there."""
+    return await _quietly([*base, "-O", "check", "--", target.host], env)
+
+
+async def _quietly(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    null = asyncio.subprocess.DEVNULL
+    process = await start(argv, "ssh", stdin=null, stdout=null, env=env)
+    try:
+        await asyncio.wait_for(process.communicate(), _EXIT_S)
+    except TimeoutError:
+        log.warning("the master connection does not answer")
+        return False
+    finally:
+        await _ended(process)
+    return process.returncode == 0
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        await process.wait()
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def _literal(path: Path) -> str:
+    """`path` where ssh would expand %-tokens."""
+    return str(path).replace("%", "%%")
