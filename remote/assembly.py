@@ -41,7 +41,8 @@ class _Asking:
         return self._engine.mode
 
     def decide(self, tool: Tool, tool_input: Json) -> Decision:
-        shell_cwd = self._context.shells.cwd
+        context = self._context
+        shell_cwd = context.shells.directory(context.host, [context.cwd, *context.add_dirs])
         return self._engine.decide(tool, tool_input, can_ask=self._session.can_ask, shell_cwd=shell_cwd)
 
     def apply(self, updates: Sequence[Json]) -> None:

@@ -6,14 +6,17 @@ import dataclasses
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 from tests.support.permission_desk import Desk, Named, bash
 
+from ccb.remote.assembly import _Asking
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.session import Session
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 
@@ -110,6 +113,18 @@ async def test_a_search_starts_where_the_permission_looked(box: Toolbox, tmp_pat
 @pytest.mark.parametrize("rules", ["Read(secrets/**)", "Read(key)", "Read(*/k*y)", "Read(./secrets)"])
 def test_commands_that_read_through_a_parent_ask(desk: Desk, command: str, mode: str, rules: str) -> None:
     assert bash(desk.engine(mode, "Bash(grep *) Bash(rg *)", rules), command).behavior is ASK
+
+
+async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: Toolbox, tmp_path: Path) -> None:
+    """The next command runs in the session's directory, where `../..` is another place."""
+    (tmp_path / "outside").write_text("needle\n")
+    engine = PermissionEngine(cwd=str(box.root), home="/nowhere", is_root=False)
+    asking = _Asking(engine, cast(Session, SimpleNamespace(can_ask=False)), box.context)
+    bash_tool = box.tools["Bash"]
+    await box.text("Bash", command="mkdir -p one; cd one")
+    assert asking.decide(bash_tool, {"command": "cat ../outside"}).behavior is ALLOW
+    await box.text("Bash", command="rmdir ../one")
+    assert asking.decide(bash_tool, {"command": "cat ../outside"}).behavior is ASK
 
 
 def test_commands_that_do_not_reach_it_are_as_before(desk: Desk) -> None:
