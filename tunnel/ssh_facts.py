@@ -50,19 +50,21 @@ def login_facts(transport: SshTransport) -> LoginFacts:
 async def may_forward_ports(transport: SshTransport) -> bool | None:
     """Whether the server forwards to TCP ports; None when it does not say. Tried against a port where nobody listens: a
     server that does not allow it answers in another way than one that cannot connect."""
-    return await _may(lambda: transport.connection.open_connection("127.0.0.1", 1))
+    return await _may(lambda: transport.connection.open_connection("127.0.0.1", 1), when_unconnected=True)
 
 
-async def may_forward_sockets(transport: SshTransport, path: str) -> bool:
+async def may_forward_sockets(transport: SshTransport, path: str) -> bool | None:
     """Whether the server forwards to Unix sockets, tried against the one at `path`, where somebody listens."""
-    return await _may(lambda: transport.connection.open_unix_connection(path)) is True
+    return await _may(lambda: transport.connection.open_unix_connection(path), when_unconnected=False)
 
 
-async def _may(attempt: Callable[[], Awaitable[tuple[object, asyncssh.SSHWriter[bytes]]]]) -> bool | None:
+async def _may(
+    attempt: Callable[[], Awaitable[tuple[object, asyncssh.SSHWriter[bytes]]]], *, when_unconnected: bool
+) -> bool | None:
     try:
         _, writer = await asyncio.wait_for(attempt(), _DEADLINE_S)
     except asyncssh.ChannelOpenError as error:
-        return {OPEN_ADMINISTRATIVELY_PROHIBITED: False, OPEN_CONNECT_FAILED: True}.get(error.code)
+        return {OPEN_ADMINISTRATIVELY_PROHIBITED: False, OPEN_CONNECT_FAILED: when_unconnected}.get(error.code)
     except (asyncssh.Error, OSError, TimeoutError):
         return None
     writer.close()

@@ -1,0 +1,176 @@
+"""`ccb doctor` over a real sshd: what it finds, what it makes of it, and that it goes on where something is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_bad_input import bare_host, gone
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.laptop import Done, Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+Json = dict[str, Any]
+
+assert bare_host  # a fixture
+
+ON_HOST = {
+    "shell", "Pythons", "shell noise", "system", "user", "worker python", "login shell", "home", "state", "bundles",
+    "temporary", "sockets", "bundle cache", "sessions", "nofile", "processes", "logout", "sshd settings", "bash", "git", "rg",
+    "locale", "secrets", "round trip", "throughput", "clock",
+}  # fmt: skip
+ON_CONNECTION = {
+    "address", "ssh options", "known_hosts", "reachability", "SSH server", "host key", "login", "forwarding", "MaxSessions",
+}  # fmt: skip
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+async def doctor(laptop: Laptop, user: str, server: Sshd, *words: str) -> tuple[Done, dict[tuple[str, str], Json]]:
+    """The run, and its findings by place and name."""
+    done = await laptop.run(["doctor", f"{user}@127.0.0.1", "--json", *server.client_options(), *words])
+    return done, findings(done)
+
+
+def findings(done: Done) -> dict[tuple[str, str], Json]:
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all(set(row) == {"where", "name", "state", "found", "fix"} for row in rows)
+    assert all(row["fix"] for row in rows if row["state"] in ("warn", "block"))
+    return {(row["where"], row["name"]): row for row in rows}
+
+
+def blocking(found: dict[tuple[str, str], Json]) -> list[tuple[str, str]]:
+    return [name for name, row in found.items() if row["state"] == "block"]
+
+
+async def test_a_good_host_is_examined_from_the_laptop_to_its_disks(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser
+) -> None:
+    done, found = await doctor(laptop, host_user.name, sshd)
+    assert (done.code, done.stderr, blocking(found)) == (0, "", [])
+    assert {name for where, name in found if where == "host"} >= ON_HOST
+    assert {name for where, name in found if where == "connection"} >= ON_CONNECTION
+    assert found["laptop", "credential"]["found"].startswith("ANTHROPIC_API_KEY")
+    assert found["laptop", "credential"]["state"] == found["laptop", "provider"]["state"] == "ok"
+    assert "(used)" in found["host", "Pythons"]["found"]
+    assert found["host", "user"]["found"].startswith(host_user.name)
+    assert found["host", "home"]["found"].startswith(str(host_user.home))
+    assert "1 public key" in found["connection", "login"]["found"]
+    assert "SHA256:" in found["connection", "host key"]["found"]
+    assert "TCP allowed, Unix sockets allowed" in found["connection", "forwarding"]["found"]
+    assert found["connection", "MaxSessions"]["found"].startswith("3 or more")
+    assert "command line" in found["connection", "ssh options"]["found"]
+    assert API_KEY not in done.stdout
+    left = {path.relative_to(host_user.home).parts[0] for path in host_user.home.rglob("*") if path.is_file()}
+    assert left <= {".cache", ".bashrc", ".profile", ".bash_logout", ".ssh"}, "the doctor leaves nothing but the worker"
+    assert gone(host_user)
+
+
+async def test_people_get_a_table_with_one_way_out_for_each_warning(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser
+) -> None:
+    (host_user.home / ".bashrc").write_text("printf '\\033[31mnoise'\n", encoding="ascii")
+    done = await laptop.run(["doctor", f"{host_user.name}@127.0.0.1", *sshd.client_options()])
+    assert (done.code, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "This machine" in lines and f"On {host_user.name}@127.0.0.1" in lines
+    assert lines[-1].startswith("Nothing blocks; ")
+    assert not any(ord(char) < 32 for line in lines for char in line)
+    assert sum("  warn  " in line for line in lines) == sum("-> " in line for line in lines)
+    assert "10 bytes on stdout" in done.stdout
+
+
+async def test_what_the_server_forbids_is_said_and_is_no_obstacle(
+    laptop: Laptop, host_user: HostUser, tmp_path: Path
+) -> None:
+    strict = ["AllowTcpForwarding no", "AllowStreamLocalForwarding no", "MaxSessions 1"]
+    async with serve(tmp_path / "strict", strict) as server:
+        done, found = await doctor(laptop, host_user.name, server)
+    assert (done.code, blocking(found)) == (0, [])
+    assert "TCP forbidden, Unix sockets forbidden" in found["connection", "forwarding"]["found"]
+    assert found["connection", "MaxSessions"]["found"].startswith("1 at a time")
+
+
+async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, bare_host: Sshd) -> None:
+    done, found = await doctor(laptop, "root", bare_host)
+    assert (done.code, blocking(found)) == (1, [("host", "Python")])
+    assert "has no Python 3.9" in found["host", "Python"]["found"]
+    assert "Linux" in found["host", "shell"]["found"] and "umask" in found["host", "shell"]["found"]
+    assert found["connection", "login"]["state"] == "ok"
+
+
+async def test_a_home_that_cannot_be_written_is_a_warning_that_names_the_next_place(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser
+) -> None:
+    os.chown(host_user.home, 0, 0)
+    host_user.home.chmod(0o555)
+    done, found = await doctor(laptop, host_user.name, sshd)
+    assert (done.code, blocking(found)) == (0, [])
+    assert found["host", "home"]["state"] == "warn" and "Permission denied" in found["host", "home"]["found"]
+    assert found["host", "bundle cache"]["found"].startswith("/tmp/ccb-")
+    assert list(host_user.home.glob(".c*")) == []
+
+
+async def test_a_host_that_cannot_be_reached_still_shows_the_rest(laptop: Laptop) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        done = await laptop.run(["doctor", "somebody@127.0.0.1", "--json", "-P", str(port)])
+    found = findings(done)
+    assert (done.code, blocking(found)) == (1, [("connection", "reachability")])
+    assert str(port) in found["connection", "reachability"]["found"]
+    assert found["laptop", "provider"]["state"] == "ok"
+
+
+async def test_a_changed_host_key_blocks_with_the_command_that_mends_it(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    options = sshd.client_options()
+    other = make_key(tmp_path / "other").with_suffix(".pub").read_text(encoding="ascii")
+    sshd.known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {other}", encoding="ascii")
+    done = await laptop.run(["doctor", f"{host_user.name}@127.0.0.1", "--json", *options])
+    found = findings(done)
+    assert (done.code, blocking(found)) == (1, [("connection", "host key")])
+    assert f"{sshd.known_hosts}:1" in found["connection", "host key"]["found"]
+    assert "ssh-keygen" in found["connection", "host key"]["fix"]
+
+
+async def test_a_refused_login_names_what_was_offered(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    stranger = replace(sshd, identity=make_key(tmp_path / "stranger"))
+    done, found = await doctor(laptop, host_user.name, stranger)
+    assert (done.code, blocking(found)) == (1, [("connection", "login")])
+    assert "1 public key in files" in found["connection", "login"]["found"]
+    assert found["connection", "known_hosts"]["state"] == "ok"
+
+
+async def test_the_laptop_alone_is_checked_without_a_host(laptop: Laptop) -> None:
+    good = findings(await laptop.run(["doctor", "--json"]))
+    assert {where for where, _ in good} == {"laptop"} and not blocking(good)
+    done = await laptop.run(["doctor", "--json"], ANTHROPIC_API_KEY="sk-wrong-wrong")
+    refused = findings(done)
+    assert (done.code, blocking(refused)) == (1, [("laptop", "credential")])
+    assert "refused (HTTP 401)" in refused["laptop", "credential"]["found"]
+    assert "sk-wrong" not in done.stdout
+
+
+async def test_a_provider_that_does_not_answer_and_broken_settings_both_block(laptop: Laptop) -> None:
+    settings = laptop.home / ".config" / "ccb" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"model": 7}', encoding="utf-8")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        done = await laptop.run(["doctor", "--json"], ANTHROPIC_BASE_URL=f"http://127.0.0.1:{closed.getsockname()[1]}")
+    found = findings(done)
+    assert (done.code, blocking(found)) == (1, [("laptop", "settings"), ("laptop", "provider")])
+    assert found["laptop", "credential"]["state"] == "info"
