@@ -32,7 +32,7 @@ async def applied_options(target: SshTarget) -> list[AppliedOption]:
         return []
     (_, given, said), (_, default, _) = await asyncio.gather(
         _run([*config_command(ssh, target), "-v", "--", target.host]),
-        _run([ssh, "-G", "-F", "/dev/null", "--", target.host]),
+        _run([ssh, "-G", "-F", "/dev/null", "-v", "--", target.host]),
     )
     defaults = set(default.splitlines())
     files, blocks = await asyncio.to_thread(_lines_of, said)
