@@ -431,6 +431,8 @@ class Session:
                     case Past():
                         self._requests.take_page(frame)
                     case Fenced():
+                        if frame.by and frame.by == self._terms.who:
+                            raise ConnectionLost("an earlier connection of this ccb reached the host late")
                         await self._fenced(frame.by)
                     case Bye():
                         return neutralise(frame.reason)

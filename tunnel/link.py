@@ -105,6 +105,7 @@ class Link:
         self._dead: asyncio.Future[ConnectionLost] | None = None
         self._hello: Hello | None = None
         self._epoch = 0
+        self._least_epoch = 0  # of what the host says about this connection
         self._seq = 0
         self._acked = 0
         self._ack_timer: asyncio.TimerHandle | None = None
@@ -187,6 +188,7 @@ class Link:
         calls go to `streams` (None for a viewer, who gets none). Liveness is watched from here on."""
         assert self._hello is not None, "hello comes first"
         self._epoch = self._hello.epoch + 1
+        self._least_epoch = self._epoch if role == "driver" else self._hello.epoch
         self._seq = self._acked = have
         self._streams = streams
         await self.send(Attach(self._epoch, role, have, nonce.reveal(), dict(options), tail))
@@ -242,6 +244,8 @@ class Link:
                     self._seq = frame.seq
                     self._note_arrival()
                     yield frame
+                case Attached() | Snapshot() | Fenced() if frame.epoch < self._least_epoch:
+                    log.info("a %s frame of an earlier connection is ignored", frame.t)
                 case Progress() | Applied() | Attached() | Past() | Fenced():
                     yield frame
                 case Snapshot():
