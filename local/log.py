@@ -1,4 +1,4 @@
-"""The log file of this machine: warnings always, everything with --debug; never secrets, never bodies.
+"""The log file of this machine: warnings always, everything with --debug; never secrets, never bodies (`public_log`).
 
 The file is made with the first line that goes into it: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, 0600.
 """
@@ -11,6 +11,8 @@ import logging.handlers
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from .public_log import PublicFormatter
 
 _LIMIT = 8 * 1024 * 1024
 _KEPT = 20
@@ -28,9 +30,10 @@ def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
 class _OnDemand(logging.Handler):
     """Opens its file with the first record; when that fails it stays silent: a log must not end the program."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, formatter: logging.Formatter) -> None:
         super().__init__()
         self.path = path
+        self._line = formatter
         self._file: logging.Handler | None = None
         self._broken = False
 
@@ -54,7 +57,7 @@ class _OnDemand(logging.Handler):
             old.unlink(missing_ok=True)
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
         file = logging.handlers.RotatingFileHandler(self.path, maxBytes=_LIMIT, backupCount=1, encoding="utf-8")
-        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        file.setFormatter(self._line)
         return file
 
 
@@ -62,7 +65,7 @@ class _OnDemand(logging.Handler):
 def logging_to_file(*, debug: bool, environ: Mapping[str, str] = os.environ) -> Iterator[Path]:
     """Send the program's log to its file while the context is open; gives the path of that file."""
     path = state_dir(environ) / f"ccb-{os.getpid()}.log"
-    handler = _OnDemand(path)
+    handler = _OnDemand(path, PublicFormatter(environ))
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)
