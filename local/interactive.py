@@ -48,7 +48,9 @@ async def run_interactive(arguments: Arguments) -> int:
             finally:
                 await session.close(done=True)
                 if session.unsent:
-                    sys.stderr.write(f"ccb: {session.unsent} input(s) did not reach the host and are lost.\n")
+                    sys.stderr.write(
+                        f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.\n"
+                    )
     finally:
         importing.cancel()
         await asyncio.gather(importing, return_exceptions=True)

@@ -59,6 +59,18 @@ class Outbox:
             self._sent.discard(input_id)
             self._room.set()
 
+    async def confirmed(self) -> None:
+        """Wait until nothing waits to be confirmed."""
+        while self._inputs:
+            self._room.clear()
+            await self._room.wait()
+
+    def withdraw(self, input_id: str) -> bool:
+        """Nobody wants this input any more; whether it was still unconfirmed. The host may have it all the same."""
+        unconfirmed = input_id in self._inputs
+        self.confirm(input_id)
+        return unconfirmed
+
     def rewind(self) -> None:
         """There is a new connection: everything that is not confirmed goes out again, in order."""
         self._sent.clear()

@@ -11,6 +11,9 @@ from ccb.tunnel.wire import Event, Past
 
 from .client import ControlError, Json, Received
 
+_LOOKS = 60
+"""How often the connection is looked at while an answer is waited for."""
+
 
 class Requests:
     """Control requests wait over a loss of the connection, pages do not."""
@@ -21,21 +24,33 @@ class Requests:
         self._count = 0
 
     async def control(self, request_id: str, timeout: float, connected: Callable[[], bool]) -> Json:
-        """The payload of the answer to `request_id`, which is sent meanwhile. Only a time-out that ends while `connected` counts.
+        """The payload of the answer to `request_id`, which is sent meanwhile. Only time that passes while `connected` counts.
 
         Raises TimeoutError, ControlError (the host's refusal), ConnectionLost (the session is over).
         """
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._controls[request_id] = answer
+        left, step = timeout, timeout / _LOOKS
         try:
-            while True:
-                await asyncio.wait([answer], timeout=timeout)
+            while left > 0:
+                await asyncio.wait([answer], timeout=step)
                 if answer.done():
                     return answer.result()
-                if connected():
-                    raise TimeoutError
+                left = left - step if connected() else timeout
+            raise TimeoutError
         finally:
             self._controls.pop(request_id, None)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The ids of the control requests that wait."""
+        return list(self._controls)
+
+    def refuse(self, request_id: str, why: str) -> None:
+        """This control request will not be answered."""
+        waiting = self._controls.get(request_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(ControlError(why))
 
     def open_page(self) -> tuple[int, asyncio.Future[list[Received]]]:
         """The number of a new request for a page, and its answer."""

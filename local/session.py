@@ -8,6 +8,7 @@ host has them. Whoever reads sees the connection change only as `LinkChange`s.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -52,6 +53,7 @@ ATTEMPT_S = 60.0
 
 _STUCK_S = 5.0
 _LEAVE = 2.0
+_LAST_INPUTS = 1.5  # seconds for the host to confirm what was sent just before
 _MOST_GARBLED = 3
 
 
@@ -185,7 +187,7 @@ class Session:
         request_id = new_id()
         request = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}
         waiting = asyncio.ensure_future(
-            self._requests.control(request_id, CONTROL_TIMEOUT, lambda: self._state is LinkState.CONNECTED)
+            self._requests.control(request_id, CONTROL_TIMEOUT, lambda: self._connection is not None)
         )
         try:
             await asyncio.sleep(0)  # the answer is waited for before it can come
@@ -194,6 +196,7 @@ class Session:
         except TimeoutError:
             raise ControlError(f"no answer to {subtype} within {CONTROL_TIMEOUT:g} s") from None
         finally:
+            self._outbox.withdraw(request_id)  # what its sender has given up is not to happen after a reconnect
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 
@@ -265,6 +268,9 @@ class Session:
         connection = self._connection
         if connection is not None and not self._ended.is_set():
             try:
+                if self._driving:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._outbox.confirmed(), _LAST_INPUTS)
                 async with asyncio.timeout(_LEAVE):
                     await connection.link.send(Detach(connection.link.epoch, done))
                     await connection.link.flush()
@@ -421,6 +427,7 @@ class Session:
                             replayed = frame.seq <= self._replay_ends
                             await self._queue.put(Received(frame.kind, frame.body, frame.seq, replayed))
                         self._have = frame.seq
+                        self._garbled = 0
                     case Progress():
                         await self._queue.put(Received("progress", frame.body, frame.seq))
                     case Snapshot():
@@ -466,6 +473,9 @@ class Session:
         self._driving = False
         self._watching = True
         name = neutralise(by)
+        for request_id in self._requests.waiting:
+            if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
+                self._requests.refuse(request_id, f"{name or 'another client'} drives this session now")
         await self._change(
             LinkState.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
         )

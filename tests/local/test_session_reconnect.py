@@ -283,6 +283,28 @@ async def test_leaving_for_good_says_so_and_waits_for_the_goodbye(host: Scripted
             await session.prompt("late")
 
 
+async def test_what_was_just_sent_is_confirmed_before_the_goodbye(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        prompt = await session.prompt("and go")
+        leaving = asyncio.create_task(session.close(done=True))
+        assert (await peer.next(Input)).id == prompt
+        await peer.send(Applied(1, prompt))
+        await peer.next(Detach)
+        await peer.send(Bye())
+        await leaving
+        assert session.unsent == 0
+
+
+async def test_a_host_that_confirms_nothing_does_not_keep_who_leaves(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        await session.prompt("and go")
+        leaving = asyncio.create_task(session.close(done=True))
+        assert (await peer.next(Detach)).done
+        peer.hang_up()
+        await leaving
+        assert session.unsent == 1
+
+
 async def test_a_change_of_the_machine_puts_a_dead_connection_out_at_once(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +315,15 @@ async def test_a_change_of_the_machine_puts_a_dead_connection_out_at_once(
         assert "has not answered" in change.reason
 
 
+async def test_garbage_now_and_then_does_not_end_a_session_that_gets_on(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        for seq in range(1, 6):
+            await peer.send(Event(seq, 1, "message", {}), Event(seq + 2, 1, "message", {}))
+            await until(session, LinkState.RECONNECTING)
+            peer, attach = await host.granted()
+            assert attach.have == seq
+
+
 async def test_a_request_without_an_answer_ends_only_in_connected_time(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +332,43 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(
         with pytest.raises(ControlError, match="no answer"):
             await session.control("set_model")
         assert peer
+
+
+async def test_time_without_a_connection_is_no_time_for_an_answer(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "CONTROL_TIMEOUT", 2.0)
+    async with session_on(host, Terms(can_ask=True)) as (session, peer):
+        asking = asyncio.create_task(session.control("set_model", model="opus"))
+        request = await peer.next(Input)
+        host.refusals = [AuthFailed("wait")]
+        peer.hang_up()
+        await until(session, LinkState.NEEDS_PERSON)
+        await asyncio.sleep(1.9)  # the time is what is tested
+        session.retry()
+        again, _ = await host.granted()
+        await again.next(Input)
+        await asyncio.sleep(0.8)
+        response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
+        await again.say({"type": "control_response", "response": response})
+        async with asyncio.timeout(10):
+            assert await asking == {"model": "opus"}
+
+
+async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_and_never_sent_again(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host, Terms(who=ME)) as (session, peer):
+        asking = asyncio.create_task(session.interrupt())
+        await peer.next(Input)
+        await peer.send(Fenced(2, "bob"))
+        async with asyncio.timeout(10):
+            with pytest.raises(ControlError, match="bob drives"):
+                await asking
+        session.take_back()
+        again, _ = await host.granted()
+        identity = await session.prompt("mine")
+        assert (await again.next(Input)).id == identity
 
 
 async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
