@@ -8,6 +8,9 @@ import json
 import logging
 import os
 import shlex
+import shutil
+import socket
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -22,6 +25,7 @@ from .plain_text import neutralise
 log = logging.getLogger(__name__)
 
 _LIMIT = 64 * 1024
+_PREFIX = "ccb-ssh-"
 _LONGEST_DIRECTORY = 60  # a socket's path has 104 bytes, and ssh adds 17 to its own while it makes it
 _ASK = (
     "import json,os,socket,sys;"
@@ -35,13 +39,41 @@ _ASK = (
 
 
 def private_directory(env: Mapping[str, str]) -> Path:
-    """A new directory that only this user may enter, with a path short enough for a socket. Raises ConfigError."""
+    """A new directory that only this user may enter, with a path short enough for a socket; those that killed ccbs have left
+    are removed. Raises ConfigError."""
     runtime = env.get("XDG_RUNTIME_DIR", "")
     for top in (runtime, tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours
         if top.startswith("/") and len(os.fsencode(top)) <= _LONGEST_DIRECTORY:
             with contextlib.suppress(OSError):
-                return Path(tempfile.mkdtemp(prefix="ccb-ssh-", dir=top))
+                _sweep(Path(top))
+                return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=top))
     raise ConfigError("there is no place for the sockets of ssh", do="Make /tmp or XDG_RUNTIME_DIR writable.")
+
+
+def _sweep(top: Path) -> None:
+    for directory in top.glob(f"{_PREFIX}*"):
+        pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        info = directory.lstat()
+        if not pid.isdigit() or not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            continue
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            if not any(listens(path) for path in directory.iterdir()):
+                shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def listens(path: Path) -> bool:
+    """Whether somebody serves the socket at `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def variables_without_asking() -> dict[str, str]:

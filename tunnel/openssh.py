@@ -8,13 +8,12 @@ import contextlib
 import logging
 import os
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from .askpass import Askpass, private_directory, variables_without_asking
+from .askpass import Askpass, listens, private_directory, variables_without_asking
 from .command import CommandPipe, CommandTransport, start
 from .command_failures import SSH_FAILED, ssh_failure
 from .errors import ConfigError, Unreachable
@@ -110,7 +109,7 @@ class OpenSshTransport:
     def alive(self) -> bool:
         if self._given_up:
             return False
-        return self._commands.alive if self._master is None else _listens(self._master)
+        return self._commands.alive if self._master is None else listens(self._master)
 
     def abort(self) -> None:
         self._given_up = True
@@ -119,7 +118,7 @@ class OpenSshTransport:
     async def close(self) -> None:
         self._given_up = True
         await self._commands.close()
-        if self._master is not None and _listens(self._master):
+        if self._master is not None and listens(self._master):
             await _quietly(self._ending, self._env)
         await self._stack.aclose()
 
@@ -218,16 +217,6 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         await process.wait()
-
-
-def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
 
 
 def _literal(path: Path) -> str:
