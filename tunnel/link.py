@@ -260,7 +260,8 @@ class Link:
                 case Ping():
                     self._writer.send_soon(Pong(self._epoch, frame.n))
                 case Open() | Data() | End() | Credit() | Cancel():
-                    assert self._streams is not None
+                    if self._streams is None:
+                        raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
                     await self._streams.handle(frame)
                 case Refused():
                     raise refusal_error(frame, self._host)
@@ -326,21 +327,23 @@ class Link:
         self._writer.send_soon(Ping(self._epoch, self._pings))
 
     async def _watch_liveness(self) -> None:
-        """Ping in silence, and end a connection that stays silent. Our own pauses do not count: a consumer that holds a frame,
-        a process that was stopped (which must have time to read what has come meanwhile)."""
+        """Ping in silence, and end a connection that stays silent. Our own pauses do not count: a consumer that holds a frame
+        (meanwhile only the host is told that we live), a process that was stopped. Both first read what has come meanwhile."""
         step = self._ping_after / 5
         asked = 0.0
+        held = False
         while True:
             before = time.monotonic()
             await asyncio.sleep(step)
             now = time.monotonic()
-            if now - before > step + self._ping_after:
+            if now - before > step + self._ping_after or (held and self._reading):
                 self._heard = max(self._heard, now - self._dead_after + min(PROBE_S, self._ping_after))
                 asked = 0.0
+            held = not self._reading
             quiet = now - self._heard
-            if not self._reading or quiet < self._ping_after:
+            if quiet < self._ping_after:
                 continue
-            if quiet >= self._dead_after:
+            if quiet >= self._dead_after and not held:
                 self._silent = True
                 self.drop(f"{self._host} has not answered for {quiet:.0f} s")
                 return

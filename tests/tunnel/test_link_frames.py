@@ -158,6 +158,28 @@ async def test_a_consumer_that_takes_its_time_is_no_dead_host() -> None:
         assert [type(frame) async for frame in frames] == [Event, Bye]
 
 
+async def test_a_consumer_that_takes_its_time_is_no_dead_laptop() -> None:
+    """The host detaches who is silent: somebody who pages through the output of a run is not."""
+    async with attached(ping_after=0.1, dead_after=0.3) as (link, peer, _, _):
+        await peer.send(Event(1, 1, "m", {}), Event(2, 1, "m", {}))
+        frames = link.frames()
+        await anext(frames)
+        for _ in range(6):
+            await peer.next(Ping)
+        await peer.send(Bye())
+        assert [type(frame) async for frame in frames] == [Event, Bye]
+
+
+async def test_model_calls_for_who_only_watches_are_against_the_protocol() -> None:
+    async with link_pair() as (pipe, peer), Link(pipe) as link:
+        await peer.hello()
+        await link.hello()
+        await link.attach(role="viewer", nonce=new_nonce(), options={}, streams=None)
+        await peer.send(OPEN)
+        with pytest.raises(ProtocolError, match="only watches"):
+            await collect(link)
+
+
 async def test_a_lost_connection_is_an_error_for_readers_and_writers() -> None:
     async with attached() as (link, peer, pipe, _):
         pipe.stderr = "Connection reset by devbox\n"
