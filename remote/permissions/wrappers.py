@@ -15,7 +15,7 @@ _MOST_DEPTH = 4
 _MOST_STARTS = 40
 _SHELLS = names("sh bash dash zsh ksh ash busybox fish")
 _BROAD = names(
-    "sudo doas env exec command builtin nohup timeout nice ionice chrt taskset stdbuf setsid xargs watch time parallel"
+    "sudo doas env exec command builtin source . nohup timeout nice ionice chrt taskset stdbuf setsid xargs watch time parallel"
     " find unbuffer script strace ltrace gdb ssh su runuser flock busybox eatmydata systemd-run chroot unshare"
 )
 
