@@ -13,6 +13,7 @@ The live loop and a restart apply the same records with the same code, so both a
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,30 +24,58 @@ from ccb.tunnel.wire.ndjson import dump, to_bytes
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
+_NEWEST = 4  # messages that stay as they came: results still join them, and an answer may be withdrawn
 _THINKING = ("thinking", "redacted_thinking")
 
 
 class HistoryMessage:
-    """One message of the history. Its encoded bytes are kept until it changes, and only the newest ones change."""
+    """One message of the history. Its encoded bytes are kept until it changes, and only the newest ones change: of the others
+    the bytes are all that is kept (`pack`), which is a small part of what the blocks take as objects."""
+
+    __slots__ = ("_blocks", "_encoded", "_origins", "role")
 
     def __init__(self, role: str) -> None:
         self.role = role
-        self.blocks: list[Json] = []
-        self.origins: list[int] = []  # the number of the answer each block came with, 0 in user messages
+        self._blocks: list[Json] | None = []
+        self._origins: list[int] = []
         self._encoded: bytes | None = None
 
+    @property
+    def packed(self) -> bool:
+        return self._blocks is None
+
+    @property
+    def blocks(self) -> list[Json]:
+        """The content, not to be changed."""
+        if self._blocks is None:
+            blocks: list[Json] = json.loads(self.encoded())["content"]
+            return blocks
+        return self._blocks
+
+    @property
+    def origins(self) -> list[int]:
+        """The number of the answer each block came with, 0 in user messages and where nobody can withdraw it any more."""
+        return self._origins if self._blocks is not None else [0] * len(self.blocks)
+
+    def pack(self) -> None:
+        """Keep the encoded bytes only."""
+        self.encoded()
+        self._blocks, self._origins = None, []
+
     def put(self, block: Json, origin: int = 0, at: int | None = None) -> None:
-        where = len(self.blocks) if at is None else at
-        self.blocks.insert(where, block)
-        self.origins.insert(where, origin)
-        self._encoded = None
+        blocks, origins = self.blocks, self.origins
+        where = len(blocks) if at is None else at
+        blocks.insert(where, block)
+        origins.insert(where, origin)
+        self._blocks, self._origins, self._encoded = blocks, origins, None
 
     def keep(self, wanted: Callable[[Json, int], bool]) -> None:
         """Drop the blocks that are not wanted."""
-        kept = [(b, o) for b, o in zip(self.blocks, self.origins) if wanted(b, o)]
-        if len(kept) != len(self.blocks):
-            self.blocks = [b for b, _ in kept]
-            self.origins = [o for _, o in kept]
+        blocks = self.blocks
+        kept = [(b, o) for b, o in zip(blocks, self.origins) if wanted(b, o)]
+        if len(kept) != len(blocks):
+            self._blocks = [b for b, _ in kept]
+            self._origins = [o for _, o in kept]
             self._encoded = None
 
     def api(self) -> Json:
@@ -126,8 +155,12 @@ class Conversation:
 
     def seal(self) -> None:
         """Make the history fit to be sent: the API takes no assistant message that ends in thinking."""
-        for message in [m for m in self.messages if m.role == "assistant"]:
-            self._trim(message)
+        changeable = [message for message in self.messages if not message.packed]
+        for message in changeable:
+            if message.role == "assistant":
+                self._trim(message)
+        for message in changeable[:-_NEWEST]:
+            message.pack()
 
     def _message(self, body: Json) -> None:
         message = body.get("message")

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 MAX_RECORD = 48 * 1024 * 1024
 """Bytes of one record."""
 
-_RING_BYTES = 2 * 1024 * 1024
+_RING_BYTES = 512 * 1024  # as objects five times as much
 _INDEX_EVERY = 128
 _INDEX_BYTES = 256 * 1024
 _SMALLEST = 40  # bytes of a line: how many records a damaged stretch can have held at most

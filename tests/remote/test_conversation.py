@@ -219,3 +219,28 @@ def test_an_answer_goes_on_after_its_thinking_was_dropped_for_another_model() ->
         ]
     )
     assert _shape(conversation) == [("user", ["go"]), ("assistant", ["x", "a", "y"]), ("user", ["a"])]
+
+
+def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:
+    def turn(conversation: Conversation, number: int) -> None:
+        conversation.know_input(str(number), [{"type": "text", "text": f"turn {number}"}])
+        conversation.apply("prompt", {"items": [{"input": str(number)}]})
+        content = [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {"file_path": "ä \ud800"}},
+        ]
+        conversation.apply("message", {"type": "assistant", "message": {"id": f"m{number}", "content": content}})
+        conversation.apply("message", tool_result_message(f"t{number}", f"result {number}", is_error=False))
+
+    sealed, plain = Conversation(), Conversation()
+    for number in range(10):
+        turn(sealed, number)
+        sealed.seal()
+        turn(plain, number)
+    assert [message.packed for message in sealed.messages].count(False) <= 4
+    assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
+    assert [message.role for message in sealed.messages] == [message.role for message in plain.messages]
+    for conversation in (sealed, plain):  # an old message can still change
+        conversation.apply("model", {"model": "another"})
+    assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
+    assert b"thinking" not in b"".join(message.encoded() for message in sealed.messages)
