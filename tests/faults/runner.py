@@ -221,8 +221,12 @@ class _Session:
             if self._struck.is_set() and self._plan.ending in ("kill ccb", "take over"):
                 if self._plan.ending == "kill ccb":
                     assert await first == -signal.SIGKILL
+                old = self._current
+                assert old is not None
                 second = asyncio.create_task(self._run(["--resume", self._id]))
                 self._outcome.code = await second
+                if old.process.stdin is not None:
+                    old.process.stdin.close()  # without a connection meanwhile, it comes back to a session without a driver
                 self._outcome.first_code = await first
             else:
                 self._outcome.code = await first
