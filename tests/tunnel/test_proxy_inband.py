@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.http_server import serving
 from tests.support.proxy_client import NONCE, Worker, message_body, proxy_to
 
+from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.call import BUFFER
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.secret import Secret
@@ -399,3 +401,23 @@ async def test_an_unread_response_is_held_up_to_the_buffer_and_then_the_upstream
         await worker.grant(1, total)
         await worker.ended(1)
         assert len(worker.streams[1].body) == total
+
+
+async def test_a_call_that_fails_together_with_its_connection_leaves_no_unread_error(fake_model: FakeModel) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    told = asyncio.Event()
+
+    async def send(frame: Frame) -> None:
+        if isinstance(frame, End):
+            told.set()
+            raise ConnectionLost("the connection is gone")
+
+    async with proxy_to("http://127.0.0.1:9") as proxy, InbandCalls(proxy, send, Secret(NONCE)) as calls:
+        await calls.handle(Open(0, 1, "a", NONCE, "POST", "/v1/messages", {}, 0, 5))
+        async with asyncio.timeout(10):
+            await told.wait()
+            while calls.open_streams:
+                await asyncio.sleep(0)
+    gc.collect()
+    assert complaints == []

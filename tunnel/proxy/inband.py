@@ -211,21 +211,28 @@ class InbandCalls:
     async def _serve(self, stream: _Stream) -> None:
         number = stream.opened.stream
         try:
-            await self._respond(stream)
-            await self._send(End(self._epoch, number))
-        except (UpstreamError, Refusal) as error:
-            await self._send(End(self._epoch, number, str(error) or "the call failed"))
-        except Superseded:
-            await self._send(End(self._epoch, number, "the call is read by a newer stream"))
+            await self._send(End(self._epoch, number, await self._outcome(stream)))
         except CcbError as error:
             log.debug("stream %d ended with its connection: %s", number, error.what)
-        except Exception:
-            log.exception("stream %d failed", number)
-            await self._send(End(self._epoch, number, "the auth proxy on the laptop failed"))
         finally:
             stream.finished = True
             if stream.acknowledged():
                 self._streams.pop(number, None)
+
+    async def _outcome(self, stream: _Stream) -> str:
+        """Answer a call; what was wrong with it, "" for nothing. Raises CcbError when the connection is gone."""
+        try:
+            await self._respond(stream)
+        except (UpstreamError, Refusal) as error:
+            return str(error) or "the call failed"
+        except Superseded:
+            return "the call is read by a newer stream"
+        except CcbError:
+            raise
+        except Exception:
+            log.exception("stream %d failed", stream.opened.stream)
+            return "the auth proxy on the laptop failed"
+        return ""
 
     async def _respond(self, stream: _Stream) -> None:
         opened = stream.opened
