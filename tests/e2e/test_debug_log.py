@@ -1,0 +1,148 @@
+"""`--debug` writes what can be posted in public: whole sessions are run, and their logs are searched for everything private."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_reconnect import STDIO, until, user_message
+from tests.e2e.test_secrets import NONCE, memory_of, processes_of
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd
+from tests.support.terminal import terminal
+
+PROMPT = "PROMPT-9d1f please mend the PROMPT-9d1f words"
+CONTENT = "CONTENT-77aa is what the file says"
+CHANGED = "CHANGED-31ce is what it says now"
+OUTPUT = "OUTPUT-c0de"
+ANSWER = "ANSWER-5b5b I have mended it"
+SYSTEM = "SYSTEM-e4e4 be brief"
+RULES = "RULES-8888 of the project"
+REASON = "REASON-1212 not that one"
+PRIVATE = (
+    "PROMPT-9d1f",
+    "CONTENT-77aa",
+    "CHANGED-31ce",
+    OUTPUT,
+    "ANSWER-5b5b",
+    "SYSTEM-e4e4",
+    "RULES-8888",
+    "REASON-1212",
+)
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+def project(directory: Path, owner: str = "") -> Path:
+    """A directory with a file and rules."""
+    directory.mkdir()
+    (directory / "note.txt").write_text(CONTENT + "\n", encoding="ascii")
+    (directory / "CLAUDE.md").write_text(RULES + "\n", encoding="ascii")
+    if owner:
+        user = pwd.getpwnam(owner)
+        for path in (directory, *directory.iterdir()):
+            os.chown(path, user.pw_uid, user.pw_gid)
+    return directory
+
+
+def script(model: FakeModel, directory: Path) -> None:
+    """Read, Edit, a command that prints, one that is denied, an answer."""
+    note = str(directory / "note.txt")
+    for name, given in (
+        ("Read", {"file_path": note}),
+        ("Edit", {"file_path": note, "old_string": CONTENT, "new_string": CHANGED}),
+        ("Bash", {"command": "printf '%s%s\\n' OUTPUT -c0de"}),
+        ("Bash", {"command": "rm -r somewhere"}),
+    ):
+        model.add({"blocks": [{"type": "tool_use", "name": name, "input": given}]})
+    model.add({"text": ANSWER})
+
+
+def the_log(laptop: Laptop) -> str:
+    """All logs of this laptop."""
+    files = sorted((laptop.home / ".local" / "state" / "ccb").glob("ccb-*.log*"))
+    assert files, "--debug wrote a log"
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def assert_public(log: str, *more: str) -> None:
+    """Nothing private, as it is, encoded as in JSON or base64, and no long line that could hide it."""
+    for text in (*PRIVATE, API_KEY, *more):
+        assert text not in log, f"{text} is in the log"
+    assert not re.search(r"[A-Za-z0-9+/]{400}", log), "something long and encoded"
+    assert max(map(len, log.splitlines())) < 2500
+
+
+async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_connection(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    directory = project(host_user.home / "shop", host_user.name)
+    script(fake_model, directory)
+    uid = pwd.getpwnam(host_user.name).pw_uid
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:{directory}", *sshd.client_options(), "--debug", "-p", *STDIO]
+    nonces: set[str] = set()
+    async with laptop.start([*argv, "--append-system-prompt", SYSTEM]) as running:
+        await running.send(user_message(PROMPT))
+        for number in range(2):
+            asked = await running.until("control_request")
+            nonces |= {found.decode() for process in processes_of(uid) for found in NONCE.findall(memory_of(process))}
+            if number == 0:
+                server = next(process for process in processes_of(uid) if b"sshd" in (process / "cmdline").read_bytes())
+                os.kill(int(server.name), signal.SIGKILL)
+                await until(lambda: the_log(laptop).count("attached as") > 1)
+            deny = {"behavior": "deny", "message": REASON}
+            allow = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
+            answer = {
+                "subtype": "success",
+                "request_id": asked["request_id"],
+                "response": deny if number == 1 else allow,
+            }
+            await running.send({"type": "control_response", "response": answer})
+        result = await running.until("result")
+        running.end_input()
+        done = await running.done()
+    assert (done.code, result["result"]) == (0, ANSWER)
+    sent = str(fake_model.requests[-1].messages)
+    assert all(text in sent for text in ("PROMPT-9d1f", "CONTENT-77aa", OUTPUT, "REASON-1212")), "all of it was there"
+    assert nonces
+    log = the_log(laptop)
+    assert_public(log, *nonces)
+    assert "attached" in log and "link" in log, "and yet it tells what happened"
+
+
+async def test_a_session_of_the_terminal_interface(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+    directory = project(tmp_path / "shop")
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Read", "input": {"file_path": str(directory / "note.txt")}}]},
+        {"text": ANSWER},
+    )
+    argv = [sys.executable, "-m", "ccb", str(directory), "--debug"]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await running.shows("Ask for a change")
+        running.type(PROMPT + "\r")
+        await running.shows("ANSWER-5b5b")
+        running.type("\x04")
+        await running.shows("--resume")
+    assert_public(the_log(laptop))
+
+
+async def test_runs_that_fail(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+    directory = project(tmp_path / "shop")
+    done = await laptop.run([str(directory), "--debug", "-p", PROMPT], ANTHROPIC_API_KEY="sk-wrong-wrong-wrong")
+    assert done.code != 0
+    settings = laptop.home / ".config" / "ccb" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"apiKeyHelper": "echo HELPER-4242 >&2; exit 1"}', encoding="ascii")
+    done = await laptop.run([str(directory), "--debug", "-p", PROMPT], ANTHROPIC_API_KEY="")
+    assert (done.code, "HELPER-4242" in done.stderr) == (77, True)
+    assert_public(the_log(laptop), "sk-wrong", "HELPER-4242")
+    assert "CredentialError" in the_log(laptop)
