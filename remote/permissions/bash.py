@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from . import suggest
 from .decision import Behavior, Decision
 from .paths import PathPattern, Places, protection
-from .reading import Unknown, is_pathless, matches, operands_read, resolve
+from .reading import Unknown, is_pathless, matches, operands_read, resolve, without_own_view
 from .readonly import is_null, reads_only, reads_only_together, runs_git
 from .rules import CommandPattern, Rule
 from .ruleset import RuleSet
@@ -105,7 +105,7 @@ def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: S
     texts -= {"", "-"}
     for rule in rules:
         pattern = PathPattern(rule.content or "")
-        if any(pattern.forbids(text, places, base) for text in texts for base in bases):
+        if any(pattern.forbids(without_own_view(text, base), places, base) for text in texts for base in bases):
             return rule
         found = matches(word, places, bases) if word.is_glob and not word.dynamic else []
         if any(pattern.forbids(path, places) for path in found):

@@ -124,6 +124,8 @@ def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
     if word.dynamic:
         raise Unknown("a path is known only when it runs")
     text = word.text
+    if is_own_view(text):
+        raise Unknown("it names a file by way of the process that looks at it")
     if word.is_tilde and text != "~" and not text.startswith("~/"):
         raise Unknown("it names another user's home")
     if text.startswith("~") and not word.is_tilde:
@@ -137,6 +139,24 @@ def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
         else:
             found.append(places.real(text, base))
     return found
+
+
+_OWN_VIEW = re.compile(r"/(?:proc/[^/]+(?:/task/[^/]+)?/(cwd|root|fd)|dev/fd)(?=/|$)")
+
+
+def is_own_view(text: str) -> bool:
+    """Whether a path means another file to each process (`/proc/self/cwd`)."""
+    return text.startswith("/") and _OWN_VIEW.match("/" + os.path.normpath(text).lstrip("/")) is not None
+
+
+def without_own_view(text: str, base: str) -> str:
+    """The path as a command in `base` sees it."""
+    if not is_own_view(text):
+        return text
+    path = "/" + os.path.normpath(text).lstrip("/")
+    found = _OWN_VIEW.match(path)
+    assert found is not None
+    return {"cwd": base, "root": "/"}.get(found[1], found[0]) + path[found.end() :]
 
 
 def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:

@@ -137,10 +137,17 @@ def test_commands_that_do_not_reach_it_are_as_before(desk: Desk) -> None:
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
 def test_a_path_that_only_the_shell_knows_is_not_let_through(desk: Desk, mode: str) -> None:
     engine = desk.engine(mode, disallowed="Read(secrets/**)")
-    for command in ("git show HEAD:secrets/key", "grep -fsecrets/key a.txt", "curl -d @secrets/key x"):
+    for command in (
+        "git show HEAD:secrets/key",
+        "grep -fsecrets/key a.txt",
+        "curl -d @secrets/key x",
+        "pr /proc/self/cwd/secrets/key",
+    ):
         assert bash(engine, command).behavior is DENY, command
     for command in ("cat [s]ecrets/key", "cat [^a]ecrets/key", "cat s*ts/k?y"):
         assert bash(engine, command).behavior is DENY, command
+    for command in (f"tac //proc/./self/root{desk.cwd}/secrets/key", "cat /proc/self/root/../cwd/secrets/key"):
+        assert bash(engine, command).behavior is not ALLOW, command
     for command in ("x=secrets; cat $x/key", "ls | xargs cat", "cat .*/project/secrets/key"):
         assert bash(engine, command).behavior is ASK, command
 
