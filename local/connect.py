@@ -91,7 +91,10 @@ async def connect_session(
         try:
             parts = await loading
             dialer, proxy = parts.dialer(
-                transport, lambda ask: open_transport(arguments, prompts if ask else NobodyToAsk(), environ, loading)
+                transport,
+                lambda ask: open_transport(
+                    arguments, prompts if ask else NobodyToAsk(prompts.memory), environ, loading
+                ),
             )
         except BaseException:
             await transport.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from ccb.tunnel.host_keys import HostKeyInfo
-from ccb.tunnel.login import NobodyToAsk, Prompts
+from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.plain_text import neutralise
 
 from .stdio import in_thread
@@ -25,6 +25,7 @@ class TerminalPrompts:
     for a question (a full-screen interface steps aside); None where nothing has to."""
 
     def __init__(self) -> None:
+        self.memory = LoginMemory()
         self.pause: Callable[[], AbstractContextManager[None]] | None = None
         self._banners: deque[str] = deque(maxlen=_MOST_BANNERS)
 
@@ -45,6 +46,8 @@ class TerminalPrompts:
             f"  {info.algorithm} {info.fingerprint}\n"
             f"It would be stored in {info.store}."
         )
+        if info.others:
+            self._say(f"Keys of other kinds are on file for this host: {', '.join(info.others)}.")
         while True:
             answer = await _ask(lambda: _line("Trust it and go on? (yes/no, or the fingerprint) "))
             if answer is None or answer.lower() in ("no", "n"):

@@ -9,6 +9,7 @@ import base64
 import hmac
 import os
 import secrets
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,24 +23,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostKeyInfo:
-    """A host key nobody has vouched for yet. `fingerprint` is `SHA256:…`; `store` is where it would be written."""
+    """A host key nobody has vouched for yet. `fingerprint` is `SHA256:…`; `store` is where it would be written. `others` are
+    file:line of keys of other kinds that are on file for this host."""
 
     host: str
     port: int
     algorithm: str
     fingerprint: str
     store: Path
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """What the known_hosts files say about one host. `places` are file:line of the keys stored for exactly this host and
-    port; keys stored for the host without a port are trusted on another port too, but do not make it a changed host."""
+    """What the known_hosts files say about one host. `places` (file:line) and `kinds` are of the keys stored for exactly this host
+    and port; keys stored for the host without a port are trusted on another port too, but do not make it a changed host."""
 
     trusted: tuple[asyncssh.SSHKey, ...]
     authorities: tuple[asyncssh.SSHKey, ...]
     revoked: tuple[asyncssh.SSHKey, ...]
     places: tuple[str, ...]
+    kinds: tuple[str, ...]
 
 
 def pattern_for(host: str, port: int) -> str:
@@ -54,6 +58,7 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
     authorities: list[asyncssh.SSHKey] = []
     revoked: list[asyncssh.SSHKey] = []
     places: list[str] = []
+    kinds: list[str] = []
     for place, marker, entry in _entries(files):
         for name in names:
             keys = _keys_for(entry, name)
@@ -66,9 +71,10 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
             else:
                 trusted += keys
                 if name == names[0]:
-                    places.append(place)
+                    places += [place] * len(keys)
+                    kinds += [key.get_algorithm() for key in keys]
             break
-    return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places))
+    return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places), tuple(kinds))
 
 
 def _entries(files: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
@@ -117,23 +123,34 @@ def _hash_matches(hashed: str, name: str) -> bool:
 
 
 def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
-    """What to make of a key that was not accepted: the question to ask. Raises HostKeyError when changed or revoked."""
+    """What to make of a key that was not accepted: the question to ask. A key is changed when there is another of its kind on
+    file, as for ssh. Raises HostKeyError when changed or revoked."""
     fingerprint = shown.get_fingerprint()
     algorithm = shown.get_algorithm()
     if shown in known.revoked:
-        raise HostKeyError(
-            f"the host key of {host} is revoked",
-            evidence=f"{algorithm} {fingerprint} is marked @revoked in known_hosts.",
-            do="Do not connect. Ask the host's administrator for its new key.",
-        )
-    if known.places:
+        raise revoked(host, f"{algorithm} {fingerprint} is marked @revoked in known_hosts.")
+    changed = [place for place, kind in zip(known.places, known.kinds, strict=True) if kind == algorithm]
+    if changed:
         pattern = pattern_for(host, port)
         raise HostKeyError(
             f"the host key of {host} has changed: somebody may be listening in",
-            evidence=f"It shows {algorithm} {fingerprint}; another one is on file at {', '.join(known.places)}.",
-            do=f"If the host was really set up anew:  ssh-keygen -f {store} -R '{pattern}'",
+            evidence=f"It shows {algorithm} {fingerprint}; another one is on file at {', '.join(changed)}.",
+            do=f"If the host was really set up anew:  ssh-keygen -f {_file_of(changed[0])} -R '{pattern}'",
         )
-    return HostKeyInfo(host, port, algorithm, fingerprint, store)
+    return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
+
+
+def revoked(host: str, evidence: str) -> HostKeyError:
+    """The error for a key, or an authority, that nobody may trust any more."""
+    return HostKeyError(
+        f"the host key of {host} is revoked",
+        evidence=evidence,
+        do="Do not connect. Ask the host's administrator for its new key.",
+    )
+
+
+def _file_of(place: str) -> str:
+    return shlex.quote(place.rpartition(":")[0])
 
 
 def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed: bool) -> None:

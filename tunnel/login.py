@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .errors import HostKeyError
 from .host_keys import HostKeyInfo, pattern_for
 
+if TYPE_CHECKING:
+    import asyncssh
+
+
+class LoginMemory:
+    """What a process keeps of its logins so far: `keys` that were unlocked, by the SHA-256 of their files (never a passphrase),
+    and the sentences that were `said`."""
+
+    def __init__(self) -> None:
+        self.keys: dict[bytes, asyncssh.SSHKey] = {}
+        self.said: set[str] = set()
+
 
 class Prompts(Protocol):
     """Answers of the person. None means: gave up."""
+
+    @property
+    def memory(self) -> LoginMemory: ...
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
         """Whether to trust and store an unknown host key."""
@@ -25,11 +40,14 @@ class Prompts(Protocol):
         """Answers to keyboard-interactive prompts; (text, echo) each. Texts are neutralised already."""
 
     def banner(self, text: str) -> None:
-        """Show what the server says before the login; neutralised already."""
+        """Show what the server says before the login, or what is to be said of it; neutralised already."""
 
 
 class NobodyToAsk:
-    """Prompts of a headless run: everything that would be asked is refused."""
+    """Prompts of a headless run: everything that would be asked is refused. `memory` may be that of another's logins."""
+
+    def __init__(self, memory: LoginMemory | None = None) -> None:
+        self.memory = memory if memory is not None else LoginMemory()
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
         name = pattern_for(info.host, info.port)

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from .errors import ConfigError, UsageError
 from .plain_text import neutralise
+from .ssh_effect import Lines, changed, without_effect
 
+ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
 _RESOLVE_DEADLINE_S = 10.0
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
@@ -63,36 +65,74 @@ class HostConfig:
     family: str
     bind_address: str | None
     set_env: Mapping[str, str]
+    bind_interface: str | None
+    send_env: tuple[str, ...]
+    algorithms: Mapping[str, str]
+    """Lists of names under `ciphers`, `macs`, `kexalgorithms`, `hostkeyalgorithms` and `pubkeyacceptedalgorithms`; only those
+    that were set."""
+    alive: tuple[int, int] | None
+    """ServerAliveInterval (seconds) and ServerAliveCountMax."""
+    rekey: tuple[int, int]
+    """Bytes and seconds after which keys are changed; 0: not said."""
+    methods: str | None
+    """PreferredAuthentications."""
+    public_key: bool
+    password: bool
+    challenges: bool
+    prompts: int
+    """NumberOfPasswordPrompts."""
+    batch: bool
+    trust_loopback: bool
+    no_effect: tuple[str, ...]
+    """Options that were set and that only OpenSSH honours."""
+    gssapi: bool
+    shared: bool
+    """ssh would use a connection that is there already (ControlPath)."""
 
 
 async def resolve(target: SshTarget) -> HostConfig:
     """The configuration of `target`. Raises ConfigError when ssh refuses its own configuration or an option."""
     ssh = shutil.which("ssh")
     if ssh is None:
-        return _config(_without_openssh(target), target)
+        from .ssh_config_files import read_config
+
+        return _config(_with_flags(await asyncio.to_thread(read_config, target), target), {}, target)
+    (status, out, err), (_, plain, _) = await asyncio.gather(
+        _run([*config_command(ssh, target), "--", target.host]), _run([ssh, "-G", "-F", "none", "--", target.host])
+    )
+    if status:
+        raise ConfigError(
+            "ssh does not accept its configuration",
+            evidence=neutralise(err.strip()),
+            do=f"Mend it until `ssh -G {target.host}` answers.",
+        )
+    return _config(_lines(out), _lines(plain), target)
+
+
+async def _run(argv: Sequence[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr. Raises ConfigError after 10 s."""
     process = await asyncio.create_subprocess_exec(
-        *config_command(ssh, target), "--", target.host,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
     try:
         out, err = await asyncio.wait_for(process.communicate(), _RESOLVE_DEADLINE_S)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         raise ConfigError(
             "`ssh -G` did not answer in 10 s", do="Look for a slow `Match exec` in your ssh_config."
         ) from None
-    if process.returncode:
-        raise ConfigError(
-            "ssh does not accept its configuration",
-            evidence=neutralise(err.decode("utf-8", "replace").strip()),
-            do=f"Mend it until `ssh -G {target.host}` answers.",
-        )
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+
+def _lines(text: str) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
-    for line in out.decode("utf-8", "replace").splitlines():
+    for line in text.splitlines():
         key, _, value = line.partition(" ")
         lines.setdefault(key.lower(), []).append(value)
-    return _config(lines, target)
+    return lines
 
 
 def config_command(ssh: str, target: SshTarget) -> list[str]:
@@ -109,22 +149,19 @@ def config_command(ssh: str, target: SshTarget) -> list[str]:
     return argv
 
 
-def _without_openssh(target: SshTarget) -> dict[str, list[str]]:
-    """The defaults of ssh(1), with `-o` options on top; ssh_config files are not read without OpenSSH."""
-    lines: dict[str, list[str]] = {}
-    for option in target.options:
-        key, _, value = option.replace("=", " ", 1).strip().partition(" ")
-        lines.setdefault(key.lower(), []).append(value.strip())
-    lines.setdefault("identityfile", []).extend([*target.identities] or [f"~/.ssh/{name}" for name in _DEFAULT_KEYS])
-    return lines
+def _with_flags(lines: dict[str, list[str]], target: SshTarget) -> dict[str, list[str]]:
+    """What ssh makes of files without being asked: identities of the command line, the default ones."""
+    keys = [*target.identities, *lines.get("identityfile", ())]
+    return {**lines, "identityfile": keys or [f"~/.ssh/{name}" for name in _DEFAULT_KEYS]}
 
 
 def _expand(text: str, tokens: Mapping[str, str]) -> str:
-    """Replace `%x` as ssh_config(5) TOKENS says; `ssh -G` prints them as they were written."""
+    """Replace `%x` and `${NAME}` as ssh_config(5) TOKENS says; `ssh -G` prints them as they were written."""
+    text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
-def _config(lines: Mapping[str, Sequence[str]], target: SshTarget) -> HostConfig:
+def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
     def one(key: str, default: str = "") -> str:
         return lines[key][0] if lines.get(key) else default
 
@@ -132,13 +169,17 @@ def _config(lines: Mapping[str, Sequence[str]], target: SshTarget) -> HostConfig
         value = one(key)
         return value if value and value.lower() != "none" else None
 
-    def flag(key: str) -> bool:
-        return one(key).lower() in ("yes", "true")
+    def flag(key: str, default: str = "no") -> bool:
+        return one(key, default).lower() in ("yes", "true")
+
+    def number(key: str, default: int) -> int:
+        return int(one(key)) if one(key).isdigit() else default
 
     try:
         port = int(one("port", str(target.port or 22)))
     except ValueError:
         raise UsageError(f"{one('port')!r} is not a port", do="Give -P a number from 1 to 65535.") from None
+    given = changed(lines, defaults)
     hostname, user = one("hostname", target.host), one("user", target.user or getpass.getuser())
     tokens = {
         "%": "%",
@@ -167,9 +208,17 @@ def _config(lines: Mapping[str, Sequence[str]], target: SshTarget) -> HostConfig
         agent = os.environ.get("SSH_AUTH_SOCK", "")
     elif agent.lower() == "none":
         agent = ""
+    elif agent.startswith("$") and not agent.startswith("${"):
+        agent = os.environ.get(agent[1:], "")
     timeout = one("connecttimeout", "none")
-    known_hosts = paths("userknownhostsfile") or (Path("~/.ssh/known_hosts").expanduser(),)
+    default_known_hosts = Path("~/.ssh/known_hosts").expanduser()
+    if one("userknownhostsfile").lower() == "none":
+        default_known_hosts = Path(os.devnull)
+    known_hosts = paths("userknownhostsfile") or (default_known_hosts,)
+    if "globalknownhostsfile" not in lines:
+        known_hosts += (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
     proxy_command = maybe("proxycommand")
+    strict = one("stricthostkeychecking", "ask").lower()
     return HostConfig(
         hostname=hostname,
         user=user,
@@ -181,14 +230,36 @@ def _config(lines: Mapping[str, Sequence[str]], target: SshTarget) -> HostConfig
         proxy_jump=maybe("proxyjump"),
         proxy_command=_expand(proxy_command, tokens) if proxy_command else None,
         known_hosts=known_hosts + paths("globalknownhostsfile"),
-        strict_host_keys={"true": "yes", "false": "no", "off": "no"}.get(
-            one("stricthostkeychecking", "ask"), one("stricthostkeychecking", "ask")
-        ),
+        strict_host_keys={"true": "yes", "false": "no", "off": "no"}.get(strict, strict),
         host_key_alias=maybe("hostkeyalias"),
         hash_known_hosts=flag("hashknownhosts"),
         connect_timeout_s=float(timeout) if timeout.isdigit() and int(timeout) else 10.0,
         compression=flag("compression"),
         family=one("addressfamily", "any"),
         bind_address=maybe("bindaddress"),
-        set_env=dict(pair.split("=", 1) for value in lines.get("setenv", ()) for pair in [value] if "=" in pair),
+        set_env=dict(value.split("=", 1) for value in lines.get("setenv", ()) if "=" in value),
+        bind_interface=maybe("bindinterface"),
+        send_env=tuple(word for value in lines.get("sendenv", ()) for word in value.split()),
+        algorithms={name: given[name][0] for name in ALGORITHMS if given.get(name)},
+        alive=(number("serveraliveinterval", 0), number("serveralivecountmax", 3))
+        if number("serveraliveinterval", 0)
+        else None,
+        rekey=_rekey(one("rekeylimit")),
+        methods=maybe("preferredauthentications"),
+        public_key=one("pubkeyauthentication", "yes").lower() not in ("no", "false"),
+        password=flag("passwordauthentication", "yes"),
+        challenges=flag("kbdinteractiveauthentication", "yes"),
+        prompts=number("numberofpasswordprompts", 3),
+        batch=flag("batchmode"),
+        trust_loopback=flag("nohostauthenticationforlocalhost"),
+        no_effect=without_effect(lines, defaults),
+        gssapi=flag("gssapiauthentication"),
+        shared=maybe("controlpath") is not None,
     )
+
+
+def _rekey(value: str) -> tuple[int, int]:
+    size, _, seconds = value.partition(" ")
+    factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(size[-1:].lower(), 1)
+    digits = size.rstrip("kmgKMG")
+    return int(digits) * factor if digits.isdigit() else 0, int(seconds) if seconds.isdigit() else 0

@@ -27,6 +27,7 @@ class Person(NobodyToAsk):
     """Answers what a login asks, and remembers the questions."""
 
     def __init__(self, *, trust: bool = False, passphrases: Sequence[str] = ()) -> None:
+        super().__init__()
         self.trust = trust
         self.passphrases = list(passphrases)
         self.asked: list[HostKeyInfo] = []

@@ -1,0 +1,48 @@
+"""The hosts on the way to a host: ProxyJump, also that of a jump host itself."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from .errors import ConfigError
+from .ssh_config import HostConfig, SshTarget, resolve
+
+_MOST = 8
+_KEPT = ("userknownhosts", "globalknownhosts", "stricthostkey")
+
+Hop = tuple[SshTarget, HostConfig]
+
+
+async def route(target: SshTarget) -> list[Hop]:
+    """Who is logged in to, one through the other, `target` last. Raises ConfigError, UsageError."""
+    hops = [(target, await resolve(target))]
+    while jump := hops[0][1].proxy_jump:
+        names = [_named(spec, hops[0][0]) for spec in jump.split(",")]
+        if len(hops) + len(names) > _MOST + 1:
+            raise ConfigError(
+                f"there are more than {_MOST} jump hosts on the way to {target.shown}",
+                evidence=f"ProxyJump of {hops[0][0].shown}: {jump}",
+                do="A jump host that is its own jump host needs `ProxyJump none` in your ssh_config.",
+            )
+        found = list(zip(names, await asyncio.gather(*map(resolve, names)), strict=True))
+        hops = [found[0], *(_reached_through(hop) for hop in found[1:]), *(_reached_through(hop) for hop in hops)]
+    return hops
+
+
+def _reached_through(hop: Hop) -> Hop:
+    """Without a way of its own: the hop before it is the way."""
+    return hop[0], dataclasses.replace(hop[1], proxy_jump=None, proxy_command=None)
+
+
+def _named(spec: str, whose: SshTarget) -> SshTarget:
+    user, _, rest = spec.strip().removeprefix("ssh://").rpartition("@")
+    host, port = rest, None
+    if rest.startswith("["):
+        host, _, tail = rest[1:].partition("]")
+        port = int(tail[1:]) if tail[1:].isdigit() else None
+    elif rest.count(":") == 1:
+        host, _, tail = rest.partition(":")
+        port = int(tail) if tail.isdigit() else None
+    kept = tuple(option for option in whose.options if option.strip().lower().startswith(_KEPT))
+    return SshTarget(host, user or None, port, whose.identities, kept)

@@ -1,0 +1,33 @@
+"""Which of the ssh options that apply to a host have no effect on a connection of ours: said, not passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Lines = Mapping[str, Sequence[str]]
+"""What `ssh -G` prints: values by lower-case option name."""
+
+_NAMES = (
+    "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "Tunnel",
+    "GSSAPIDelegateCredentials", "HostbasedAuthentication", "PKCS11Provider", "SecurityKeyProvider", "VerifyHostKeyDNS",
+    "KnownHostsCommand", "LocalCommand", "ProxyUseFdpass",
+)  # fmt: skip
+_OFF = ("", "no", "none", "false", "internal")
+
+
+def changed(lines: Lines, defaults: Lines) -> dict[str, Sequence[str]]:
+    """The options that are not as ssh has them without any configuration."""
+    return {name: values for name, values in lines.items() if list(values) != list(defaults.get(name, ()))}
+
+
+def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
+    """Names of options that were set and that only OpenSSH honours, as ssh_config(5) spells them."""
+    given = changed(lines, defaults)
+    found = [name for name in _NAMES if given.get(name.lower()) and given[name.lower()][0].lower() not in _OFF]
+    if "LocalCommand" in found and _first(lines, "permitlocalcommand") not in ("yes", "true"):
+        found.remove("LocalCommand")  # ssh does not run it either
+    return tuple(found)
+
+
+def _first(lines: Lines, name: str) -> str:
+    return lines[name][0].lower() if lines.get(name) else ""

@@ -1,0 +1,271 @@
+"""One login over SSH: the host proves itself, then the person does."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import fnmatch
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
+from .host_keys import KnownKeys, judge, look_up, remember, revoked
+from .login import NobodyToAsk, Prompts
+from .plain_text import neutralise
+from .tcp import open_socket
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from .jumps import Hop
+    from .ssh_client import LoginClient
+    from .ssh_config import HostConfig
+
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 2  # asyncssh gives up after (count + 1) intervals: 15 s
+LOGIN_TIMEOUT_S = 300  # a push to a phone takes its time
+GREETING_S = 30.0
+"""Seconds in which a server that has accepted must have come to ask for a login, unless ConnectTimeout says more."""
+
+_NEVER_SENT = ("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CCB_*")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+async def log_in(
+    hop: Hop, prompts: Prompts, tunnel: asyncssh.SSHClientConnection | None, sock: socket.socket | None
+) -> asyncssh.SSHClientConnection:
+    """An authenticated connection to `hop` through `tunnel`, over `sock`, or over its proxy command.
+
+    Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
+    """
+    config = hop[1]
+    if config.batch:
+        prompts = NobodyToAsk(prompts.memory)
+    name = config.host_key_alias or config.hostname
+    port = 22 if config.host_key_alias else config.port
+    known = await asyncio.to_thread(look_up, config.known_hosts, name, port)
+    certificates = bool(known.authorities)
+    accepted = False
+    while True:
+        attempt = _Attempt(hop, prompts, known, tunnel, sock, certificates=certificates)
+        try:
+            connection = await attempt.run()
+        except BaseException:
+            if sock is not None:
+                sock.close()
+            raise
+        if connection is not None:
+            return connection
+        shown = attempt.client.offered
+        if shown is None:
+            certificates = False  # no authority vouches for the certificate: the key alone may be known, as for ssh
+        elif accepted:
+            raise attempt.error
+        else:
+            await _accept(hop, prompts, known, shown)
+            accepted = True
+            known = dataclasses.replace(known, trusted=(shown,))
+        if sock is not None:
+            sock = await open_socket(config)
+
+
+async def _accept(hop: Hop, prompts: Prompts, known: KnownKeys, shown: asyncssh.SSHKey) -> None:
+    """Decide on a key that is not on file, as StrictHostKeyChecking says. Raises HostKeyError."""
+    config = hop[1]
+    name = config.host_key_alias or config.hostname
+    port = 22 if config.host_key_alias else config.port
+    store = config.known_hosts[0]
+    strict = config.strict_host_keys
+    if config.trust_loopback and name in _LOOPBACK:
+        return
+    try:
+        info = judge(known, shown, name, port, store)
+    except HostKeyError as error:
+        if strict == "no" and shown not in known.revoked:
+            error.evidence += (
+                "\nStrictHostKeyChecking is no: ssh would connect without passwords; ccb does not connect."
+            )
+        raise
+    if strict == "yes":
+        raise HostKeyError(
+            f"the host key of {name} is not known and StrictHostKeyChecking is yes",
+            evidence=f"It shows {info.algorithm} {info.fingerprint}.",
+            do=f"Add the key to {store}.",
+        )
+    if strict not in ("no", "accept-new") and not await prompts.confirm_host_key(info):
+        raise HostKeyError(
+            f"the host key of {name} was not accepted", evidence=info.fingerprint, do="Nothing was stored."
+        )
+    remember(store, name, port, shown, hashed=config.hash_known_hosts)
+
+
+class _Attempt:
+    """One connection up to the end of the login. `error` is why the host was not trusted when `run` gave None."""
+
+    def __init__(
+        self,
+        hop: Hop,
+        prompts: Prompts,
+        known: KnownKeys,
+        tunnel: asyncssh.SSHClientConnection | None,
+        sock: socket.socket | None,
+        *,
+        certificates: bool,
+    ) -> None:
+        from .ssh_client import LoginClient
+
+        self.client: LoginClient = LoginClient(hop[0].shown, hop[1], prompts)
+        self.error: ConnectError = HostKeyError(f"the host key of {hop[0].shown} cannot be verified")
+        self._target, self._config = hop
+        self._known = known
+        self._tunnel = tunnel
+        self._sock = sock
+        self._certificates = certificates
+
+    async def run(self) -> asyncssh.SSHClientConnection | None:
+        """The connection; None when the host did not prove itself with what is trusted."""
+        import asyncssh
+        from asyncssh.packet import PacketDecodeError
+
+        await asyncio.to_thread(self.client.load_keys)
+        waiting = asyncio.create_task(self._connect())
+        try:
+            await self._greeted(waiting)
+            return await waiting
+        except asyncssh.HostKeyNotVerifiable as error:
+            said = neutralise(str(error))
+            if "revoked" in said:
+                raise revoked(self._target.shown, said) from error
+            self.error = HostKeyError(
+                f"the host key of {self._target.shown} cannot be verified", evidence=said, do="Check known_hosts."
+            )
+            if self.client.offered is None and not self._certificates:
+                raise self.error from error
+            return None
+        except asyncssh.PermissionDenied as error:
+            raise self._refused(neutralise(str(error))) from error
+        except (asyncssh.Error, PacketDecodeError, OSError, TimeoutError) as error:
+            raise self._failed(error) from error
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await self.client.close()
+
+    async def _greeted(self, waiting: asyncio.Task[asyncssh.SSHClientConnection]) -> None:
+        """Wait until the server asks for a login, or until there is nothing to wait for. Raises TimeoutError. A proxy command may
+        itself ask somebody for something, so it has as long as the whole login."""
+        if self._config.proxy_command is not None and self._tunnel is None:
+            return
+        greeted = asyncio.create_task(self.client.greeted.wait())
+        try:
+            patience = max(GREETING_S, self._config.connect_timeout_s)
+            done, _ = await asyncio.wait((greeted, waiting), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            greeted.cancel()
+        if not done:
+            raise TimeoutError(f"It accepted the connection, but said too little in {patience:.0f} s to log in.")
+
+    async def _connect(self) -> asyncssh.SSHClientConnection:
+        import asyncssh
+
+        from .algorithms import chosen, host_key_algorithms
+
+        config, known = self._config, self._known
+        trusted = (known.trusted, known.authorities, known.revoked, (), (), (), ())
+        stored = [kind for key in known.trusted for kind in key.sig_algorithms]
+        interval, count = _keepalive(config)
+        rekey_bytes, rekey_seconds = config.rekey
+        through = config.proxy_command if self._tunnel is None else None
+        options = asyncssh.SSHClientConnectionOptions(
+            config=None,
+            host=config.hostname if self._sock is not None else "",
+            port=config.port if self._sock is not None else (),
+            known_hosts=lambda host, address, port: trusted,
+            host_key_alias=config.host_key_alias,
+            username=config.user,
+            client_keys=None,  # keys and agent are the client's: asyncssh has no agent without key files
+            agent_path=None,
+            compression_algs=["zlib@openssh.com", "none"] if config.compression else None,
+            encryption_algs=chosen(config.algorithms, "ciphers") or (),
+            mac_algs=chosen(config.algorithms, "macs") or (),
+            kex_algs=chosen(config.algorithms, "kexalgorithms") or (),
+            signature_algs=chosen(config.algorithms, "pubkeyacceptedalgorithms") or (),
+            server_host_key_algs=host_key_algorithms(config.algorithms, stored, certificates=self._certificates),
+            preferred_auth=config.methods or (),
+            public_key_auth=config.public_key,
+            password_auth=config.password,
+            kbdint_auth=config.challenges,
+            env={**_sent(config.send_env), **config.set_env} or None,
+            proxy_command=["/bin/sh", "-c", through] if through else None,
+            rekey_bytes=rekey_bytes or (),
+            rekey_seconds=rekey_seconds or (),
+            keepalive_interval=interval,
+            keepalive_count_max=count,
+            login_timeout=LOGIN_TIMEOUT_S,
+        )
+        connection, _ = await asyncssh.create_connection(
+            lambda: self.client,
+            config.hostname if self._sock is None else "",
+            config.port if self._sock is None else (),
+            options=options,
+            sock=self._sock,
+            tunnel=self._tunnel if self._tunnel is not None else (),
+        )
+        return connection
+
+    def _refused(self, said: str) -> AuthFailed:
+        name = self._target.shown
+        return AuthFailed(
+            f"{name} refused the login",
+            evidence=f"{self.client.tried()}\n{said}",
+            do=f"Make `ssh {name}` work first: it needs a key in the host's authorized_keys, an agent or a password. Where it "
+            "works already, add `--transport ssh`.",
+        )
+
+    def _failed(self, error: Exception) -> ConnectError:
+        import asyncssh
+        from asyncssh.packet import PacketDecodeError
+
+        name = self._target.shown
+        said = neutralise(str(error) or type(error).__name__)
+        if "too many authentication failures" in said.lower():
+            return AuthFailed(
+                f"{name} ended the login after too many keys (MaxAuthTries)",
+                evidence=f"{self.client.tried()}\n{said}",
+                do="Say which key is meant: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+            )
+        if self.client.asked:
+            return AuthFailed(
+                f"{name} closed the connection during the login",
+                evidence=f"{self.client.tried()}\n{said}",
+                do="Log in again; a server waits for LoginGraceTime (2 minutes if nothing else is said).",
+            )
+        garbled = asyncssh.ProtocolError | asyncssh.MACError | asyncssh.CompressionError | PacketDecodeError
+        dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | garbled)
+        return (Dropped if dropped else Unreachable)(
+            f"no SSH connection to {name} ({self._config.hostname} port {self._config.port})",
+            evidence=said,
+            do="Check that an SSH server listens there.",
+        )
+
+
+def _keepalive(config: HostConfig) -> tuple[int, int]:
+    """Interval and count for asyncssh: ours, or what the person set where that gives up earlier."""
+    if config.alive is None:
+        return KEEPALIVE_S, KEEPALIVE_COUNT
+    interval, count = config.alive
+    total = min(KEEPALIVE_S * (KEEPALIVE_COUNT + 1), interval * count)
+    interval = min(KEEPALIVE_S, interval)
+    return interval, max(1, total // interval - 1)
+
+
+def _sent(patterns: tuple[str, ...]) -> dict[str, str]:
+    """Variables that SendEnv names; never one that holds a credential for the model."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        and not any(fnmatch.fnmatchcase(name, pattern) for pattern in _NEVER_SENT)
+    }

@@ -1,0 +1,77 @@
+"""A TCP connection to a host, made while the rest of the program is still being imported."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+from .errors import Unreachable
+from .ssh_config import HostConfig
+
+_BIND_TO_DEVICE = 25  # SO_BINDTODEVICE, IP_BOUND_IF
+_BOUND_IF_6 = 125
+
+
+async def open_socket(config: HostConfig) -> socket.socket:
+    """A connected socket. Raises Unreachable."""
+    family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(config.family, socket.AF_UNSPEC)
+    loop = asyncio.get_running_loop()
+    where = f"{config.hostname} port {config.port}"
+    try:
+        found = await asyncio.wait_for(
+            loop.getaddrinfo(config.hostname, config.port, family=family, type=socket.SOCK_STREAM),
+            config.connect_timeout_s,
+        )
+    except (socket.gaierror, UnicodeError) as error:
+        raise Unreachable(
+            f"the name {config.hostname} does not resolve",
+            evidence=str(error),
+            do="Check the spelling, or the network.",
+        ) from error
+    except TimeoutError:
+        raise Unreachable(f"the name {config.hostname} did not resolve in time", do="Check the network.") from None
+    last: OSError | TimeoutError = OSError("no address")
+    for kind, _, proto, _, address in found:
+        sock = socket.socket(kind, socket.SOCK_STREAM, proto)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if config.bind_interface:
+                _bind_to_interface(sock, config.bind_interface)
+            if config.bind_address:
+                sock.bind((config.bind_address, 0))
+            await asyncio.wait_for(loop.sock_connect(sock, address), config.connect_timeout_s)
+        except (OSError, TimeoutError) as error:
+            sock.close()
+            last = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    if isinstance(last, TimeoutError):
+        raise Unreachable(
+            f"{where} did not answer in {config.connect_timeout_s:.0f} s",
+            evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+            do="Check host and port; `-o ConnectTimeout=30` waits longer.",
+        ) from last
+    raise Unreachable(
+        f"cannot reach {where}",
+        evidence=str(last),
+        do="Check that the host is up and its SSH server listens on that port.",
+    ) from last
+
+
+def _bind_to_interface(sock: socket.socket, name: str) -> None:
+    try:
+        if sys.platform == "darwin":
+            level, option = socket.IPPROTO_IP, _BIND_TO_DEVICE
+            if sock.family == socket.AF_INET6:
+                level, option = socket.IPPROTO_IPV6, _BOUND_IF_6
+            sock.setsockopt(level, option, socket.if_nametoindex(name))
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, _BIND_TO_DEVICE, name.encode() + b"\0")
+    except OSError as error:
+        raise OSError(error.errno, f"BindInterface {name}: {error.strerror}") from error
