@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Hello
 
 from .link_state import LinkState
 
-__all__ = ["ControlError", "Item", "Json", "LinkChange", "LinkState", "Received", "SessionClient", "Skipped"]
+__all__ = [
+    "ControlError",
+    "Item",
+    "Json",
+    "LinkChange",
+    "LinkState",
+    "Received",
+    "SessionClient",
+    "Skipped",
+    "shown_name",
+]
 
 Json = dict[str, Any]
+
+_MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,11 @@ class LinkChange:
 
 
 Item = Received | Skipped | LinkChange
+
+
+def shown_name(client: str) -> str:
+    """The name of a client as a person reads it: without the mark at its end that makes it unique."""
+    return _MARK.sub("", neutralise(client))
 
 
 class SessionClient(Protocol):

@@ -42,6 +42,7 @@ async def run_interactive(arguments: Arguments) -> int:
                 options.permission_mode,
                 __version__,
                 connected.resume,
+                options.client,
             )
             try:
                 return (await run_repl(session, info, arguments.prompt or None, prompts=prompts)).code

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Protocol
 
 from ccb.tunnel.wire import (
@@ -327,10 +327,13 @@ async def _first(*waits: Coroutine[object, object, object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def fence(client: Client, epoch: int, by: str) -> None:
-    """Tell a driver that a newer one has taken over."""
-    client.role = "viewer"
-    client.control(Fenced(epoch, by))
+def fence(driver: Client | None, clients: Iterable[Client], epoch: int, by: str) -> None:
+    """Make `driver` a viewer, and tell it and everybody else who watches that `by` drives now; "" is nobody."""
+    if driver is not None:
+        driver.role = "viewer"
+    for client in clients:
+        if client.role == "viewer":
+            client.control(Fenced(epoch, by))
 
 
 def farewell(client: Client, reason: str) -> None:

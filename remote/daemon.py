@@ -438,8 +438,7 @@ class Daemon:
             with contextlib.suppress(JournalError):  # the driver will see for itself that nothing can be written
                 self._session.fact("driver", {"by": client.name, "epoch": frame.epoch})
                 self.journal.flush_soon()
-        if self._driver is not None:
-            fence(self._driver, self._epoch, client.name)
+        fence(self._driver, self._clients, self._epoch, client.name)
         return True
 
     def _lease(self, epoch: int, driver: str) -> None:
@@ -481,6 +480,7 @@ class Daemon:
         self._driver_name = ""
         self.changed()
         self._lease(self._epoch, "")
+        fence(None, self._clients, self._epoch, "")
 
     def left(self, client: Client) -> None:
         """A connection is over."""

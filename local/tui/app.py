@@ -97,7 +97,7 @@ class Repl(App[int]):
         self._status = StatusLine()
         self._banner = Banner()
         self.connection = Connection(client, info.resume)
-        self.story = Story(self.transcript, model=info.model, mode=info.mode)
+        self.story = Story(self.transcript, model=info.model, mode=info.mode, me=info.who)
         self._history = History(client, self.transcript, self.story)
         self.approvals = Approvals(client, self.connection, self.transcript, self.composer, self._where)
         self._feed = Feed(client, self.story, self.approvals, self._history, self._ring)
@@ -184,6 +184,7 @@ class Repl(App[int]):
         self._follow_connection(now)
         if change.state is before:
             return
+        self._hint = ""  # "connecting" has come true, or not
         if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
             self._ring()
         self._show_status()

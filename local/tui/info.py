@@ -10,7 +10,7 @@ from .look import one_line
 @dataclass(frozen=True)
 class ReplInfo:
     """`host` is how the person called it ("local" without SSH), `path` the directory there, `resume` the command that
-    comes back to the session."""
+    comes back to the session, `who` the name of this client there."""
 
     host: str
     path: str
@@ -18,6 +18,7 @@ class ReplInfo:
     mode: str
     version: str
     resume: str = ""
+    who: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ccb.tunnel.plain_text import neutralise
 
+from ..client import shown_name
 from ..messages import (
     Assistant,
     Message,
@@ -94,6 +95,7 @@ class Story:
     page: Page
     model: str = ""
     mode: str = "default"
+    me: str = ""  # this client's name
     running: bool = False
     turns: int = 0
     totals: Totals = field(default_factory=Totals)
@@ -198,7 +200,7 @@ class Story:
         elif kind == "options":
             self._options(body.get("options"))
         elif kind == "driver":
-            self._drives(one_line(str(body.get("by") or "")))
+            self._drives(str(body.get("by") or ""))
         elif kind == "late_answer":
             self.notice("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
         elif kind == "damaged":
@@ -217,7 +219,8 @@ class Story:
     def _drives(self, name: str) -> None:
         """Say who drives when it is somebody else than before; every reconnect says it."""
         if self._driver is not None and name and name != self._driver:
-            self.notice(f"{name} drives this session now.", Level.DIM)
+            who = "You drive" if name == self.me else f"{one_line(shown_name(name))} drives"
+            self.notice(f"{who} this session now.", Level.DIM)
         self._driver = name or self._driver
 
     def _withdrawn(self, message_id: str) -> None:

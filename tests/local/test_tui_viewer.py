@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.pilot import Desk, desk
+from tests.support.pilot import WHO, Desk, desk
 from tests.support.scripted_session import ScriptedSession
 
 from ccb.local.client import LinkState
@@ -133,3 +133,22 @@ async def test_a_prompt_that_the_fence_overtook_waits_until_this_terminal_drives
         at.session.begin()
         await at.loses("(waiting to be sent)")
         assert at.screen.count("too late") == 1
+
+
+async def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself() -> None:
+    async with desk() as at:
+        at.session.fact("driver", by=WHO)
+        at.session.fact("driver", by="bob@desk pid 9 c0ffee")
+        await at.sees("bob@desk pid 9 drives this session now.")
+        at.session.fact("driver", by=WHO)
+        await at.sees("You drive this session now.")
+
+
+async def test_what_was_asked_for_is_not_said_any_more_once_it_is_so() -> None:
+    async with desk() as at:
+        await _fence(at)
+        await at.pilot.press("t")
+        await at.until(lambda: "taking the session" in at.status)
+        at.session.link(LinkState.CONNECTED)
+        await at.until(lambda: "watching" not in at.status)
+        assert "taking the session" not in at.status

@@ -15,7 +15,20 @@ from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import WorkerHost, alive, until, worker_host
 
 from ccb.remote.greeting import PROTOCOL as HELLO_PROTOCOL
-from ccb.tunnel.wire import PROTOCOL, Applied, Attach, Bye, Event, Fenced, Hello, Ping, Pong, Refused, SessionOptions
+from ccb.tunnel.wire import (
+    PROTOCOL,
+    Applied,
+    Attach,
+    Bye,
+    Detach,
+    Event,
+    Fenced,
+    Hello,
+    Ping,
+    Pong,
+    Refused,
+    SessionOptions,
+)
 
 
 @pytest.fixture
@@ -220,6 +233,20 @@ async def test_a_viewer_sees_events_and_cannot_drive(host: WorkerHost, session: 
     assert "not me" not in body.decode()
     await driver.answer(opened, content(says("ok")))
     assert (await viewer.message("result"))["result"] == "ok"
+
+
+async def test_who_watches_is_told_who_drives_and_when_nobody_does(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(client="ann"))
+    viewer = await host.connect(session)
+    await viewer.attach(role="viewer")
+    second = await host.connect(session)
+    await second.attach(SessionOptions(client="bob"))
+    assert (await first.next(Fenced)).by == "bob"
+    assert (await viewer.next(Fenced)).by == "bob"
+    await second.send(Detach(second.epoch))
+    assert (await first.next(Fenced)).by == ""
+    assert (await viewer.next(Fenced)).by == ""
 
 
 async def test_a_question_waits_over_a_drop_under_the_same_id(host: WorkerHost, session: str) -> None:

@@ -15,6 +15,7 @@ from ccb.local.tui.info import ReplInfo
 
 DEADLINE_S = 20.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
+WHO = "alice@laptop pid 7 0123ab"
 
 
 def screen_text(app: Repl) -> str:
@@ -84,7 +85,7 @@ async def desk(
 ) -> AsyncIterator[Desk]:
     """The REPL over a scripted session, on a screen of `size`."""
     session = session or ScriptedSession()
-    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME), prompt)
+    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO), prompt)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         yield Desk(app, session, pilot)

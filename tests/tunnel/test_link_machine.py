@@ -90,7 +90,7 @@ class Host:
                 return
             self.epoch, self.driver_name = frame.epoch, str(frame.options.get("client", ""))
             if self.driver is not None:
-                fence(self.driver, self.epoch, self.driver_name)
+                fence(self.driver, [self.driver], self.epoch, self.driver_name)
             self.driver = client
         client.control(Attached(self.epoch, frame.role, self.journal.durable, self.driver_name))
         client.admit(frame.role, self.epoch, frame.have)

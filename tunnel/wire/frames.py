@@ -175,7 +175,8 @@ class Ack:
 
 @dataclass(frozen=True)
 class Fenced:
-    """W>L. A newer driver holds `epoch`; `by` describes it. Frames of this connection are ignored from here on."""
+    """W>L. Another driver holds `epoch`; `by` describes it and is empty when it has left. Inputs of this connection are
+    ignored from here on. Who watches is told of each change."""
 
     t: ClassVar[str] = "fenced"
     epoch: int
