@@ -7,70 +7,18 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.login import Person, logged_in, output, target
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, HostKeyError, Unreachable, UsageError
-from ccb.tunnel.host_keys import HostKeyInfo
-from ccb.tunnel.login import NobodyToAsk, Prompts
-from ccb.tunnel.ssh import SshTransport, connect
+from ccb.tunnel.login import NobodyToAsk
+from ccb.tunnel.ssh import connect
 from ccb.tunnel.ssh_config import SshTarget
-
-
-class Person(NobodyToAsk):
-    """Answers what a login asks, and remembers the questions."""
-
-    def __init__(self, *, trust: bool = False, passphrases: Sequence[str] = ()) -> None:
-        super().__init__()
-        self.trust = trust
-        self.passphrases = list(passphrases)
-        self.asked: list[HostKeyInfo] = []
-
-    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
-        self.asked.append(info)
-        return self.trust
-
-    async def passphrase(self, path: str, attempt: int) -> str | None:
-        return self.passphrases.pop(0) if self.passphrases else None
-
-
-def target(
-    server: Sshd,
-    user: HostUser,
-    *options: str,
-    port: int | None = None,
-    known: Path | None = None,
-    key: Path | None = None,
-) -> SshTarget:
-    known_hosts = f"UserKnownHostsFile={known or server.known_hosts}"
-    identity = str(key or server.identity)
-    return SshTarget(
-        "127.0.0.1", user.name, port or server.port, (identity,), (*options, known_hosts, "IdentitiesOnly=yes")
-    )
-
-
-@asynccontextmanager
-async def logged_in(where: SshTarget, prompts: Prompts | None = None) -> AsyncIterator[SshTransport]:
-    transport = await connect(where, prompts or NobodyToAsk())
-    try:
-        yield transport
-    finally:
-        await transport.close()
-
-
-async def output(transport: SshTransport, command: str) -> str:
-    pipe = await transport.execute(command)
-    said = b""
-    while data := await pipe.read():
-        said += data
-    await pipe.close()
-    return said.decode()
 
 
 async def test_a_command_runs_as_the_user_and_tells_its_end(sshd: Sshd, host_user: HostUser) -> None:

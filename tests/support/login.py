@@ -1,0 +1,91 @@
+"""A person who logs in: answers what a login asks, and remembers the questions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ccb.tunnel.host_keys import HostKeyInfo
+from ccb.tunnel.login import NobodyToAsk, Prompts
+from ccb.tunnel.ssh import SshTransport, connect
+from ccb.tunnel.ssh_config import SshTarget
+
+from .sshd import HostUser, Sshd
+
+
+class Person(NobodyToAsk):
+    """Each answer is used once; without one the person gives up."""
+
+    def __init__(
+        self,
+        *,
+        trust: bool = False,
+        passphrases: Sequence[str] = (),
+        passwords: Sequence[str] = (),
+        answers: Sequence[list[str]] = (),
+    ) -> None:
+        super().__init__()
+        self.trust = trust
+        self.passphrases = list(passphrases)
+        self.passwords = list(passwords)
+        self.answers = list(answers)
+        self.asked: list[HostKeyInfo] = []
+        self.asked_passphrases: list[str] = []
+        self.asked_passwords: list[str] = []
+        self.challenges: list[tuple[str, str, list[tuple[str, bool]]]] = []
+        self.told: list[str] = []
+
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
+        self.asked.append(info)
+        return self.trust
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        self.asked_passphrases.append(path)
+        return self.passphrases.pop(0) if self.passphrases else None
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        self.asked_passwords.append(prompt)
+        return self.passwords.pop(0) if self.passwords else None
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        self.challenges.append((title, instructions, list(prompts)))
+        return self.answers.pop(0) if self.answers else None
+
+    def banner(self, text: str) -> None:
+        self.told.append(text)
+
+
+def target(
+    server: Sshd,
+    user: HostUser,
+    *options: str,
+    port: int | None = None,
+    known: Path | None = None,
+    key: Path | None = None,
+) -> SshTarget:
+    """`user` on `server`, by the server's own client key unless another is given, and with no key of the real user."""
+    known_hosts = f"UserKnownHostsFile={known or server.known_hosts}"
+    identity = str(key or server.identity)
+    return SshTarget(
+        "127.0.0.1", user.name, port or server.port, (identity,), (*options, known_hosts, "IdentitiesOnly=yes")
+    )
+
+
+@asynccontextmanager
+async def logged_in(where: SshTarget, prompts: Prompts | None = None) -> AsyncIterator[SshTransport]:
+    transport = await connect(where, prompts or NobodyToAsk())
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def output(transport: SshTransport, command: str) -> str:
+    """All that `command` says."""
+    pipe = await transport.execute(command)
+    said = b""
+    while data := await pipe.read():
+        said += data
+    await pipe.close()
+    return said.decode()

@@ -1,0 +1,157 @@
+"""Host keys over real sshd: what StrictHostKeyChecking means, certificates, revocations, several files."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.login import Person, logged_in, target
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import HostKeyError
+from ccb.tunnel.login import NobodyToAsk
+from ccb.tunnel.ssh import connect
+
+
+def public(key: Path) -> str:
+    return key.with_suffix(".pub").read_text()
+
+
+def sign_host(authority: Path, key: Path, principals: str, *options: str) -> Path:
+    """The certificate of host `key` for `principals`."""
+    subprocess.run(
+        ["ssh-keygen", "-q", "-s", str(authority), "-h", "-I", "host", "-n", principals, *options, f"{key}.pub"],
+        check=True,
+    )
+    return key.with_name(key.name + "-cert.pub")
+
+
+@pytest.mark.parametrize("strict", ["accept-new", "no", "off"])
+async def test_an_unknown_key_is_stored_unasked(sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str) -> None:
+    known = tmp_path / "known_hosts"
+    async with logged_in(target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)):
+        pass
+    assert public(sshd.host_key).split()[1] in known.read_text()
+
+
+async def test_an_unknown_key_is_refused_under_yes(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    known, person = tmp_path / "known_hosts", Person(trust=True)
+    with pytest.raises(HostKeyError, match="StrictHostKeyChecking is yes"):
+        await connect(target(sshd, host_user, "StrictHostKeyChecking=yes", known=known), person)
+    assert not person.asked and not known.exists()
+
+
+@pytest.mark.parametrize("strict", ["yes", "accept-new", "ask", "no", "off"])
+async def test_a_changed_key_is_refused_whatever_is_set(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str
+) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'old'))}")
+    before, person = known.read_text(), Person(trust=True)
+    with pytest.raises(HostKeyError, match="has changed") as caught:
+        await connect(target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known), person)
+    assert known.read_text() == before and not person.asked
+    assert ("ssh would connect" in caught.value.evidence) is (strict in ("no", "off"))
+
+
+async def test_no_file_for_keys_is_no_hindrance(sshd: Sshd, host_user: HostUser) -> None:
+    async with logged_in(target(sshd, host_user, "StrictHostKeyChecking=no", known=Path("/dev/null"))):
+        pass
+
+
+async def test_a_key_of_another_kind_is_a_question_that_names_the_one_on_file(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'rsa', 'rsa'))}")
+    person = Person(trust=False)
+    with pytest.raises(HostKeyError, match="not accepted"):
+        await connect(target(sshd, host_user, known=known), person)
+    assert person.asked[0].others == (f"{known}:1",)
+
+
+async def test_the_kind_on_file_is_the_one_that_is_asked_for(host_user: HostUser, tmp_path: Path) -> None:
+    rsa = make_key(tmp_path / "rsa", "rsa")
+    async with serve(tmp_path / "two", [f"HostKey {rsa}"]) as server:
+        known = tmp_path / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{server.port} {public(rsa)}")
+        async with logged_in(target(server, host_user, known=known)) as transport:
+            key = transport.connection.get_server_host_key()
+            assert key is not None and key.get_algorithm() == "ssh-rsa"
+
+
+async def test_keys_are_looked_for_in_several_files_and_stored_in_the_first(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    option = f"UserKnownHostsFile={first} {second}"
+    async with logged_in(target(sshd, host_user, option, "StrictHostKeyChecking=accept-new")):
+        pass
+    assert first.exists() and not second.exists()
+    first.rename(second)
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(second)], check=True, capture_output=True)
+    assert second.read_text().startswith("|1|")
+    async with logged_in(target(sshd, host_user, option)):  # hashed, in the second file, nobody to ask
+        pass
+    assert not first.exists()
+
+
+@pytest.mark.parametrize("pattern", ["[127.0.0.1]:{port}", "127.0.0.1", "*"])
+async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, tmp_path: Path, pattern: str) -> None:
+    authority = make_key(tmp_path / "authority")
+    key = make_key(tmp_path / "signed")
+    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, '127.0.0.1')}"]
+    async with serve(tmp_path / "server", options) as server:
+        known = tmp_path / "known_hosts"
+        known.write_text(f"@cert-authority {pattern.format(port=server.port)} {public(authority)}")
+        async with logged_in(target(server, host_user, known=known)):
+            pass
+        known.write_text(known.read_text() + f"@revoked * {public(key)}")
+        with pytest.raises(HostKeyError, match="revoked"):
+            await connect(target(server, host_user, known=known), Person(trust=True))
+        known.write_text(f"@cert-authority * {public(authority)}@revoked * {public(authority)}")
+        with pytest.raises(HostKeyError, match="revoked"):
+            await connect(target(server, host_user, known=known), Person(trust=True))
+
+
+@pytest.mark.parametrize("flaw", ["another authority", "another host", "expired"])
+async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
+    host_user: HostUser, tmp_path: Path, flaw: str
+) -> None:
+    authority, other = make_key(tmp_path / "authority"), make_key(tmp_path / "other")
+    key = make_key(tmp_path / "signed")
+    certificate = sign_host(
+        other if flaw == "another authority" else authority,
+        key,
+        "example.org" if flaw == "another host" else "127.0.0.1",
+        *(["-V", "20200101:20200102"] if flaw == "expired" else []),
+    )
+    async with serve(tmp_path / "server", [f"HostKey {key}", f"HostCertificate {certificate}"]) as server:
+        known = tmp_path / "known_hosts"
+        vouched = f"@cert-authority * {public(authority)}"
+        known.write_text(vouched)
+        person = Person(trust=False)
+        with pytest.raises(HostKeyError, match="not accepted"):
+            await connect(
+                target(
+                    server, host_user, "HostKeyAlgorithms=ssh-ed25519-cert-v01@openssh.com,ssh-ed25519", known=known
+                ),
+                person,
+            )
+        assert len(person.asked) == 1
+        known.write_text(vouched + f"[127.0.0.1]:{server.port} {public(key)}")
+        async with logged_in(target(server, host_user, known=known)):
+            pass
+
+
+async def test_each_hop_shows_its_own_key(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "jump") as jump:
+        jump.identity.with_name("authorized_keys").write_text(public(sshd.identity))
+        known = tmp_path / "known_hosts"
+        known.write_text(sshd.known_hosts.read_text() + f"[127.0.0.1]:{jump.port} {public(make_key(tmp_path / 'old'))}")
+        option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
+        with pytest.raises(HostKeyError, match="has changed"):
+            await connect(target(sshd, host_user, option, known=known), NobodyToAsk())
+        assert "Accepted" not in sshd.log.read_text(), "nobody is logged in to through an untrusted hop"
