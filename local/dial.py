@@ -85,7 +85,7 @@ class Dialer:
             log.info("hello from worker pid %d of session %s", hello.pid, hello.session)
             try:
                 yield WorkerConnection(link, hello, self._proxy, stack)
-            except CcbError:
+            except (CcbError, asyncio.CancelledError):
                 if link.silent:
                     await self._drop_transport()
                 raise

@@ -278,6 +278,7 @@ class Session:
                         await self._ended.wait()
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
+                connection.link.drop("the host did not answer", silent=True)
         self._end(LinkState.CLOSED)
 
     async def _supervise(self) -> None:

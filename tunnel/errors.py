@@ -2,6 +2,7 @@
 
 CcbError                     cause, evidence, one thing to do, a code of the closed exit table
 ├── UsageError               a flag or target that makes no sense
+├── KeptElsewhere            the session lives on another host that shares this home
 ├── NoSuchSession            the host has no such session, or several that are meant
 ├── ConfigError              settings, ssh_config or credential store unusable
 ├── ConnectError             no connection to the host
@@ -38,6 +39,10 @@ class CcbError(Exception):
 
 
 class UsageError(CcbError):
+    exit_name = "USAGE"
+
+
+class KeptElsewhere(CcbError):
     exit_name = "USAGE"
 
 

@@ -210,8 +210,9 @@ class Link:
         self._heard = min(self._heard, time.monotonic() - self._dead_after + PROBE_S)
         self._ping()
 
-    def drop(self, reason: str) -> None:
-        """Give the connection up: `frames` raises ConnectionLost once what was read before has been taken."""
+    def drop(self, reason: str, *, silent: bool = False) -> None:
+        """Give the connection up, as `silent` or not: `frames` raises ConnectionLost once what was read before has been taken."""
+        self._silent = self._silent or silent
         if self._dead is not None and not self._dead.done():
             self._dead.set_result(ConnectionLost(reason))
 
@@ -344,8 +345,7 @@ class Link:
             if quiet < self._ping_after:
                 continue
             if quiet >= self._dead_after and not held:
-                self._silent = True
-                self.drop(f"{self._host} has not answered for {quiet:.0f} s")
+                self.drop(f"{self._host} has not answered for {quiet:.0f} s", silent=True)
                 return
             if now - asked >= self._ping_after:
                 asked = now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import CcbError, NoStorage, NoSuchPath, NoSuchSession, ProtocolError, UsageError
+from .errors import CcbError, KeptElsewhere, NoStorage, NoSuchPath, NoSuchSession, ProtocolError, UsageError
 from .plain_text import neutralise
 from .wire import Refused
 
@@ -41,9 +41,8 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
             )
         case "in_use":
             do = refused.data.get("do")
-            return UsageError(
-                f"{host}: {message}", do=neutralise(do) if isinstance(do, str) else "Use another --session-id."
-            )
+            kind = KeptElsewhere if "host" in refused.data else UsageError
+            return kind(f"{host}: {message}", do=neutralise(do) if isinstance(do, str) else "Use another --session-id.")
         case "bad_attach":
             return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
         case _:

@@ -13,7 +13,8 @@ from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received
 from ccb.local.connection import Terms
 from ccb.local.session import Session
 from ccb.tunnel.errors import AuthFailed, ConnectionLost, Dropped, ProtocolError, Unreachable, UsageError
-from ccb.tunnel.wire import Applied, Attached, Bye, Detach, Event, Fenced, Fetch, Input, Past, Snapshot, Stop
+from ccb.tunnel.refusals import refusal_error
+from ccb.tunnel.wire import Applied, Attached, Bye, Detach, Event, Fenced, Fetch, Input, Past, Refused, Snapshot, Stop
 
 ME = "alice@laptop pid 1 aaa"
 
@@ -313,6 +314,21 @@ async def test_a_change_of_the_machine_puts_a_dead_connection_out_at_once(
         session.doubt("this machine was asleep")
         change = await until(session, LinkState.RECONNECTING)
         assert "has not answered" in change.reason
+
+
+async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_again(host: ScriptedHost) -> None:
+    """One name may stand for many login nodes; the worker lives on one of them."""
+    elsewhere = Refused("in_use", "the session is kept by a worker on nodeb", {"host": "nodeb", "do": "Go there."})
+    async with session_on(host) as (session, peer):
+        host.refusals = [refusal_error(elsewhere, "login.cluster")]
+        peer.hang_up()
+        seen: list[Item] = []
+        (again, _), _ = await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED, seen))
+        assert any(isinstance(item, LinkChange) and "nodeb" in item.reason for item in seen)
+        host.refusals = [refusal_error(Refused("bad_attach", "no such event", {}), "login.cluster")]
+        again.hang_up()
+        with pytest.raises(UsageError, match="no such event"):
+            await rest(session)
 
 
 async def test_garbage_now_and_then_does_not_end_a_session_that_gets_on(host: ScriptedHost) -> None:

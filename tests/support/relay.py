@@ -211,9 +211,13 @@ async def relay(target_port: int, *, delay_s: float = 0.0, rate: float = 0.0) ->
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link.connections += 1
         connection = _Connection(link.connections)
-        await asyncio.sleep(link.delay_s * 2)  # the TCP handshake of a real link
-        await link._thawed.wait()
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", target_port, limit=_CHUNK)
+        try:
+            await asyncio.sleep(link.delay_s * 2)  # the TCP handshake of a real link
+            await link._thawed.wait()
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", target_port, limit=_CHUNK)
+        except BaseException:
+            writer.transport.abort()
+            raise
         transports: list[asyncio.WriteTransport] = [writer.transport, there_writer.transport]
         link._live.update(transports)
         try:

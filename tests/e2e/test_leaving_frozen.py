@@ -1,0 +1,37 @@
+"""Leaving the REPL while the network is frozen: nobody waits for a host that does not answer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import make_laptop
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd
+from tests.support.terminal import terminal
+
+AT_MOST_S = 5.0
+
+
+@pytest.mark.parametrize("noticed", [False, True], ids=["before it is noticed", "while it reconnects"])
+async def test_leaving_is_quick_when_the_network_is_frozen(
+    tmp_path: Path, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, noticed: bool
+) -> None:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    async with relay(sshd.port) as between:
+        sshd.trust(between.port)
+        argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
+        async with terminal(argv, laptop.env, str(laptop.home)) as running:
+            await running.shows("Ask for a change")
+            between.freeze()
+            if noticed:
+                await running.until(lambda: "reconnecting" in running.text, 40)
+            began = time.monotonic()
+            running.type("\x04")
+            assert await running.ended() == 0
+            assert time.monotonic() - began < AT_MOST_S
+            await running.shows("Come back with:")
+            between.thaw()
