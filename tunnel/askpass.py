@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 
 _LIMIT = 64 * 1024
 _PREFIX = "ccb-ssh-"
-_LONGEST_DIRECTORY = 60  # a socket's path has 104 bytes, and ssh adds 17 to its own while it makes it
+_LONGEST_DIRECTORY = (
+    59  # a socket's path has 104 bytes: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it
+)
 _ASK = (
     "import json,os,socket,sys;"
     "s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
 
 from .errors import CcbError, ConnectionLost, UsageError
@@ -26,6 +27,45 @@ Notice = Callable[[str], None]
 """Shows the person what a command says on stderr while it connects; neutralised already."""
 
 
+class _Protocol(SubprocessStreamProtocol):
+    def __init__(self) -> None:
+        super().__init__(limit=_READ_LIMIT, loop=asyncio.get_running_loop())
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+class Child:
+    """A process with a group of its own. Its pipes may outlive it in other hands (a master connection, something it started),
+    and then waiting for it would have no end unless they are closed here."""
+
+    def __init__(self, process: Process, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+        self.process = process
+        self._transport = transport
+        self._protocol = protocol
+
+    async def exited(self) -> int:
+        """Wait for its end, not for that of its pipes; its exit code, negative for a signal."""
+        await self._protocol.exited.wait()
+        status = self._transport.get_returncode()
+        assert status is not None
+        return status
+
+    def kill(self) -> None:
+        """End it and what it started, without waiting."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Killed if it still runs; its pipes are closed."""
+        self.kill()
+        self._transport.close()
+        await self.process.wait()
+
+
 class CommandPipe:
     """stdin and stdout of one child with a process group of its own. `lost_status` is the exit code by which the command says
     that it was cut off."""
@@ -33,13 +73,15 @@ class CommandPipe:
     def __init__(
         self,
         name: str,
-        process: asyncio.subprocess.Process,
+        child: Child,
         failure: Failure,
         notice: Notice | None = None,
         lost_status: int | None = None,
     ) -> None:
+        process = child.process
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._name = name
+        self._child = child
         self._process = process
         self._stdin = process.stdin
         self._stdout = process.stdout
@@ -49,13 +91,15 @@ class CommandPipe:
         self._lost_status = lost_status
         self._heard = False
         self._closing = False
+        self._killed = False
+        self._failed = False
         self._tail = StderrTail()
         self._stderr_task = asyncio.create_task(self._drain_stderr(), name="stderr of a command")
 
     @property
     def failed(self) -> bool:
         """It ended by itself, and not well."""
-        return not self._closing and self._process.returncode not in (None, 0)
+        return self._failed or (not self._closing and self._process.returncode not in (None, 0))
 
     @property
     def closed(self) -> bool:
@@ -83,27 +127,26 @@ class CommandPipe:
             ) from error
 
     async def close(self) -> None:
-        self._closing = True
-        self._stdin.close()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            await self._stdin.wait_closed()
-        try:
-            await asyncio.wait_for(self._process.wait(), _CLOSE_S)
-        except TimeoutError:
-            self.kill()
-            await self._process.wait()
+        self._failed = self.failed
+        if not self._killed:
+            self._closing = True
+            self._stdin.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._child.exited(), _CLOSE_S)
+        self.kill()
+        if self._stdin.transport.get_write_buffer_size():
+            self._stdin.transport.abort()  # closing it would wait for a reader that is gone
+        await self._child.end()
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
     def kill(self) -> None:
         """End the child and what it started at once."""
-        self._closing = True
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        self._closing = self._killed = True
+        self._child.kill()
 
     async def exit_status(self) -> int | None:
-        status = await self._process.wait()
+        status = await self._child.exited()
         return None if status < 0 or status == self._lost_status else status
 
     def stderr_tail(self) -> str:
@@ -114,7 +157,7 @@ class CommandPipe:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._stderr_task), _LAST_WORDS_S)
         try:
-            status = await asyncio.wait_for(self._process.wait(), _LAST_WORDS_S)
+            status = await asyncio.wait_for(self._child.exited(), _LAST_WORDS_S)
         except TimeoutError:
             return None
         return status if status >= 0 else None
@@ -162,14 +205,14 @@ class CommandTransport:
         return self._name
 
     async def execute(self, command: str) -> CommandPipe:
-        process = await start(
+        child = await start(
             self._argv(command),
             self._shown,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=self._env,
         )
-        pipe = CommandPipe(self._name, process, self._failure, self._notice, self._lost_status)
+        pipe = CommandPipe(self._name, child, self._failure, self._notice, self._lost_status)
         self._pipes = [each for each in self._pipes if not each.closed or each.failed] + [pipe]
         return pipe
 
@@ -189,18 +232,17 @@ class CommandTransport:
         self._pipes.clear()
 
 
-async def start(
-    argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]
-) -> asyncio.subprocess.Process:
+async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]) -> Child:
     """A child without the terminal, its stderr a pipe. Raises UsageError when there is no such command here."""
+    loop = asyncio.get_running_loop()
     try:
-        return await asyncio.create_subprocess_exec(
+        transport, protocol = await loop.subprocess_exec(
+            _Protocol,
             *argv,
             stdin=stdin,
             stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
             env=dict(env),
-            limit=_READ_LIMIT,
             start_new_session=True,
         )
     except FileNotFoundError:
@@ -215,3 +257,4 @@ async def start(
             evidence=neutralise(str(error)),
             do=f"Make this work in a terminal first: {shown}",
         ) from error
+    return Child(Process(transport, protocol, loop), transport, protocol)

@@ -13,6 +13,12 @@ _OURS = range(93, 98)  # exit codes of our own command line: those speak for the
 
 _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
     (
+        r"session open refused",
+        Dropped,
+        "{name} refused another session on the connection",
+        "Its SSH server allows no more (MaxSessions).",
+    ),
+    (
         r"host key verification failed|remote host identification has changed|no .* host key is known",
         HostKeyError,
         "the host key of {name} cannot be verified",
@@ -44,8 +50,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
-        r"connection (closed|reset|to .* closed)|kex_exchange_identification|broken pipe|banner exchange|corrupted"
-        r"|session open refused",
+        r"connection (closed|reset|to .* closed)|kex_exchange_identification|broken pipe|corrupted",
         Dropped,
         "the SSH connection to {name} broke off",
         "Try again; if it stays, look into the host's SSH log.",

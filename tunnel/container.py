@@ -12,6 +12,7 @@ from .plain_text import neutralise
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _SEALED = re.compile(r"exec sh -c '([^'\n]*)'")
+_UNSAFE = re.compile(r'\\(["$`\\]|$)')  # would need a doubled backslash, which fish reads as one
 _NO_ENGINE = 93
 _LAST_WORDS_S = 5.0
 
@@ -31,9 +32,9 @@ def container_command(name: str, command: str) -> str:
     that form itself, so every login shell reads it alike: inside, the script stands in double quotes with `"`, `$` and
     backquotes escaped."""
     sealed = _SEALED.fullmatch(command)
-    if sealed is None:
-        raise ValueError("only lines of the form exec sh -c '…' can be passed on")
-    script = re.sub(r'(["$`])', r"\\\1", re.sub(r'\\(?=["$`\\])', r"\\\\", sealed[1]))
+    if sealed is None or _UNSAFE.search(sealed[1]):
+        raise ValueError("this line cannot be passed on unchanged")
+    script = re.sub(r'(["$`])', r"\\\1", sealed[1])
     return (
         "exec sh -c 'if test -t 0; then stty raw -echo || exit 94; fi; PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
         "for D in docker podman; do command -v $D >/dev/null 2>&1 || continue; E=${E:-$D}; "

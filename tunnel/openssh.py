@@ -4,9 +4,7 @@ each command. What ssh asks is asked through askpass; where nobody can be asked 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -147,18 +145,16 @@ def _quiet() -> list[str]:
 async def _configured(base: Sequence[str], target: SshTarget, env: Mapping[str, str], shown: str) -> dict[str, str]:
     """What `ssh -G` says."""
     pipe = asyncio.subprocess.PIPE
-    process = await start(
-        [*base, "-G", "--", target.host], shown, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env
-    )
+    child = await start([*base, "-G", "--", target.host], shown, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
     try:
-        out, err = await asyncio.wait_for(process.communicate(), _RESOLVE_S)
+        out, err = await asyncio.wait_for(child.process.communicate(), _RESOLVE_S)
     except TimeoutError:
         raise ConfigError(
             f"`ssh -G` did not answer in {_RESOLVE_S:g} s", do="Look for a slow `Match exec` in your ssh_config."
         ) from None
     finally:
-        await _ended(process)
-    if process.returncode:
+        await child.end()
+    if child.process.returncode:
         raise ConfigError(
             "ssh does not accept its configuration",
             evidence=neutralise(err.decode("utf-8", "replace").strip()),
@@ -174,16 +170,17 @@ async def _log_in(
     """Make the master: ssh goes into the background once it is logged in, and its control socket is there."""
     argv = [*base, *options, "-M", "-N", "-f", "-T", "-o", f"ControlPersist={MASTER_IDLE_S}", "--", target.host]
     null = asyncio.subprocess.DEVNULL
-    process = await start(argv, shown, stdin=null, stdout=null, env=env)
+    child = await start(argv, shown, stdin=null, stdout=null, env=env)
     tail = StderrTail()
-    assert process.stderr is not None
+    stderr = child.process.stderr
+    assert stderr is not None
     try:
-        while data := await process.stderr.readline():
+        while data := await stderr.readline():
             tail.feed(data)
             prompts.banner(neutralise(data.decode("utf-8", "replace")))
-        status = await process.wait()
+        status = await child.process.wait()
     finally:
-        await _ended(process)
+        await child.end()
     if status:
         said = neutralise(tail.text().strip())
         error = ssh_failure(target.shown, status, said)
@@ -201,22 +198,15 @@ async def _answers(base: Sequence[str], target: SshTarget, env: Mapping[str, str
 
 async def _quietly(argv: Sequence[str], env: Mapping[str, str]) -> bool:
     null = asyncio.subprocess.DEVNULL
-    process = await start(argv, "ssh", stdin=null, stdout=null, env=env)
+    child = await start(argv, "ssh", stdin=null, stdout=null, env=env)
     try:
-        await asyncio.wait_for(process.communicate(), _EXIT_S)
+        await asyncio.wait_for(child.process.communicate(), _EXIT_S)
     except TimeoutError:
         log.warning("the master connection does not answer")
         return False
     finally:
-        await _ended(process)
-    return process.returncode == 0
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        await process.wait()
+        await child.end()
+    return child.process.returncode == 0
 
 
 def _literal(path: Path) -> str:
