@@ -9,7 +9,9 @@ class ExitCode(IntEnum):
     """Documented in the README; a test compares the two tables."""
 
     OK = 0
-    AGENT_FAILED = 1  # the model or the agent failed, a turn was interrupted by request, no such session, doctor: something blocks
+    AGENT_FAILED = (
+        1  # the model or the agent failed, a turn was interrupted by request, no such session, doctor: something blocks
+    )
     USAGE = 2  # wrong flag, wrong target, wrong combination
     PERMISSION_DENIED = 3  # ended well, but a tool call was denied because nobody could be asked
     LIMIT_REACHED = 4  # --max-turns or a budget

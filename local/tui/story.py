@@ -110,6 +110,7 @@ class Story:
     _skip: int = 0  # blocks of the message that streams which are shown already
     _in_turn: bool = False
     _driver: str | None = None
+    _others: bool = False  # somebody else was said to drive
     _carried: ToolBlock | None = None  # the last list of todos, of events that are not loaded
     _retry: NoticeBlock | None = None
     strays: Strays = field(default_factory=Strays)
@@ -217,10 +218,12 @@ class Story:
             self.mode = str(options.get("permission_mode") or self.mode)
 
     def _drives(self, name: str) -> None:
-        """Say who drives when it is somebody else than before; every reconnect says it."""
-        if self._driver is not None and name and name != self._driver:
-            who = "You drive" if name == self.me else f"{one_line(shown_name(name))} drives"
+        """Say who drives when it is somebody else than before; oneself only after others. Every reconnect says it."""
+        mine, changed = name == self.me, name not in ("", self._driver)
+        if changed and self._driver is not None and (not mine or self._others):
+            who = "You drive" if mine else f"{one_line(shown_name(name))} drives"
             self.notice(f"{who} this session now.", Level.DIM)
+            self._others = not mine
         self._driver = name or self._driver
 
     def _withdrawn(self, message_id: str) -> None:

@@ -137,7 +137,11 @@ async def test_a_prompt_that_the_fence_overtook_waits_until_this_terminal_drives
 
 async def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself() -> None:
     async with desk() as at:
+        at.session.fact("driver", by="alice@laptop pid 6 0123aa")
         at.session.fact("driver", by=WHO)
+        at.session.text("Nothing to say of that.")
+        await at.sees("Nothing to say of that.")
+        assert "drives this" not in at.screen
         at.session.fact("driver", by="bob@desk pid 9 c0ffee")
         await at.sees("bob@desk pid 9 drives this session now.")
         at.session.fact("driver", by=WHO)
