@@ -14,6 +14,9 @@ DEAD_S = 18.0
 _UP = 60_000  # bytes of a whole session in that direction, the bundle not counted
 _DOWN = 80_000
 _BUNDLE = 190_000
+_KEYED = (
+    5_000  # before keys are exchanged nothing tells repeated bytes from others: a login then waits for its time-out
+)
 _EARLY = 12_000  # handshake, deploy, hello, attach and replay are over after so many
 
 
@@ -72,6 +75,8 @@ def plan(seed: int, *, long: bool = False) -> Plan:
         where = rand.random()
         number = rand.choice((2, 2, 3)) if where < 0.2 else 0
         at = rand.randrange(1, _EARLY if where < 0.4 else span)
+        if kind == "repeat":
+            at = max(at, _KEYED)
         seconds = rand.choice((0.3, 1.0, dead)) if kind in ("freeze", "slow") else 0.0
         steps.append(Step(kind, at, upward, seconds, number))
     ending = rand.choice(ENDINGS) if rand.random() < 0.3 else ""
