@@ -225,6 +225,8 @@ class Calls:
                 call.status = frame.status
                 call.headers = {name.lower(): value for name, value in frame.headers.items()}
                 call.has_head.set()
+            elif not call.received and frame.status != call.status:  # another laptop has asked again
+                call.fail("the answer to the repeated call is another one: %d, not %d" % (frame.status, call.status))
         elif isinstance(frame, Data):
             self._take(call, frame)
         elif isinstance(frame, Credit):

@@ -56,10 +56,12 @@ class Controls:
             answer = {"subtype": "success", "request_id": request_id}
             if payload is not None:
                 answer["response"] = payload
-        session.message({"type": "control_response", "response": answer})
-        if subtype == "interrupt":
-            session.interrupt()
-        elif subtype == "set_permission_mode" and answer["subtype"] == "success":
+        try:
+            session.message({"type": "control_response", "response": answer})
+        finally:  # also where the disk has no room for the answer
+            if subtype == "interrupt":
+                session.interrupt()
+        if subtype == "set_permission_mode" and answer["subtype"] == "success":
             session.message({"type": "system", "subtype": "status", "status": None, "permissionMode": self.mode()})
 
     def _initialize(self, request: Json) -> Json:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import logging.handlers
 import os
 import signal
 import socket
 import time
-from io import TextIOWrapper
 from typing import Any
 
 from ccb import __version__
 from ccb.tunnel.wire import (
+    Applied,
     Attach,
     Attached,
     Credit,
@@ -45,6 +44,7 @@ from .inputs import TooManyInputs
 from .journal import Journal, JournalError
 from .permissions.engine import PermissionEngine
 from .places import Places, home_directory
+from .private_log import log_to, private_file
 from .process import stop_marked
 from .prompt import session_prompt
 from .session import Session
@@ -60,6 +60,7 @@ GRACE_S = 24 * 3600.0
 IDLE_S = 30 * 60.0
 """How long the worker of a session stays that has no client and nothing to do; the journal stays."""
 
+_TRY_AGAIN_S = 2.0  # for an input that could not be journalled
 _UNUSED_S = 60.0  # a session that nobody ever asked anything
 _LOOK_S = 5.0
 _MAX_PAGE = 512 * 1024
@@ -77,7 +78,7 @@ def run_daemon(
     idle_s: float | None = None,
 ) -> int:
     """Serve until the session ends; the exit status. `first` has been greeted already."""
-    _log_to(os.path.join(where.state, "daemon.log"))
+    log_to(os.path.join(where.state, "daemon.log"))
     if first is None:
         return 0
     grace_s = GRACE_S if grace_s is None else grace_s
@@ -94,26 +95,6 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
     with contextlib.suppress(OSError):
         client.settimeout(1)
         client.sendall(b"".join(encode_frame(frame)))
-
-
-class _PrivateLog(logging.handlers.RotatingFileHandler):
-    """Bounded, and readable for its owner only, whatever the umask is."""
-
-    def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding="utf-8", opener=private_file)
-
-
-def private_file(path: str, flags: int) -> int:
-    """Opener for files of the session."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _log_to(path: str) -> None:
-    handler = _PrivateLog(path, maxBytes=1024 * 1024, backupCount=1, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
 
 
 async def _serve(
@@ -457,12 +438,7 @@ class Daemon:
         if self._ending:  # what is not confirmed comes again
             return
         if isinstance(frame, Input):
-            try:
-                client.applied_after(self._session.take_input(frame.id, frame.body), frame.id)
-            except JournalError as error:
-                self._session.refuse_input(str(error))
-            except TooManyInputs as error:
-                client.close(str(error), Refused("internal", str(error)))
+            self._take_input(client, frame)
         elif isinstance(frame, Stop):
             if frame.finish:
                 self._finisher = client
@@ -471,6 +447,21 @@ class Daemon:
                 self.stop()
         else:
             self._calls.handle(frame)
+
+    def _take_input(self, client: Client, frame: Input) -> None:
+        try:
+            client.applied_after(self._session.take_input(frame.id, frame.body), frame.id)
+        except JournalError as error:
+            if self._session.refuse_input(frame.body, str(error)):
+                client.control(Applied(self._epoch, frame.id))
+            else:  # whoever waits for this answer is told nothing: it counts once there is room again
+                asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._try_again, client, frame)
+        except TooManyInputs as error:
+            client.close(str(error), Refused("internal", str(error)))
+
+    def _try_again(self, client: Client, frame: Input) -> None:
+        if client is self._driver:
+            self.received(client, frame)
 
     def detached(self, client: Client, *, done: bool) -> None:
         """A client leaves, as it says itself; with `done` the worker may end when it has nothing to do."""

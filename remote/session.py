@@ -376,11 +376,14 @@ class Session:
         except JournalError:
             self.progress("", result)
 
-    def refuse_input(self, reason: str) -> None:
-        """An input could not be journalled. Within a turn the turn says so itself; outside of one nothing else would."""
-        if not self._in_turn:
-            self._result_due = True
-            self.fail(reason)
+    def refuse_input(self, body: Json, reason: str) -> bool:
+        """An input could not be journalled. Whether it is settled: a prompt outside of a turn has failed, which is told; nothing
+        else may get lost, and is to be tried again."""
+        if self._in_turn or body.get("type") != "user":
+            return False
+        self._result_due = True
+        self.fail(reason)
+        return True
 
 
 def _answer(response: Json) -> Answer:

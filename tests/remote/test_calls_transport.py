@@ -142,6 +142,25 @@ async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -
     assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
 
 
+async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() -> None:
+    """A laptop died between head and body; the next one asks the provider again."""
+    calls = Calls()
+    first = Link(calls, 1)
+    first.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await first.next(Open)
+    first.head(opened.stream, status=529)
+    await asyncio.sleep(0)
+    calls.detach()
+    second = Link(calls, 2)
+    second.attach()
+    again = await second.next(Open)
+    assert again.offset == 0
+    second.head(again.stream, status=200)
+    with pytest.raises(ModelLinkError, match="200, not 529"):
+        await asyncio.wait_for(asked, DEADLINE_S)
+
+
 async def test_credit_comes_back_as_a_response_ten_times_the_window_is_read() -> None:
     size = 10 * INITIAL_CREDIT
     calls = Calls()

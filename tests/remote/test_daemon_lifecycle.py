@@ -11,14 +11,28 @@ import resource
 import signal
 import socket
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
-from ccb.tunnel.wire import Attach, Bye, Event, Hello, Ping, Pong, Refused, SessionOptions, Stop
+from ccb.tunnel.wire import (
+    Applied,
+    Attach,
+    Bye,
+    Event,
+    Hello,
+    Input,
+    Ping,
+    Pong,
+    Progress,
+    Refused,
+    SessionOptions,
+    Stop,
+)
 
 
 @pytest.fixture
@@ -292,3 +306,46 @@ async def test_a_host_that_takes_no_byte_is_said(host: WorkerHost, session: str)
     assert any(os.strerror(errno.EFBIG) in each for each in refused.data["tried"])
     assert not host.state(session).exists()
     assert not list((host.runtime / "ccb").glob(".probe*"))
+
+
+@contextmanager
+def full_disk(pid: int) -> Iterator[None]:
+    """No file of this process grows any more."""
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(permission_prompts="stdio"))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch touched"}))))
+    asked = await laptop.message("control_request")
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+    with full_disk(hello.pid):
+        await laptop.send(Input(laptop.epoch, "the-answer", {"type": "control_response", "response": response}))
+        await laptop.send(Ping(laptop.epoch, 7))
+        await laptop.next(Pong, lambda frame: frame.n == 7)  # so it was tried
+        assert not (host.project / "touched").exists()
+    await laptop.next(Applied, lambda frame: frame.id == "the-answer")
+    await laptop.call()
+    assert (host.project / "touched").exists()
+
+
+async def test_a_prompt_that_failed_for_a_full_disk_is_not_run_later(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.next(Event)
+    with full_disk(hello.pid):
+        prompt = await laptop.say("go")
+        await laptop.next(Applied, lambda frame: frame.id == prompt)
+        failed = await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")
+        assert failed.body["is_error"]
+    await laptop.say("again")
+    _, body = await laptop.call()
+    assert b"again" in body and b'"go"' not in body
