@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import logging
 from collections.abc import Mapping, Sequence
 
 from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
@@ -16,7 +15,7 @@ from asyncssh.public_key import (
     get_public_key_algs,
 )
 
-log = logging.getLogger(__name__)
+from .errors import ConfigError
 
 _NAMES = {
     "ciphers": (get_encryption_algs, get_default_encryption_algs),
@@ -27,7 +26,7 @@ _NAMES = {
 
 
 def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
-    """The names that `given[option]` means, in its order; None where it was not set or names nothing that asyncssh knows."""
+    """The names that `given[option]` means, in its order; None where it was not set. Raises ConfigError when all are unknown."""
     if option not in given:
         return None
     known, default = _NAMES[option]
@@ -44,11 +43,11 @@ def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, ce
     names = certified + first + [name for name in plain if name not in first]
     option = "hostkeyalgorithms"
     if option in given:
-        names = _select(given[option], every, certified + plain, option) or names
+        names = _select(given[option], every, certified + plain, option)
     return [name for name in names if certificates or name not in _text(get_certificate_algs())] or plain
 
 
-def _select(text: str, known: Sequence[str], default: Sequence[str], option: str) -> list[str] | None:
+def _select(text: str, known: Sequence[str], default: Sequence[str], option: str) -> list[str]:
     how = text[0] if text[:1] in ("+", "-", "^") else ""
     patterns = [name.strip() for name in text.removeprefix(how).split(",")]
     named = [name for pattern in patterns for name in fnmatch.filter(known, pattern)]
@@ -57,8 +56,12 @@ def _select(text: str, known: Sequence[str], default: Sequence[str], option: str
     else:
         names = {"+": [*default, *named], "^": [*named, *default]}.get(how, named)
     if not names:
-        log.warning("%s names nothing that is known here: %s", option, text)
-    return list(dict.fromkeys(names)) or None
+        raise ConfigError(
+            f"{option} in your ssh configuration names only what ccb's own SSH does not know",
+            evidence=text,
+            do="Allow one more, or let ssh itself connect: --transport ssh.",
+        )
+    return list(dict.fromkeys(names))
 
 
 def _text(names: Sequence[bytes]) -> list[str]:

@@ -209,6 +209,7 @@ class _Attempt:
             lambda: self.client,
             config.hostname if self._sock is None else "",
             config.port if self._sock is None else (),
+            config=None,  # else asyncssh reads ~/.ssh/config again
             options=options,
             sock=self._sock,
             tunnel=self._tunnel if self._tunnel is not None else (),
