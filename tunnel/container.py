@@ -114,5 +114,5 @@ class ContainerPipe:
                 evidence=said,
                 do="Install one of them there, or leave --container away.",
             )
-        shown = f"docker exec -i {self._container} sh"
+        shown = f"docker exec -i {self._container} sh  (on {self._host})"
         return command_failure(f"the container {self._container} on {self._host}", shown, status, said)

@@ -80,9 +80,10 @@ class Container:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.pid != self.pid and os.readlink(f"/proc/{process.pid}/ns/pid") == here:
+                inside = process.pid != self.pid and os.readlink(f"/proc/{process.pid}/ns/pid") == here
+                if inside and process.status() != psutil.STATUS_ZOMBIE:  # its first process waits for none
                     found.append(process)
-            except OSError:
+            except (OSError, psutil.NoSuchProcess):
                 continue
         return found
 

@@ -1,0 +1,194 @@
+"""Sessions over the OpenSSH client and over commands, when what carries them is lost; and what is said when they do not begin."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.container import container
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Done, Laptop, make_laptop
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.terminal import terminal
+
+STREAM = ["--output-format", "stream-json", "--verbose"]
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def texts(done: Done) -> list[str]:
+    """What the agent said, and the results."""
+    said = [
+        block["text"]
+        for message in done.messages
+        if message["type"] == "assistant"
+        for block in message["message"]["content"]
+        if block["type"] == "text"
+    ]
+    return said + [result["result"] for result in done.results if "result" in result]
+
+
+def children_of(pid: int, name: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name() == name:
+                found.append(process)
+    return found
+
+
+def logins(server: Sshd) -> int:
+    return server.log.read_text().count("Accepted publickey")
+
+
+async def test_a_cut_connection_of_the_openssh_client_is_made_again_and_nothing_is_paid_twice(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add({"text": "A long answer that is cut in the middle.", "stall_after": 4})
+    async with relay(sshd.port) as between:
+        where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "--transport", "ssh"]
+        async with laptop.start([*where, "-p", "hi", *STREAM], piped=False) as running:
+            await running.until("system", "init")
+            await fake_model.until(lambda model: len(model.requests) == 1)
+            between.cut()
+            await until(lambda: between.connections == 2)
+            fake_model.release()
+            done = await running.done()
+    assert (done.code, texts(done)) == (0, ["A long answer that is cut in the middle."] * 2)
+    assert len(fake_model.requests) == 1 and logins(sshd) == 2
+    assert "reconnecting" in done.stderr and "connected again" in done.stderr
+
+
+@pytest.mark.parametrize("victim", ["the bridge", "the client"])
+async def test_a_living_master_needs_no_new_login(
+    victim: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add({"text": "Half of it, and the other half.", "stall_after": 4})
+    where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "--transport", "ssh"]
+    async with laptop.start([*where, "-p", "hi", *STREAM], piped=False) as running:
+        await running.until("system", "init")
+        await fake_model.until(lambda model: len(model.requests) == 1)
+        (client,) = children_of(running.process.pid, "ssh")
+        if victim == "the client":
+            client.send_signal(signal.SIGKILL)
+        else:
+            bridges = [p for p in psutil.process_iter(["username", "name"]) if p.info["username"] == host_user.name]
+            for process in bridges:
+                if process.info["name"] not in ("ccb", "sshd"):
+                    process.send_signal(signal.SIGKILL)
+        await until(lambda: [p for p in children_of(running.process.pid, "ssh") if p.pid != client.pid])
+        fake_model.release()
+        done = await running.done()
+    assert (done.code, texts(done)) == (0, ["Half of it, and the other half."] * 2)
+    assert len(fake_model.requests) == 1 and logins(sshd) == 1
+
+
+@pytest.mark.parametrize("command", ["docker exec -i web", "srun --pty"])
+async def test_a_command_that_is_killed_is_started_again(
+    command: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    fake_model.add({"text": "Half of it, and the other half.", "stall_after": 4})
+    with container(tmp_path) as box:
+        laptop.env["PATH"] = f"{box.bin}:{laptop.env['PATH']}"
+        argv = ["ssh", "web:/root/app", "--transport", command, "-p", "hi", *STREAM]
+        async with laptop.start(argv, piped=False) as running:
+            await running.until("system", "init")
+            await fake_model.until(lambda model: len(model.requests) == 1)
+            (carrier,) = psutil.Process(running.process.pid).children()
+            os.killpg(carrier.pid, signal.SIGKILL)
+            await until(lambda: [p for p in psutil.Process(running.process.pid).children() if p.pid != carrier.pid])
+            fake_model.release()
+            done = await running.done()
+        assert (done.code, texts(done)) == (0, ["Half of it, and the other half."] * 2)
+        assert len(fake_model.requests) == 1
+        await until(lambda: not box.processes())
+
+
+async def test_a_passphrase_is_asked_on_the_terminal_before_the_interface_comes(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    key = make_key(laptop.home / "locked", passphrase="open sesame")
+    (sshd.identity.parent / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
+    options = sshd.client_options()
+    options[options.index("-i") + 1] = str(key)
+    fake_model.add({"text": "Hello-from-the-host."})
+    argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *options, "--transport", "ssh", "hi"]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await running.shows("Enter passphrase for")
+        running.type("open sesame\r")
+        await running.shows("Hello-from-the-host.")
+        assert "open sesame" not in running.text
+        running.type("\x03\x03")
+        await running.ended()
+    assert logins(sshd) == 1
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def clear(done: Done, code: int, says: str) -> None:
+    """One message: what happened, and after an arrow what to do."""
+    assert done.code == code, done.stderr
+    assert "Traceback" not in done.stderr and done.stderr.count("  -> ") == 1, done.stderr
+    assert says in done.stderr
+
+
+async def test_what_does_not_begin_has_its_exit_code(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    login = f"{host_user.name}@127.0.0.1"
+    options = sshd.client_options()
+    other_key = [*options]
+    other_key[other_key.index("-i") + 1] = str(make_key(tmp_path / "other"))
+    (tmp_path / "empty_known_hosts").touch()
+    ask = ["-p", "hi"]
+    with container(tmp_path) as box:
+        laptop.env["PATH"] = f"{box.bin}:{laptop.env['PATH']}"
+        for argv, code, says in (
+            (["ssh", "box", "--transport", "no-such-engine exec", *ask], 2, "no command 'no-such-engine'"),
+            (["ssh", "box", "--transport", "docker exec -i db", *ask], 69, "No such container: db"),
+            (["ssh", "box", "--transport", "kubectl exec -i db --", *ask], 69, "NotFound"),
+            (["ssh", "box", "--transport", "false", *ask], 69, "exit code 1"),
+            (["ssh", "/no/such", "--transport", "docker exec -i web", *ask], 66, "/no/such"),
+            (["ssh", "box", "--local", "--container", "db", *ask], 69, "No such container: db"),
+            (["ssh", login, "-P", str(closed_port()), "--transport", "ssh", *ask], 69, "Connection refused"),
+            (["ssh", login, *other_key, "--transport", "ssh", *ask], 77, "Permission denied"),
+            (
+                [
+                    "ssh",
+                    login,
+                    "-o",
+                    f"UserKnownHostsFile={tmp_path}/empty_known_hosts",
+                    *options,
+                    "--transport",
+                    "ssh",
+                    *ask,
+                ],
+                79,
+                "host key",
+            ),
+            (["ssh", login, "-o", "Nonsense=1", *options, "--transport", "ssh", *ask], 78, "nonsense"),
+        ):
+            clear(await laptop.run(argv), code, says)
