@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
+from ccb.tunnel.backoff import Pace
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, HostKeyError, ProtocolError, UsageError
 from ccb.tunnel.link import Link
 from ccb.tunnel.plain_text import neutralise
@@ -83,7 +84,7 @@ class Session:
         self._attempting: asyncio.Timeout | None = None
         self._attempt_began = 0.0
         self._hurried = False
-        self._waits = self._terms.waits()
+        self._pace = Pace(self._terms.waits)
         self._nudged = asyncio.Event()
         self._asked_person = False
         self._leaving = False
@@ -367,7 +368,7 @@ class Session:
         if not self._ready.done():
             if not isinstance(error, ConnectionLost | Dropped) or self._attempt >= FIRST_TRIES:
                 raise error
-            await asyncio.sleep(next(self._waits))
+            await asyncio.sleep(self._pace.next())
             return
         if isinstance(error, ProtocolError):
             self._garbled += 1
@@ -386,7 +387,7 @@ class Session:
             await self._nudge(left)
             await self._change(LinkState.RECONNECTING, error.what, self._attempt)
             return
-        wait = 0.0 if self._take_now() or self._hurried else min(next(self._waits), left)
+        wait = 0.0 if self._take_now() or self._hurried else min(self._pace.next(), left)
         self._hurried = False
         await self._change(LinkState.RECONNECTING, error.what, self._attempt, now + wait)
         if wait > 0:
@@ -462,7 +463,8 @@ class Session:
         self._replay_ends = frame.seq
         log.info("attached as %s; events %d to %d are replayed", frame.role, self._have + 1, frame.seq)
         first, self._begun = not self._begun, True
-        self._attempt, self._lost_at, self._waits = 0, None, self._terms.waits()
+        self._attempt, self._lost_at = 0, None
+        self._pace.connected()
         self._take = False
         if frame.role != "driver":
             await self._fenced(frame.driver)
