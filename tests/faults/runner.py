@@ -78,8 +78,11 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         session = _Session(plan, laptop, user, between, where, clocks)
         between.faults += [_fault(step, user) for step in plan.steps]
         started = time.monotonic()
-        async with asyncio.timeout(DEADLINE_S + plan.stopped_s):
-            outcome = await session.play()
+        try:
+            async with asyncio.timeout(DEADLINE_S + plan.stopped_s):
+                outcome = await session.play()
+        except TimeoutError:
+            outcome = session.unfinished()
         outcome.home = str(user.home)
         outcome.seconds = time.monotonic() - started
         outcome.requests = len(model.requests)
@@ -156,12 +159,19 @@ async def left_by(user: HostUser) -> list[str]:
         files = (
             [str(path) for path in runtime.glob("*") if path.suffix in (".sock", ".lock")] if runtime.exists() else []
         )
-        return files + [f"{p.pid} {p.name()}" for p in processes_of(user)]
+        return files + [f"{process.pid} {_name(process)}" for process in processes_of(user)]
 
     deadline = time.monotonic() + 25
     while found() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     return found()
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return "(just ended)"
 
 
 def kept_by(user: HostUser) -> set[str]:
@@ -235,6 +245,12 @@ class _Session:
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
+        return self._outcome
+
+    def unfinished(self) -> Outcome:
+        """What there is of a session that did not come to an end."""
+        ends = [str(message.get("subtype") or message["type"]) for message in self._outcome.messages[-8:]]
+        self._outcome.stderr += f"NOT ENDED: {self._prompted} prompts, {self._results()} results, last seen {ends}\n"
         return self._outcome
 
     async def _run(self, again: list[str]) -> int:
@@ -326,8 +342,9 @@ class _Session:
                 later(self._plan.stopped_s, _go, process)
             case "kill daemon":
                 for each in processes_of(self._user):
-                    if each.name() == "ccb":
-                        each.kill()
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        if each.name() == "ccb":
+                            each.kill()
             case "clocks jump":
                 assert self._clocks is not None
                 self._clocks.jump(2.0)

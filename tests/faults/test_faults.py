@@ -32,11 +32,13 @@ async def test_a_disturbed_session_comes_out_the_same(
     seed: int, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
     planned = plan(seed, long=bool(LOG))
-    wrong = "it did not come to an end"
+    wrong = ""
     outcome = Outcome()
     try:
         outcome = await play(planned, tmp_path, host_user, sshd, debug=bool(LOG))
         wrong = check(planned, outcome, undisturbed)
+    except Exception as error:  # noqa: BLE001 - whatever it is belongs to this seed
+        wrong = f"it did not come to an end: {error!r}"
     finally:
         if LOG:
             _note(planned, outcome, wrong)
