@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TextIO
 
 from textual.app import App
@@ -60,6 +61,17 @@ class Window(LinuxDriver):
             super().run_input_thread()
         except OSError:
             self._closed()
+
+    def _sigcont_application(self, *_: object) -> None:
+        """Going on after SIGSTOP, which nothing can prepare for: what a shell made of screen and terminal meanwhile is undone.
+        Without leaving first there would be two readers of the keys, and a terminal left raw at the end."""
+        stopped_unprepared = self._auto_restart and not self._must_signal_resume
+        if stopped_unprepared:
+            self.suspend_application_mode()
+        super()._sigcont_application()
+        if stopped_unprepared:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(partial(self._app.refresh, layout=True))
 
     def _closed(self) -> None:
         with suppress(RuntimeError):  # the loop has ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from contextlib import AbstractAsyncContextManager
 
@@ -109,3 +110,21 @@ async def test_a_window_that_closes_while_much_is_shown_leaves_nothing_running(h
         await at.shows("word word")
         at.hang_up()
         assert await at.ended(20) == 129
+
+
+async def _stop_and_go_on(at: Terminal) -> None:
+    before = len(at.written)
+    at.process.send_signal(signal.SIGSTOP)
+    at.process.send_signal(signal.SIGCONT)
+    await at.until(lambda: "F1 or /help shows the keys." in at.text_from(before))
+
+
+async def test_a_program_that_was_stopped_draws_its_screen_anew_and_leaves_the_terminal_as_it_was() -> None:
+    async with python("-m", "tests.support.scripted_session") as at:
+        await at.shows("F1 or /help shows the keys.")
+        await _stop_and_go_on(at)
+        await _stop_and_go_on(at)
+        assert not at.echoes
+        at.type("\x04")
+        assert await at.ended() == 0
+        assert at.echoes

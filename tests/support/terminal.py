@@ -35,6 +35,12 @@ class Terminal:
         """The same, of what was written after the first `start` bytes."""
         return _SEQUENCES.sub("", self.written[start:].decode(errors="replace"))
 
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed, as it does for a shell."""
+        assert self._master is not None
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
+
     def type(self, keys: str) -> None:
         assert self._master is not None
         os.write(self._master, keys.encode())
