@@ -27,6 +27,7 @@ from .findings import Finding, State, finding_json, finding_lines, summary
 from .parts import Parts, load_parts
 from .prompts import prompts_for
 from .settings import Settings
+from .way import Way, way_of
 
 
 async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
@@ -57,9 +58,10 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
 async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     async for finding in laptop_findings(environ):
         yield finding
-    if arguments.target is None and not arguments.local:
+    way = way_of(arguments)
+    if way is Way.HERE and not arguments.local and arguments.container is None:
         return
-    if arguments.target is not None:
+    if arguments.target is not None and way in (Way.ASYNCSSH, Way.OPENSSH):
         target = SshTarget(
             arguments.target.host,
             arguments.target.user,
