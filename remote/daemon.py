@@ -242,16 +242,18 @@ class Daemon:
         turns = loop.create_task(self._turns())
         watch = loop.create_task(self._watch())
         stop = loop.create_task(self._stopping.wait())
+        broken = loop.create_task(self.journal.broken.wait())
         upkeep = loop.create_task(keep_reachable(self._where, self._accept))
         try:
-            await asyncio.wait([turns, watch, stop], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([turns, watch, stop, broken], return_when=asyncio.FIRST_COMPLETED)
             self._stopped = self._stopped or (turns.done() and turns.exception() is None)
         finally:
             self._ending = True
             server.close()
-            for task in (turns, watch, stop, upkeep):
+            tasks = (turns, watch, stop, broken, upkeep)
+            for task in tasks:
                 task.cancel()
-            for ended in await asyncio.gather(turns, watch, stop, upkeep, return_exceptions=True):
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(ended, Exception):
                     log.error("the session ended in a bug", exc_info=ended)
             self._calls.detach()

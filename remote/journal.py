@@ -56,6 +56,7 @@ class Journal:
         self.durable = 0
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
+        self.broken = asyncio.Event()  # for good: only a worker that starts again can go on
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         self._size = 0
         self._ring: deque[tuple[Record, int]] = deque()
@@ -129,6 +130,7 @@ class Journal:
         except OSError as error:
             self._failure = JournalError("a half-written record cannot be removed: %s" % (error.strerror or error))
             log.error("%s", self._failure)
+            self.broken.set()
 
     def flush_soon(self) -> None:
         """Make what is written durable without waiting for it; a failure is told by the next append or commit."""
@@ -155,6 +157,7 @@ class Journal:
         except OSError as error:
             self._failure = JournalError("the journal cannot be made durable: %s" % (error.strerror or error))
             log.error("%s", self._failure)
+            self.broken.set()
         finally:
             self._flush = None
             self._wake()

@@ -187,8 +187,9 @@ async def test_after_kill_9_of_ccb_the_session_is_resumed_and_no_tool_runs_again
     assert [len(r.tool_results) for r in fake_model.requests] == [0, 1, 0]
 
 
-async def test_the_daemon_killed_9_ends_its_turn_once_and_the_session_goes_on(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "the host goes down"])
+async def test_the_daemon_killed_ends_its_turn_once_and_the_session_goes_on(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, number: signal.Signals
 ) -> None:
     command = "echo run >> count; touch started; sleep 600"
     fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}, {"text": "after"})
@@ -198,7 +199,7 @@ async def test_the_daemon_killed_9_ends_its_turn_once_and_the_session_goes_on(
         async with laptop.start(argv) as running:
             await running.send(user_message("go"))
             await until((home / "started").exists)
-            daemon_of(host_user).kill()
+            daemon_of(host_user).send_signal(number)
             cut_off = await running.until("result")
             assert cut_off["is_error"]
             await running.send(user_message("and now?"))
