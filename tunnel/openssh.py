@@ -61,9 +61,10 @@ async def connect(
         else:
             master = directory / "m"
             await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts)
-            # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere.
-            argv = [*base, *_quiet(), "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no"]
-            argv += ["-S", _literal(master), "-o", "ProxyCommand=false", "-T", "--", target.host]
+            # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
+            # of an option counts, and a ProxyJump before it would count instead.
+            argv = [*words, "-o", "ProxyCommand=false", *_options(target), *_quiet(), "-o", "BatchMode=yes"]
+            argv += ["-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", _literal(master), "-T", "--", target.host]
             environment = {**env, **variables_without_asking()}
         commands = CommandTransport(
             target.shown,

@@ -141,6 +141,26 @@ async def test_a_client_whose_master_is_gone_does_not_log_in_by_itself(
     assert logins(sshd) == 1
 
 
+async def test_jump_hosts_are_those_of_ssh_and_a_lost_master_jumps_nowhere(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host hop\nHostName 127.0.0.1\nPort {sshd.port}\nUser {host_user.name}\n"
+        f"Host *\nIdentityFile {sshd.identity}\nUserKnownHostsFile {sshd.known_hosts}\nIdentitiesOnly yes\n"
+    )
+    where = target(sshd, host_user, "ProxyJump=hop")
+    async with connected(where, env, words=("ssh", "-F", str(config))) as transport:
+        assert await output(transport, "echo in") == "in\n"
+        assert logins(sshd) == 2
+        (directory,) = directories(env)
+        subprocess.run(["ssh", "-S", str(directory / "m"), "-O", "exit", "x"], check=True, capture_output=True)
+        await until(lambda: not transport.alive)
+        with pytest.raises(Dropped):
+            await output(transport, "true")
+    assert logins(sshd) == 2
+
+
 async def test_a_connection_that_is_cut_ends_its_commands_and_is_not_alive(
     sshd: Sshd, host_user: HostUser, env: dict[str, str]
 ) -> None:
