@@ -36,6 +36,9 @@ async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
     yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
     lines = [f"{each.name} {each.value}  ({each.where or 'origin not found'})" for each in applied]
     yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
+    if config.no_effect:
+        names = ", ".join(config.no_effect)
+        yield _finding("without effect", State.INFO, names, "Where they are needed: --transport ssh.")
     yield await asyncio.to_thread(_known, config)
 
 
