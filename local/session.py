@@ -32,7 +32,7 @@ from ccb.tunnel.wire import (
     Snapshot,
 )
 
-from .client import ControlError, Item, Json, LinkChange, LinkState, Received, Skipped
+from .client import ControlError, Item, Json, LinkChange, LinkState, Received, Skipped, shown_name
 from .connection import Connection, Dial, Known, Terms
 from .link_state import next_state
 from .outbox import Outbox, input_id_of, new_id
@@ -321,14 +321,14 @@ class Session:
             self._end(LinkState.CLOSED)
             return False
         except (CcbError, TimeoutError) as error:
+            self._attempting = None  # from here on there is only waiting, which a nudge ends
             if isinstance(error, TimeoutError) and not limit.expired():
                 raise
             if self._leaving:
                 self._end(LinkState.CLOSED)
                 return False
-            await self._after(
-                error if isinstance(error, CcbError) else ConnectionLost("the host did not answer in time")
-            )
+            late = ConnectionLost("the host did not answer in time")
+            await self._after(error if isinstance(error, CcbError) else late)
             return True
         finally:
             self._attempting = None
@@ -475,7 +475,7 @@ class Session:
     async def _fenced(self, by: str) -> None:
         self._driving = False
         self._watching = True
-        name = neutralise(by)
+        name = shown_name(by)
         for request_id in self._requests.waiting:
             if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
                 self._requests.refuse(request_id, f"{name or 'another client'} drives this session now")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -416,3 +417,34 @@ async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(ho
         await host.granted()
         await until(session, LinkState.CONNECTED)
         assert len(host.dials) == 3
+
+
+@pytest.mark.parametrize("change", ["the person", "the machine"])
+async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
+    host: ScriptedHost, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "_STUCK_S", 0.0)
+    terms = Terms(waits=lambda: itertools.chain((0.0,), itertools.repeat(3600.0)))
+    async with Session(host.dial, terms) as session:
+        peer, _ = await host.granted()
+        host.refusals = [Unreachable("nobody listens")]
+        peer.hang_up()
+        while (await until(session, LinkState.RECONNECTING)).reason != "nobody listens":
+            pass
+        if change == "the person":
+            session.retry()
+        else:
+            session.doubt("the network has changed")
+        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
+
+
+async def test_a_login_that_was_refused_long_ago_can_be_tried_again(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "_STUCK_S", 0.0)
+    async with session_on(host, Terms(can_ask=True)) as (session, peer):
+        host.refusals = [AuthFailed("devbox wants a password")]
+        peer.hang_up()
+        await until(session, LinkState.NEEDS_PERSON)
+        session.retry()
+        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
