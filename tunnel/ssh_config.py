@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import getpass
 import os
 import re
@@ -85,9 +86,6 @@ class HostConfig:
     trust_loopback: bool
     no_effect: tuple[str, ...]
     """Options that were set and that only OpenSSH honours."""
-    gssapi: bool
-    shared: bool
-    """ssh would use a connection that is there already (ControlPath)."""
 
 
 async def resolve(target: SshTarget) -> HostConfig:
@@ -96,7 +94,9 @@ async def resolve(target: SshTarget) -> HostConfig:
     if ssh is None:
         from .ssh_config_files import read_config
 
-        return _config(_with_flags(await asyncio.to_thread(read_config, target), target), {}, target)
+        lines, unknown = await asyncio.to_thread(read_config, target)
+        config = _config(_with_flags(lines, target), {}, target)
+        return dataclasses.replace(config, no_effect=(*config.no_effect, *unknown))
     (status, out, err), (_, plain, _) = await asyncio.gather(
         _run([*config_command(ssh, target), "--", target.host]), _run([ssh, "-G", "-F", "none", "--", target.host])
     )
@@ -253,8 +253,6 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
         batch=flag("batchmode"),
         trust_loopback=flag("nohostauthenticationforlocalhost"),
         no_effect=without_effect(lines, defaults),
-        gssapi=flag("gssapiauthentication"),
-        shared=maybe("controlpath") is not None,
     )
 
 

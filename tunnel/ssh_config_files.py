@@ -9,7 +9,6 @@ from __future__ import annotations
 import fnmatch
 import getpass
 import glob
-import logging
 import os
 import re
 import shlex
@@ -17,14 +16,13 @@ import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from asyncssh.config import ConfigParseError, SSHClientConfig
+from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
 
 from .errors import ConfigError
 from .plain_text import neutralise
 from .ssh_config import SshTarget
-
-log = logging.getLogger(__name__)
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _DEEPEST = 16
@@ -39,12 +37,12 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _OPTIONS = (
     *_SEVERAL,
     "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "Ciphers", "Compression",
-    "ConnectTimeout", "ControlPath", "ForwardAgent", "ForwardX11", "GlobalKnownHostsFile", "GSSAPIAuthentication",
+    "ConnectTimeout", "ForwardAgent", "ForwardX11", "GlobalKnownHostsFile",
     "GSSAPIDelegateCredentials", "HashKnownHosts", "HostbasedAuthentication", "HostKeyAlgorithms", "HostKeyAlias",
     "IdentitiesOnly", "IdentityAgent", "KbdInteractiveAuthentication", "KexAlgorithms", "KnownHostsCommand", "LocalCommand",
     "MACs", "NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PasswordAuthentication", "PermitLocalCommand",
     "PKCS11Provider", "PreferredAuthentications", "ProxyCommand", "ProxyJump", "ProxyUseFdpass", "PubkeyAcceptedAlgorithms",
-    "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RequiredRSASize", "SecurityKeyProvider", "ServerAliveCountMax",
+    "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "SecurityKeyProvider", "ServerAliveCountMax",
     "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "UserKnownHostsFile", "VerifyHostKeyDNS",
 )  # fmt: skip
 _OLD_NAMES = {
@@ -53,9 +51,9 @@ _OLD_NAMES = {
 }
 
 
-def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[str, list[str]]:
-    """Options of `target` by their lower-case names: those of the command line, then of `files` (default: the user's and
-    the system's). Blocking, `Match exec` runs. Raises ConfigError."""
+def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    """Options of `target` by their lower-case names: those of the command line, then of `files` (default: the user's and the
+    system's); and what in them only OpenSSH understands. Blocking, `Match exec` runs. Raises ConfigError."""
     if files is None:
         files = (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG)
     with tempfile.TemporaryDirectory(prefix="ccb-") as directory:
@@ -65,6 +63,7 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[
         named = (target.user if target.user is not None else (), target.host, target.port or ())
         try:
             config = _Config.load(None, paths, False, False, False, getpass.getuser(), *named)
+            unknown = _unknown_of(config)
             if config.has_match_final():
                 config = _Config.load(config, paths, False, False, True, getpass.getuser(), *named)
         except (ConfigParseError, ValueError, OSError) as error:
@@ -81,12 +80,18 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[
     for name in _TIMES:
         if name in lines:
             lines[name] = [_seconds(lines[name][0])]
-    return lines
+    if lines.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false", "none"):
+        unknown += ("CanonicalizeHostname",)
+    return lines, unknown
 
 
-def clean_line(line: str, target: SshTarget, include_from: Path) -> str:
+def _unknown_of(config: SSHConfig) -> tuple[str, ...]:
+    return tuple(sorted(config.unknown)) if isinstance(config, _Config) else ()
+
+
+def clean_line(line: str, target: SshTarget, include_from: Path, unknown: set[str]) -> str:
     """`line` of an ssh_config file as asyncssh reads it with ssh's meaning; "" when it cannot have one. Relative names of an
-    Include are below `include_from`."""
+    Include are below `include_from`. What only OpenSSH understands is added to `unknown`."""
     found = re.match(r"\s*([A-Za-z0-9]+)(\s*=\s*|\s+)(.*)", line)
     if not found:
         return ""
@@ -96,10 +101,10 @@ def clean_line(line: str, target: SshTarget, include_from: Path) -> str:
     try:
         words = _words(rest)
     except ValueError:
-        log.warning("a line of ssh_config has quotes that do not match: %s …", keyword)
+        unknown.add(f"{keyword} (quotes that do not match)")
         return ""
     if keyword.lower() == "match":
-        words = _conditions(words, target)
+        words = _conditions(words, target, unknown)
     elif keyword.lower() == "include":
         words = [path for word in words for path in _included(word, include_from)]
     return " ".join([keyword, *map(shlex.quote, words)]) if words else ""
@@ -115,7 +120,7 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _conditions(words: list[str], target: SshTarget) -> list[str]:
+def _conditions(words: list[str], target: SshTarget, unknown: set[str]) -> list[str]:
     """Those of a Match line; one that asyncssh does not know becomes `all` or, where it is not known to hold, `!all`."""
     kept: list[str] = []
     queue = list(words)
@@ -135,7 +140,7 @@ def _conditions(words: list[str], target: SshTarget) -> list[str]:
             holds = any(fnmatch.fnmatchcase("exec", pattern) for pattern in argument.split(","))
             kept.append("all" if holds != negated else "!all")
         else:
-            log.warning("Match %s in ssh_config is not known without OpenSSH: its block does not count", bare)
+            unknown.add(f"Match {bare}")
             kept.append("!all")
     return kept
 
@@ -199,7 +204,11 @@ class _Config(SSHClientConfig):
 
     _percent_expand = set()  # noqa: RUF012
     _no_split = set()  # noqa: RUF012
-    _depth = 0
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.unknown: set[str] = set()
+        self._depth = 0
 
     def parse(self, path: Path) -> None:
         if self._depth >= _DEEPEST:
@@ -208,7 +217,7 @@ class _Config(SSHClientConfig):
         target = SshTarget(self._orig_host, self._named_user(), self._named_port())
         below = SYSTEM_CONFIG.parent if path.is_relative_to(SYSTEM_CONFIG.parent) else Path("~/.ssh").expanduser()
         text = path.read_text(encoding="utf-8", errors="replace")
-        cleaned = "\n".join(clean_line(line, target, below) for line in text.splitlines())
+        cleaned = "\n".join(clean_line(line, target, below, self.unknown) for line in text.splitlines())
         with tempfile.TemporaryDirectory(prefix="ccb-") as directory:
             copy = Path(directory) / "config"
             copy.write_text(cleaned + "\n", encoding="utf-8")

@@ -189,7 +189,8 @@ async def test_without_openssh_the_files_are_read(sshd: Sshd, host_user: HostUse
     person = Person()
     async with logged_in(SshTarget("mine"), person) as transport:
         assert (await output(transport, "id -un")).strip() == host_user.name
-    assert "LocalForward" in person.told[0]
+    for name in ("LocalForward", "Match version", "Match localnetwork", "IdentityFile (quotes that do not match)"):
+        assert name in person.told[0]
     with pytest.raises(Unreachable):  # the command line is stronger
         await connect(SshTarget("mine", options=("HostName 127.0.0.1", "Port=1")), person)
 
