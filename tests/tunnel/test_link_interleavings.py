@@ -200,6 +200,36 @@ class Links(RuleBasedStateMachine):
 
         self.run(act())
 
+    @rule(who=st.sampled_from("AAB"), up=share, count=st.integers(1, 3))
+    def send_and_lose(self, who: str, up: int, count: int) -> None:
+        """The connection is lost before anything is confirmed."""
+        self.flow(who, False)
+        self.send(who, count)
+        self.drop(who, up, 0, True, True)
+
+    @rule(who=st.sampled_from("AB"), host_knows=st.booleans())
+    def taken_meanwhile(self, who: str, host_knows: bool) -> None:
+        """While one is out of reach, another terminal takes over; then the first one is back."""
+        other = "B" if who == "A" else "A"
+        self.drop(who, 0, 0, host_knows, False)
+        self.start(other, True)
+        self.flow(other, True)
+        self.take_back(other)
+        self.run(self.breathe(100))
+        self.reattach(who)
+
+    @rule(who=st.sampled_from("AB"), count=st.integers(1, 3))
+    def overtaken(self, who: str, count: int) -> None:
+        """What one has sent is under way when another terminal takes over."""
+        other = "B" if who == "A" else "A"
+        self.flow(who, False)
+        self.send(who, count)
+        self.start(other, True)
+        self.flow(other, True)
+        self.take_back(other)
+        self.run(self.breathe(100))
+        self.move(who, 100, 0)
+
     @rule(who=who, up=share, down=share)
     def move(self, who: str, up: int, down: int) -> None:
         """Some of what is in flight arrives."""
@@ -431,10 +461,10 @@ def no_waits() -> Iterator[float]:
 
 
 def test_every_interleaving_keeps_the_promises_of_the_link() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Links,
         settings=settings(
-            max_examples=100,
+            max_examples=60,
             stateful_step_count=60,
             derandomize=True,
             database=None,
