@@ -81,6 +81,7 @@ class Client:
         self.name = ""
         self.pages = 0  # of earlier events, asked for and not sent yet
         self.paging = asyncio.Lock()
+        self.late: list[Input] = []  # found no room; at most what a laptop has unconfirmed
         self._owner = owner
         self._reader = reader
         self._writer = writer

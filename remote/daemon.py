@@ -60,7 +60,7 @@ GRACE_S = 24 * 3600.0
 IDLE_S = 30 * 60.0
 """How long the worker of a session stays that has no client and nothing to do; the journal stays."""
 
-_TRY_AGAIN_S = 2.0  # for an input that could not be journalled
+_TRY_AGAIN_S = 1.0  # for inputs that found no room
 _UNUSED_S = 60.0  # a session that nobody ever asked anything
 _LOOK_S = 5.0
 _MAX_PAGE = 512 * 1024
@@ -224,8 +224,7 @@ class Daemon:
         self._stopping.set()
 
     def leave(self) -> None:
-        """End this worker, as when the host goes down. Nobody wanted the session to end: its clients come back, and the next
-        worker goes on from the journal."""
+        """End this worker, as when the host goes down: its clients come back, and the next one goes on from the journal."""
         self._stopping.set()
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
@@ -437,10 +436,9 @@ class Daemon:
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """A frame of the driver."""
-        if self._ending:  # what is not confirmed comes again
-            return
         if isinstance(frame, Input):
-            self._take_input(client, frame)
+            if not self._ending:  # what is not confirmed comes again
+                self._take_input(client, frame)
         elif isinstance(frame, Stop):
             if frame.finish:
                 self._finisher = client
@@ -451,19 +449,28 @@ class Daemon:
             self._calls.handle(frame)
 
     def _take_input(self, client: Client, frame: Input) -> None:
+        """Apply an input, or keep it until there is room for it. Prompts stay in their order; what ends a turn overtakes them."""
+        if (client.late and frame.body.get("type") == "user") or not self._applied(client, frame):
+            client.late.append(frame)
+            if len(client.late) == 1:
+                asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._take_late, client)
+
+    def _take_late(self, client: Client) -> None:
+        late, client.late = client.late, []
+        for frame in late if client is self._driver else ():
+            self.received(client, frame)
+
+    def _applied(self, client: Client, frame: Input) -> bool:
+        """Whether an input is settled: applied, or refused aloud."""
         try:
             client.applied_after(self._session.take_input(frame.id, frame.body), frame.id)
+        except TooManyInputs:
+            return False
         except JournalError as error:
-            if self._session.refuse_input(frame.body, str(error)):
-                client.control(Applied(self._epoch, frame.id))
-            else:  # whoever waits for this answer is told nothing: it counts once there is room again
-                asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._try_again, client, frame)
-        except TooManyInputs as error:
-            client.close(str(error), Refused("internal", str(error)))
-
-    def _try_again(self, client: Client, frame: Input) -> None:
-        if client is self._driver:
-            self.received(client, frame)
+            if not self._session.refuse_input(frame.body, str(error)):
+                return False
+            client.control(Applied(self._epoch, frame.id))
+        return True
 
     def detached(self, client: Client, *, done: bool) -> None:
         """A client leaves, as it says itself; with `done` the worker may end when it has nothing to do."""

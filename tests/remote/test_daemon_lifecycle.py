@@ -19,6 +19,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
+from ccb.remote.inputs import MOST_WAITING
 from ccb.tunnel.wire import (
     Applied,
     Attach,
@@ -349,3 +350,22 @@ async def test_a_prompt_that_failed_for_a_full_disk_is_not_run_later(host: Worke
     await laptop.say("again")
     _, body = await laptop.call()
     assert b"again" in body and b'"go"' not in body
+
+
+async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_interrupt_overtakes_them(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    sent = [await laptop.say("first")]
+    await laptop.call()  # so the turn holds it, and the rest waits
+    sent += [await laptop.say(f"number {number}") for number in range(MOST_WAITING + 2)]
+    await laptop.next(Applied, lambda frame: frame.id == sent[MOST_WAITING])
+    for _ in range(2):  # each lets the next prompt begin, and so the next one in
+        await laptop.control("interrupt")
+        await laptop.message("result")
+    while not any(isinstance(frame, Applied) and frame.id == sent[-1] for frame in laptop.frames):
+        assert await laptop.read()
+    while len(taken := [event.body["id"] for event in laptop.events if event.body.get("id") in sent]) < len(sent):
+        assert await laptop.read()
+    assert taken == sent
