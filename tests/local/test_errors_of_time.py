@@ -1,0 +1,113 @@
+"""Errors of things that take too long or cannot be read, each for real."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import make_laptop
+from tests.support.scripted_host import ScriptedHost, session_on
+
+from ccb.local import headless_input, session
+from ccb.local.arguments import parse_arguments
+from ccb.local.connection import Terms
+from ccb.tunnel import openssh, ssh_config
+from ccb.tunnel.command_failures import ssh_failure
+from ccb.tunnel.errors import ConfigError, ConnectionLost, Unreachable, UsageError
+from ccb.tunnel.ssh_config import SshTarget, resolve
+from ccb.tunnel.tcp import open_socket
+
+
+def test_an_argument_that_is_no_session() -> None:
+    with pytest.raises(UsageError, match="is no session ID"):
+        parse_arguments(["logs", "host", "nope!"])
+
+
+async def test_an_ssh_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 60\n", encoding="ascii")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(ssh_config, "_RESOLVE_DEADLINE_S", 0.5)
+    monkeypatch.setattr(openssh, "_RESOLVE_S", 0.5)
+    with pytest.raises(ConfigError, match="`ssh -G` did not answer"):
+        await resolve(SshTarget("host"))
+    with pytest.raises(ConfigError, match="`ssh -G` did not answer"):
+        await openssh._configured([str(tmp_path / "ssh")], SshTarget("host"), dict(os.environ), "ssh")
+
+
+async def test_a_port_that_is_none_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="ssh configuration cannot be read"):
+        await resolve(SshTarget("host", options=("Port=abc",)))
+    with pytest.raises(UsageError, match="is not a port"):
+        ssh_config._config({"port": ["abc"]}, {}, SshTarget("host"))
+
+
+def test_an_ssh_that_fails_without_a_known_reason() -> None:
+    error = ssh_failure("host", 255, "something nobody has heard of")
+    assert isinstance(error, Unreachable) and "no SSH connection to host" in error.what
+
+
+async def test_a_port_that_neither_accepts_nor_refuses() -> None:
+    """A listener whose queue is full is silent, as a firewall is."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        config = await resolve(SshTarget("127.0.0.1", port=address[1]))
+        with pytest.raises(Unreachable, match="did not answer in"):
+            await open_socket(replace(config, connect_timeout_s=0.5))
+
+
+async def test_earlier_events_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "CONTROL_TIMEOUT", 0.2)
+    async with session_on(ScriptedHost(), Terms(patience=60)) as (attached, _):
+        with pytest.raises(ConnectionLost, match="did not send the earlier events"):
+            await attached.earlier(10)
+
+
+async def test_a_line_on_stdin_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headless_input, "MAX_INPUT_LINE", 1000)
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"x" * 2000)
+        os.close(writing)
+        with pytest.raises(headless_input.BadInput, match="too long"):
+            async for _ in headless_input.read_messages(reading):
+                pass
+    finally:
+        os.close(reading)
+
+
+async def test_a_key_that_is_refused_or_cannot_be_checked(tmp_path: Path, fake_model: FakeModel) -> None:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    keys = {
+        "PYTHON_KEYRING_BACKEND": "tests.support.file_keyring.FileKeyring",
+        "TEST_KEYRING_FILE": str(tmp_path / "keys"),
+    }
+    login = ["auth", "login", "--api-key-stdin"]
+    refused = await laptop.run(login, stdin=b"sk-wrong-wrong", **keys)
+    assert refused.code == 77 and "refused the key (HTTP 401)" in refused.stderr
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        unchecked = await laptop.run(login, stdin=b"sk-wrong-wrong", ANTHROPIC_BASE_URL=nowhere, **keys)
+    assert unchecked.code == 69 and "could not be checked" in unchecked.stderr
+
+
+async def test_a_command_that_cannot_be_started(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("no program", encoding="ascii")
+    (tmp_path / "broken").chmod(0o755)
+    laptop = make_laptop(tmp_path, "http://127.0.0.1:1")
+    done = await laptop.run(["ssh", "--transport", str(tmp_path / "broken"), "/", "-p", "hi"])
+    assert done.code == 2 and "cannot be started" in done.stderr

@@ -1,0 +1,33 @@
+"""docs/errors.md says what the code says, and names for each error a test that provokes it."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.support.error_table import DOCUMENT, ROOT, UNPROVOKED, document, entries, exit_names, provoked
+
+from ccb.local.exit_codes import ExitCode
+
+RUN = "python -m tests.support.error_table"
+
+
+def test_the_page_is_current() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == document(), f"run `{RUN}`"
+
+
+def test_every_error_is_provoked_by_a_test() -> None:
+    found = entries()
+    tests = provoked(found)
+    missing = [entry.key for entry in found if entry not in tests and entry.key not in UNPROVOKED]
+    assert not missing, f"write a test for each, then `{RUN} --record THAT_TEST`:\n" + "\n".join(missing)
+
+
+def test_the_tests_it_names_exist() -> None:
+    for test in set(provoked(entries()).values()):
+        path, _, name = test.partition("::")
+        body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+        assert name in {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}, test
+
+
+def test_every_class_has_an_exit_code_of_the_table() -> None:
+    assert set(exit_names().values()) <= set(ExitCode.__members__)

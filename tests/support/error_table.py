@@ -1,0 +1,225 @@
+"""docs/errors.md, made from the code: every place that raises an error for the person, and the test that provokes it.
+
+`python -m tests.support.error_table` writes the file. `… --record [PATH…]` runs tests first (default: all) and notes in
+`error_tests.json` which of them really provoke what, in their own process or in the programs they start.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ccb.local.exit_codes import ExitCode
+from ccb.tunnel import errors
+from ccb.tunnel.errors import CcbError
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "errors.md"
+RECORDED = Path(__file__).with_name("error_tests.json")
+ROOMS = ("local", "tunnel", "deploy")
+GAP = "…"
+_TREE = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, CcbError)}
+
+UNPROVOKED = {
+    "CcbError: reading the session failed": "a bug in ccb would end here",
+    "ConnectionLost: the connection ended": "the last line of defence: a link ends with `bye` or an error",
+    "ConfigError: there is no place for the sockets of ssh": "needs a machine whose /tmp cannot be written by root",
+}
+"""Why no test provokes an error; everything else has one."""
+
+_HEAD = """\
+# Errors
+
+Made from the code by `python -m tests.support.error_table`; do not edit. `…` stands for what differs
+from case to case. Every error is shown as what happened, the evidence (what the host or the system said), and behind
+`->` the one thing to do. Exit codes: see the README.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One error that people can see. `what` and `do` are its words with GAP for what differs."""
+
+    kind: str
+    what: str
+    do: str
+    module: str
+
+    @property
+    def key(self) -> str:
+        """What names it, wherever it is raised."""
+        return f"{self.kind}: {self.what}"
+
+    def fits(self, what: str) -> bool:
+        """Whether this may be the entry of an error that says `what`."""
+        return re.fullmatch(".*".join(re.escape(piece) for piece in self.what.split(GAP)), what, re.DOTALL) is not None
+
+
+def entries() -> list[Entry]:
+    """Every error of the laptop's rooms, by class and place."""
+    found: dict[str, Entry] = {}
+    order = list(exit_names())
+    for module, tree in _modules():
+        for kind, what, do in _raised(tree, order):
+            entry = Entry(kind, what, do, module)
+            if what.strip(GAP + " "):
+                found.setdefault(entry.key, entry)
+    return sorted(found.values(), key=lambda entry: (order.index(entry.kind), entry.module, entry.what))
+
+
+def _modules() -> list[tuple[str, ast.Module]]:
+    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+def exit_names() -> dict[str, str]:
+    """Every class of errors, in the order of the tree, and the name of its exit code."""
+    names = {name: kind.exit_name for name, kind in _TREE.items()}
+    for _, tree in _modules():
+        for node in tree.body:
+            bases = [base.id for base in getattr(node, "bases", []) if isinstance(base, ast.Name) and base.id in names]
+            if isinstance(node, ast.ClassDef) and bases and node.name not in names:
+                names[node.name] = _own_exit_name(node) or names[bases[0]]
+    return names
+
+
+def _own_exit_name(node: ast.ClassDef) -> str:
+    for each in node.body:
+        if (
+            isinstance(each, ast.Assign)
+            and isinstance(each.value, ast.Constant)
+            and _named(each.targets) == ["exit_name"]
+        ):
+            return str(each.value.value)
+    return ""
+
+
+def _named(nodes: Iterable[ast.expr]) -> list[str]:
+    return [node.id for node in nodes if isinstance(node, ast.Name)]
+
+
+def _raised(tree: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        kinds = [node.func.body, node.func.orelse] if isinstance(node.func, ast.IfExp) else [node.func]
+        for kind in kinds:
+            name = kind.id if isinstance(kind, ast.Name) else ""
+            if name in names:
+                do = next((word.value for word in node.keywords if word.arg == "do"), None)
+                for text in _written(node.args[0], tree):
+                    for what in _texts(text):
+                        yield name, what, _texts(do)[0] if do is not None else ""
+
+
+def _written(node: ast.expr, tree: ast.AST) -> list[ast.expr]:
+    """The expression itself; where it is a parameter of a function of this module, what the callers give."""
+    if not isinstance(node, ast.Name):
+        return [node]
+    given: list[ast.expr] = []
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and node in ast.walk(function):
+            parameters = [each.arg for each in function.args.args]
+            if node.id in parameters:
+                place = parameters.index(node.id)
+                calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
+                given += [
+                    call.args[place]
+                    for call in calls
+                    if _named([call.func]) == [function.name] and len(call.args) > place
+                ]
+    return given or [node]
+
+
+def _texts(node: ast.expr) -> list[str]:
+    """The text of an expression, GAP where it is not written down; several for a choice."""
+    if isinstance(node, ast.Constant):
+        return [str(node.value)]
+    if isinstance(node, ast.JoinedStr):
+        parts = [str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values]
+        return [re.sub(f"{GAP}+", GAP, "".join(parts))]
+    if isinstance(node, ast.IfExp):
+        return _texts(node.body) + _texts(node.orelse)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [left + right for left in _texts(node.left) for right in _texts(node.right)]
+    return [GAP]
+
+
+def provoked(found: Sequence[Entry]) -> dict[Entry, str]:
+    """The test that was recorded to provoke each entry; entries that no test provokes are not in it."""
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return {entry: recorded[entry.key] for entry in found if entry.key in recorded}
+
+
+def recorded_from(lines: Iterable[str], found: Sequence[Entry]) -> dict[str, str]:
+    """By entry, the first test in the order of names that provoked it."""
+    tests: dict[str, str] = {}
+    for line in lines:
+        kind, path, what, test = json.loads(line)
+        fitting = [entry for entry in found if entry.kind == kind and entry.fits(what)]
+        fitting = [entry for entry in fitting if path.endswith("/" + entry.module)] or fitting
+        if fitting:
+            entry = max(fitting, key=lambda each: len(each.what))  # the one that leaves least open
+            tests[entry.key] = min(test, tests.get(entry.key, test), key=_preference)
+    return dict(sorted(tests.items()))
+
+
+def _preference(test: str) -> tuple[bool, str]:
+    """Whole programs tell more than parts."""
+    return not test.startswith("tests/e2e"), test
+
+
+def record(paths: Sequence[str]) -> int:
+    """Run the tests in `paths` and note what they provoke, beside what was noted before about errors that still exist."""
+    where = ROOT / ".make" / "recorded"
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir(parents=True)
+    inherited = os.pathsep.join(
+        [str(ROOT / "tests" / "support" / "recording"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    )
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.record_errors", *paths]
+    status = subprocess.run(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": inherited}, check=False).returncode
+    found = entries()
+    known = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
+    lines = (where / "errors.jsonl").read_text(encoding="utf-8").splitlines()
+    tests = {**{entry.key: known[entry.key] for entry in found if entry.key in known}, **recorded_from(lines, found)}
+    RECORDED.write_text(json.dumps(dict(sorted(tests.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return status
+
+
+def document() -> str:
+    """The page."""
+    found = entries()
+    tests = provoked(found)
+    lines = [_HEAD]
+    for name, exit_name in exit_names().items():
+        mine = [entry for entry in found if entry.kind == name]
+        if not mine:
+            continue
+        code = ExitCode[exit_name]
+        lines += ["", f"## {name}: exit code {int(code)} ({code.name})", ""]
+        lines += ["| what is seen | what to do | from | provoked by |", "|---|---|---|---|"]
+        for entry in mine:
+            test = tests.get(entry, "").removeprefix("tests/")
+            proof = f"`{test}`" if test else UNPROVOKED.get(entry.key, "")
+            lines.append(f"| {_cell(entry.what)} | {_cell(entry.do)} | `{entry.module}` | {proof} |")
+    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--record"]:
+        record(sys.argv[2:] or ["tests"])
+    DOCUMENT.write_text(document(), encoding="utf-8")
