@@ -199,7 +199,8 @@ def _no_marker(
     return DeployError(
         what,
         evidence=evidence,
-        do="The login shell must be able to run `sh`: check for ForceCommand, nologin or an sftp-only account.",
+        do="The login shell must be able to run `sh`: "
+        "check for ForceCommand, nologin, a restricted shell or an sftp-only account.",
     )
 
 

@@ -28,9 +28,10 @@ _OURS = ("ANTHROPIC_", "CCB_", "CLAUDE_", "OPENAI_", "PYTHONSTARTUP")
 
 
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
-    """What children see of the worker's environment: nothing of ours, nothing that opens an editor or a pager."""
+    """What children see of the worker's environment: nothing of ours, nothing that opens an editor or a pager. SHLVL keeps bash
+    from taking each command for a login over ssh and reading the start-up files again, into the output of the command."""
     env = {name: value for name, value in environ.items() if not name.startswith(_OURS)}
-    env.update(GIT_EDITOR="true", TERM="dumb", PAGER="cat", GIT_PAGER="cat", GIT_TERMINAL_PROMPT="0")
+    env.update(GIT_EDITOR="true", TERM="dumb", PAGER="cat", GIT_PAGER="cat", GIT_TERMINAL_PROMPT="0", SHLVL="1")
     if mark:
         env[MARK] = mark
     return env

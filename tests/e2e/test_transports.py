@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.support.container import container
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.laptop import Laptop, Running, make_laptop
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import host_user
 from tests.support.sshd import sshd as serve
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-STDIO = [*STREAM, "--input-format", "stream-json", "--permission-prompt-tool", "stdio"]
+from tests.support.whole_session import Somewhere, whole_session
 
 WRAPPER = """#!/bin/sh
 [ "$1 $2" = "fleet ssh" ] || exit 2
 host=$3; shift 3
 exec ssh -F /dev/null -p {port} -i {key} -o UserKnownHostsFile={known} -o IdentitiesOnly=yes "$host" "$@"
 """
-
-
-@dataclass(frozen=True)
-class Somewhere:
-    """A host and how it is reached: `where` are the words of the command line, `app` is its directory for the work as seen from
-    here, `directory` as seen there, `hostname` what it calls itself."""
-
-    where: list[str]
-    app: Path
-    directory: str
-    hostname: str
 
 
 @pytest.fixture
@@ -96,56 +81,6 @@ async def somewhere(way: str, laptop: Laptop, tmp_path: Path) -> AsyncIterator[S
         yield Somewhere(where + (["--container", "web"] if "container" in way else []), app, directory, hostname)
 
 
-def user_message(text: str) -> dict[str, object]:
-    return {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, "session_id": ""}
-
-
-async def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-async def allow(running: Running, tool: str) -> None:
-    """Say yes to the next question, which must be about `tool`."""
-    asked = await running.until("control_request")
-    assert asked["request"]["tool_name"] == tool
-    answer = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
-    await running.send({"type": "control_response", "response": response})
-
-
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_same_session_over(way: str, laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere) -> None:
-    app = somewhere.app
-    (app / "greet.py").write_text('print("bonjour")\r\n', encoding="utf-8", newline="")
-    (app / "greet.py").chmod(0o666)
-    path = "greet.py" if somewhere.directory.startswith("~") else f"{somewhere.directory}/greet.py"
-    if path == "greet.py":
-        path = str(app / path)
-    wait = "python3 greet.py; hostname; echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
-    edit = {"file_path": path, "old_string": "bonjour", "new_string": "hello"}
-    fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Read", "input": {"file_path": path}}]},
-        {"blocks": [{"type": "tool_use", "name": "Edit", "input": edit}]},
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": wait}}]},
-        {"text": "It says hello."},
-    )
-    async with laptop.start([*somewhere.where, "-p", *STDIO]) as running:
-        await running.send(user_message("say it in English"))
-        session = (await running.until("system", "init"))["session_id"]
-        await allow(running, "Edit")
-        await allow(running, "Bash")
-        await until((app / "started").exists)
-        running.process.kill()
-    (app / "go").touch()
-    fake_model.add({"text": "second answer"})
-    done = await laptop.run([*somewhere.where, "--resume", session[:8], "-p", "and now?", *STREAM])
-    assert done.code == 0, done.stderr
-    assert [result["result"] for result in done.results][-1] == "second answer"
-    assert done.results[-1]["session_id"] == session
-    assert "bonjour" in fake_model.requests[1].tool_result_text
-    assert fake_model.requests[3].tool_result_text.split() == ["hello", somewhere.hostname]
-    assert (app / "greet.py").read_bytes() == b'print("hello")\r\n'
-    assert (app / "count").read_text() == "run\n"
-    assert {request.headers["x-api-key"] for request in fake_model.requests} == {API_KEY}
+    await whole_session(laptop, fake_model, somewhere)

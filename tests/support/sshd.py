@@ -120,8 +120,10 @@ async def sshd(
             *options,
             f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {host_key}", f"AuthorizedKeysFile {authorized}",
             "PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
-            "PermitRootLogin yes", "MaxStartups 100", "LogLevel VERBOSE", "Subsystem sftp internal-sftp", "PrintMotd no",
+            "PermitRootLogin yes", "MaxStartups 100", "LogLevel VERBOSE", "PrintMotd no",
         ]  # fmt: skip
+        if not any(line.startswith("Subsystem ") for line in options):  # a second one of a name is an error
+            lines.append("Subsystem sftp internal-sftp")
         if environment:
             pairs = " ".join(f'"{name}={value}"' for name, value in environment.items())
             lines.append(f"SetEnv {pairs}")

@@ -1,0 +1,107 @@
+"""Every login shell and every sshd runs the same session: what may land, lands; what may not says so in one line. Root only."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd, host_user
+from tests.support.sshd import sshd as serve
+from tests.support.whole_session import Somewhere, whole_session
+
+SHELLS = {
+    "bash": ("/bin/bash", ".bashrc"),
+    "dash": ("/bin/dash", ""),
+    "zsh": ("/usr/bin/zsh", ".zshenv"),
+    "fish": ("/usr/bin/fish", ".config/fish/config.fish"),
+    "tcsh": ("/usr/bin/tcsh", ".tcshrc"),
+    "ash": ("/usr/bin/busybox", ""),
+}
+"""Each login shell, and the start-up file that it reads for a command."""
+
+NOISE = {
+    "no newline": "printf 'Welcome to devbox'",
+    "JSON": """printf '{"t":"hello","protocol":1}\\n'""",
+    "a megabyte": "head -c 1000000 /dev/zero | tr '\\0' 'x'",
+    "reads stdin": "read -t 0.2 line",
+    "slow": "sleep 1; printf slow",
+    "nothing": "",
+}
+
+LANDINGS = [
+    ("bash", "reads stdin", "AllowTcpForwarding no"),
+    ("dash", "nothing", "DisableForwarding yes"),
+    ("zsh", "no newline", "AllowStreamLocalForwarding no"),
+    ("fish", "slow", "MaxSessions 1"),
+    ("tcsh", "JSON", "Subsystem no-sftp internal-sftp"),
+    ("ash", "nothing", "MaxStartups 1"),
+    ("bash", "no newline", "Compression yes"),
+    ("bash", "a megabyte", "RekeyLimit 1M"),
+]
+"""Every shell, every noise of a start-up file and every restriction of a server at least once."""
+
+BULK = {"RekeyLimit 1M": 3_000_000, "Compression yes": 300_000}
+"""How many bytes the model says on that server."""
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+def at(user: HostUser, server: Sshd, *options: str) -> Somewhere:
+    app = user.home / "app"
+    app.mkdir()
+    app.chmod(0o777)
+    where = ["ssh", f"{user.name}@127.0.0.1:~/app", *server.client_options(), "--transport", "asyncssh", *options]
+    return Somewhere(where, app, "~/app", socket.gethostname())
+
+
+@pytest.mark.parametrize(("shell", "noise", "option"), LANDINGS)
+async def test_the_same_session_lands(
+    shell: str, noise: str, option: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    program, rc = SHELLS[shell]
+    path = Path(program)
+    if shell == "ash":
+        path = tmp_path / "ash"
+        path.symlink_to(program)
+    with host_user(tmp_path, str(path)) as user:
+        if rc:
+            (user.home / rc).parent.mkdir(parents=True, exist_ok=True)
+            (user.home / rc).write_text(NOISE[noise] + "\n", encoding="ascii")
+        async with serve(tmp_path / "strict", [option, "LogLevel DEBUG1"]) as server:
+            where = (
+                at(user, server, "-o", option.replace(" ", "=")) if option == "Compression yes" else at(user, server)
+            )
+            await whole_session(laptop, fake_model, where, bulk=BULK.get(option, 0))
+            log = server.log.read_text(encoding="utf-8", errors="replace")
+        assert option != "Compression yes" or "compression: zlib@openssh.com" in log
+        assert option != "RekeyLimit 1M" or log.count("SSH2_MSG_NEWKEYS received") > 2, "one each for two logins"
+
+
+REFUSED = {
+    "nologin": ("/usr/sbin/nologin", "", "This account is currently not available."),
+    "a restricted shell": ("/usr/bin/rbash", "", "rbash: line 1: exec: restricted"),
+    "internal-sftp": ("/bin/bash", "ForceCommand internal-sftp", "This service allows sftp connections only."),
+    "ForceCommand": ("/bin/bash", "ForceCommand echo only backups here", "only backups here"),
+}
+
+
+@pytest.mark.parametrize("account", REFUSED)
+async def test_an_account_that_runs_no_command_says_so_in_its_own_words(
+    account: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    shell, option, says = REFUSED[account]
+    with host_user(tmp_path, shell) as user:
+        async with serve(tmp_path / "strict", [option]) as server:
+            done = await laptop.run([*at(user, server).where, "-p", "hi"])
+    assert (done.code, done.stdout) == (76, "")
+    what, evidence, way_out = done.stderr.splitlines()
+    assert what.startswith(f"ccb: {user.name}@127.0.0.1 did not run our command (exit code ")
+    assert evidence == f"  It said: {says}"
+    assert account.removeprefix("a ").removeprefix("internal-") in way_out
+    assert not fake_model.requests

@@ -1,0 +1,83 @@
+"""One session from end to end on any host: deploy, model calls, Read, Edit, Bash, approvals, a laptop that dies, reattach."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.laptop import Done, Laptop, Running
+
+STREAM = ["--output-format", "stream-json", "--verbose"]
+STDIO = [*STREAM, "--input-format", "stream-json", "--permission-prompt-tool", "stdio"]
+
+
+@dataclass(frozen=True)
+class Somewhere:
+    """A host and how it is reached: `where` are the words of the command line, `app` is its directory for the work as seen from
+    here, `directory` as seen there, `hostname` what it calls itself."""
+
+    where: list[str]
+    app: Path
+    directory: str
+    hostname: str
+
+
+def user_message(text: str) -> dict[str, object]:
+    return {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, "session_id": ""}
+
+
+async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def allow(running: Running, tool: str) -> None:
+    """Say yes to the next question, which must be about `tool`."""
+    asked = await running.until("control_request")
+    assert asked["request"]["tool_name"] == tool
+    answer = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
+    await running.send({"type": "control_response", "response": response})
+
+
+async def whole_session(laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere, *, bulk: int = 0) -> Done:
+    """The run, with all that must be true of it; the second ccb as it ended. The first answer is `bulk` bytes longer."""
+    app = somewhere.app
+    (app / "greet.py").write_text('print("bonjour")\r\n', encoding="utf-8", newline="")
+    (app / "greet.py").chmod(0o666)
+    path = "greet.py" if somewhere.directory.startswith("~") else f"{somewhere.directory}/greet.py"
+    if path == "greet.py":
+        path = str(app / path)
+    wait = "python3 greet.py; hostname; echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
+    edit = {"file_path": path, "old_string": "bonjour", "new_string": "hello"}
+    read = {"type": "tool_use", "name": "Read", "input": {"file_path": path}}
+    fake_model.add(
+        {"blocks": [*([{"type": "fill", "bytes": bulk}] if bulk else []), read]},
+        {"blocks": [{"type": "tool_use", "name": "Edit", "input": edit}]},
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": wait}}]},
+        {"text": "It says hello."},
+    )
+    async with laptop.start([*somewhere.where, "-p", *STDIO]) as running:
+        await running.send(user_message("say it in English"))
+        session = (await running.until("system", "init"))["session_id"]
+        await allow(running, "Edit")
+        await allow(running, "Bash")
+        await until((app / "started").exists)
+        running.process.kill()
+    (app / "go").touch()
+    fake_model.add({"text": "second answer"})
+    done = await laptop.run([*somewhere.where, "--resume", session[:8], "-p", "and now?", *STREAM])
+    assert done.code == 0, done.stderr
+    assert [result["result"] for result in done.results][-1] == "second answer"
+    assert done.results[-1]["session_id"] == session
+    said = [request.tool_result_text for request in fake_model.requests]
+    assert "bonjour" in said[1], said
+    assert said[3].split() == ["hello", somewhere.hostname], said
+    assert (app / "greet.py").read_bytes() == b'print("hello")\r\n'
+    assert (app / "count").read_text() == "run\n"
+    assert {request.headers["x-api-key"] for request in fake_model.requests} == {API_KEY}
+    return done
