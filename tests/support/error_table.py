@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ UNPROVOKED = {
     "CcbError: reading the session failed": "a bug in ccb would end here",
     "ConnectionLost: the connection ended": "the last line of defence: a link ends with `bye` or an error",
     "ConfigError: there is no place for the sockets of ssh": "needs a machine whose /tmp cannot be written by root",
+    "Unreachable: the ProxyCommand cannot be started": "needs a machine without /bin/sh",
 }
 """Why no test provokes an error; everything else has one."""
 
@@ -107,8 +108,11 @@ def _named(nodes: Iterable[ast.expr]) -> list[str]:
     return [node.id for node in nodes if isinstance(node, ast.Name)]
 
 
-def _raised(tree: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def _raised(tree: ast.Module, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    constants = _constants(tree)
     for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple):
+            yield from _tabled(node, names)
         if not isinstance(node, ast.Call) or not node.args:
             continue
         kinds = [node.func.body, node.func.orelse] if isinstance(node.func, ast.IfExp) else [node.func]
@@ -117,8 +121,21 @@ def _raised(tree: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, str, str
             if name in names:
                 do = next((word.value for word in node.keywords if word.arg == "do"), None)
                 for text in _written(node.args[0], tree):
-                    for what in _texts(text):
-                        yield name, what, _texts(do)[0] if do is not None else ""
+                    for what in _texts(text, constants):
+                        yield name, what, _texts(do, constants)[0] if do is not None else ""
+
+
+def _tabled(row: ast.Tuple, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """A row of a table of errors: the class, what is seen and what to do, with `{name}` for what differs."""
+    for place, cell in enumerate(row.elts):
+        texts = [
+            each.value
+            for each in row.elts[place + 1 :]
+            if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        ]
+        if isinstance(cell, ast.Name) and cell.id in names and texts:
+            what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ""][:2])
+            yield cell.id, what, do
 
 
 def _written(node: ast.expr, tree: ast.AST) -> list[ast.expr]:
@@ -140,7 +157,16 @@ def _written(node: ast.expr, tree: ast.AST) -> list[ast.expr]:
     return given or [node]
 
 
-def _texts(node: ast.expr) -> list[str]:
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """The texts that a module has names for."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.update(dict.fromkeys(_named(node.targets), node.value.value))
+    return found
+
+
+def _texts(node: ast.expr, constants: Mapping[str, str]) -> list[str]:
     """The text of an expression, GAP where it is not written down; several for a choice."""
     if isinstance(node, ast.Constant):
         return [str(node.value)]
@@ -148,9 +174,11 @@ def _texts(node: ast.expr) -> list[str]:
         parts = [str(part.value) if isinstance(part, ast.Constant) else GAP for part in node.values]
         return [re.sub(f"{GAP}+", GAP, "".join(parts))]
     if isinstance(node, ast.IfExp):
-        return _texts(node.body) + _texts(node.orelse)
+        return _texts(node.body, constants) + _texts(node.orelse, constants)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return [left + right for left in _texts(node.left) for right in _texts(node.right)]
+        return [left + right for left in _texts(node.left, constants) for right in _texts(node.right, constants)]
+    if isinstance(node, ast.Name) and node.id in constants:
+        return [constants[node.id]]
     return [GAP]
 
 
