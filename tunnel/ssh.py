@@ -11,9 +11,9 @@ from .errors import ConnectionLost, Unreachable
 from .jumps import route
 from .login import Prompts
 from .plain_text import neutralise
+from .proxy_command import FirstLine
 from .ssh_config import HostConfig, SshTarget
 from .stderr_tail import StderrTail
-from .tcp import open_socket
 
 if TYPE_CHECKING:
     import asyncssh
@@ -29,28 +29,33 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
     Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
     loading = asyncio.create_task(asyncio.to_thread(_load))
+    line: FirstLine | None = None
     sock = None
     hops: list[asyncssh.SSHClientConnection] = []
     try:
         try:
             way = await route(target)
-            first = way[0][1]
-            if first.proxy_command is None:
-                sock = await open_socket(first)
+            line = FirstLine(way[0][1], prompts.banner)
+            sock = await line.open()
         finally:
             await loading
         from .ssh_login import log_in
 
         for hop in way:
-            taken, sock = sock, None
-            hops.append(await log_in(hop, prompts, hops[-1] if hops else None, taken))
+            if hops:
+                hops.append(await log_in(hop, prompts, hops[-1]))
+            else:
+                taken, sock = sock, None
+                hops.append(await log_in(hop, prompts, None, line, taken))
     except BaseException:
         if sock is not None:
             sock.close()
         await _close_all(hops[::-1])
+        if line is not None:
+            await line.close()
         raise
     _say_what_has_no_effect(target, way[-1][1], prompts)
-    return SshTransport(target.shown, hops[-1], hops[:-1])
+    return SshTransport(target.shown, hops[-1], hops[:-1], line)
 
 
 def _say_what_has_no_effect(target: SshTarget, config: HostConfig, prompts: Prompts) -> None:
@@ -78,9 +83,14 @@ class SshTransport:
     """An authenticated connection (and the jump hosts under it)."""
 
     def __init__(
-        self, name: str, connection: asyncssh.SSHClientConnection, hops: list[asyncssh.SSHClientConnection]
+        self,
+        name: str,
+        connection: asyncssh.SSHClientConnection,
+        hops: list[asyncssh.SSHClientConnection],
+        line: FirstLine,
     ) -> None:
         self._name = name
+        self._line = line
         self._connection = connection
         self._hops = hops
 
@@ -120,6 +130,7 @@ class SshTransport:
 
     async def close(self) -> None:
         await _close_all([self._connection, *reversed(self._hops)])
+        await self._line.close()
 
 
 class SshPipe:

@@ -13,12 +13,12 @@ from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
 from .host_keys import KnownKeys, judge, look_up, remember, revoked
 from .login import NobodyToAsk, Prompts
 from .plain_text import neutralise
-from .tcp import open_socket
 
 if TYPE_CHECKING:
     import asyncssh
 
     from .jumps import Hop
+    from .proxy_command import FirstLine
     from .ssh_client import LoginClient
     from .ssh_config import HostConfig
 
@@ -33,9 +33,13 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 async def log_in(
-    hop: Hop, prompts: Prompts, tunnel: asyncssh.SSHClientConnection | None, sock: socket.socket | None
+    hop: Hop,
+    prompts: Prompts,
+    tunnel: asyncssh.SSHClientConnection | None,
+    line: FirstLine | None = None,
+    sock: socket.socket | None = None,
 ) -> asyncssh.SSHClientConnection:
-    """An authenticated connection to `hop` through `tunnel`, over `sock`, or over its proxy command.
+    """An authenticated connection to `hop` through `tunnel`, or over `sock`, which `line` has opened.
 
     Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
@@ -48,7 +52,7 @@ async def log_in(
     certificates = bool(known.authorities)
     accepted = False
     while True:
-        attempt = _Attempt(hop, prompts, known, tunnel, sock, certificates=certificates)
+        attempt = _Attempt(hop, prompts, known, tunnel, line, sock, certificates=certificates)
         try:
             connection = await attempt.run()
         except BaseException:
@@ -66,8 +70,8 @@ async def log_in(
             await _accept(hop, prompts, known, shown)
             accepted = True
             known = dataclasses.replace(known, trusted=(shown,))
-        if sock is not None:
-            sock = await open_socket(config)
+        if line is not None:
+            sock = await line.open()
 
 
 async def _accept(hop: Hop, prompts: Prompts, known: KnownKeys, shown: asyncssh.SSHKey) -> None:
@@ -109,6 +113,7 @@ class _Attempt:
         prompts: Prompts,
         known: KnownKeys,
         tunnel: asyncssh.SSHClientConnection | None,
+        line: FirstLine | None,
         sock: socket.socket | None,
         *,
         certificates: bool,
@@ -120,6 +125,7 @@ class _Attempt:
         self._target, self._config = hop
         self._known = known
         self._tunnel = tunnel
+        self._line = line
         self._sock = sock
         self._certificates = certificates
 
@@ -146,7 +152,8 @@ class _Attempt:
         except asyncssh.PermissionDenied as error:
             raise self._refused(neutralise(str(error))) from error
         except (asyncssh.Error, PacketDecodeError, OSError, TimeoutError) as error:
-            raise self._failed(error) from error
+            no_way = self._line is not None and await self._line.settle()
+            raise self._failed(error, no_way=no_way) from error
         finally:
             if not waiting.done():
                 waiting.cancel()
@@ -177,11 +184,8 @@ class _Attempt:
         stored = [kind for key in known.trusted for kind in key.sig_algorithms]
         interval, count = _keepalive(config)
         rekey_bytes, rekey_seconds = config.rekey
-        through = config.proxy_command if self._tunnel is None else None
         options = asyncssh.SSHClientConnectionOptions(
             config=None,
-            host=config.hostname if self._sock is not None else "",
-            port=config.port if self._sock is not None else (),
             known_hosts=lambda host, address, port: trusted,
             host_key_alias=config.host_key_alias,
             username=config.user,
@@ -198,7 +202,6 @@ class _Attempt:
             password_auth=config.password,
             kbdint_auth=config.challenges,
             env={**_sent(config.send_env), **config.set_env} or None,
-            proxy_command=["/bin/sh", "-c", through] if through else None,
             rekey_bytes=rekey_bytes or (),
             rekey_seconds=rekey_seconds or (),
             keepalive_interval=interval,
@@ -207,8 +210,8 @@ class _Attempt:
         )
         connection, _ = await asyncssh.create_connection(
             lambda: self.client,
-            config.hostname if self._sock is None else "",
-            config.port if self._sock is None else (),
+            config.hostname,
+            config.port,
             config=None,  # else asyncssh reads ~/.ssh/config again
             options=options,
             sock=self._sock,
@@ -225,12 +228,15 @@ class _Attempt:
             "works already, add `--transport ssh`.",
         )
 
-    def _failed(self, error: Exception) -> ConnectError:
+    def _failed(self, error: Exception, *, no_way: bool) -> ConnectError:
+        """`no_way`: the proxy command has failed, and would again."""
         import asyncssh
         from asyncssh.packet import PacketDecodeError
 
         name = self._target.shown
         said = neutralise(str(error) or type(error).__name__)
+        if self._line is not None and self._line.last_words():
+            said += f"\nThe ProxyCommand said: {self._line.last_words()}"
         if "too many authentication failures" in said.lower():
             return AuthFailed(
                 f"{name} ended the login after too many keys (MaxAuthTries)",
@@ -245,7 +251,7 @@ class _Attempt:
             )
         garbled = asyncssh.ProtocolError | asyncssh.MACError | asyncssh.CompressionError | PacketDecodeError
         dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | garbled)
-        return (Dropped if dropped else Unreachable)(
+        return (Dropped if dropped and not no_way else Unreachable)(
             f"no SSH connection to {name} ({self._config.hostname} port {self._config.port})",
             evidence=said,
             do="Check that an SSH server listens there.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from pathlib import Path
 
@@ -114,6 +115,17 @@ async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, 
         known.write_text(f"@cert-authority * {public(authority)}@revoked * {public(authority)}")
         with pytest.raises(HostKeyError, match="revoked"):
             await connect(target(server, host_user, known=known), Person(trust=True))
+
+
+async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tmp_path: Path) -> None:
+    authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "signed")
+    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, 'localhost')}"]
+    async with serve(tmp_path / "server", options) as server:
+        known = tmp_path / "known_hosts"
+        known.write_text(f"@cert-authority * {public(authority)}")
+        by_name = dataclasses.replace(target(server, host_user, known=known), host="localhost")
+        async with logged_in(by_name):
+            pass
 
 
 @pytest.mark.parametrize("flaw", ["another authority", "another host", "expired"])

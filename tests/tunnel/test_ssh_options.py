@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Unreachable
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, Unreachable
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import SshTransport, connect
 from ccb.tunnel.ssh_config import SshTarget
@@ -225,3 +227,45 @@ async def test_a_jump_host_that_is_its_own_jump_host_is_named(no_openssh: Path) 
     with pytest.raises(ConfigError, match="jump hosts") as caught:
         await connect(SshTarget("far"), NobodyToAsk())
     assert "bastion" in caught.value.evidence
+
+
+def pipe_to(port: int, directory: Path, before: str = "") -> str:
+    """A ProxyCommand that carries bytes to `port` after `before` (Python)."""
+    script = directory / "pipe.py"
+    script.write_text(
+        "import socket, os, sys, threading\n"
+        f"{before}\n"
+        f"s = socket.create_connection(('127.0.0.1', {port}))\n"
+        "def pump(read, write):\n"
+        "    for data in iter(read, b''):\n"
+        "        print('debug', len(data), file=sys.stderr, flush=True)\n"
+        "        write(data)\n"
+        "threading.Thread(target=pump, args=(lambda: s.recv(65536), lambda data: os.write(1, data)), daemon=True).start()\n"
+        "pump(lambda: os.read(0, 65536), s.sendall)\n",
+        encoding="utf-8",
+    )
+    return f"ProxyCommand=exec {sys.executable} {script}"
+
+
+async def test_a_proxy_command_may_talk(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    option = pipe_to(sshd.port, tmp_path, "print('open \x1b[31mthis page', file=sys.stderr, flush=True)")
+    person, known = Person(trust=True), tmp_path / "known_hosts"
+    async with logged_in(target(sshd, host_user, option, known=known), person) as transport:
+        assert await output(transport, "echo through") == "through\n"
+    assert "this page" in person.told[0] and "\x1b" not in person.told[0]
+    assert len(person.asked) == 1, "the host key of the far end"
+    async with asyncio.timeout(10):
+        while str(tmp_path / "pipe.py") in commands_running():
+            await asyncio.sleep(0.02)
+
+
+def commands_running() -> str:
+    return subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+async def test_a_proxy_command_that_fails_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
+    option = "ProxyCommand=echo no such gateway >&2; exit 3"
+    with pytest.raises(Unreachable) as caught:
+        await connect(target(sshd, host_user, option), NobodyToAsk())
+    assert "no such gateway" in caught.value.evidence
+    assert not isinstance(caught.value, Dropped), "it is not worth another attempt"
