@@ -1,0 +1,134 @@
+"""Hosts that are short of something: homes, disks, Pythons, limits, locales, clocks. Each is a mount namespace, entered by
+a command as transport, so nothing of it stays. Root only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.deploy.test_deploy_local import tiny_bundle
+from tests.support.clock import jumping_clocks
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd
+
+from ccb.deploy.bootstrap import launch
+from ccb.tunnel.command import CommandTransport
+from ccb.tunnel.command_failures import command_failure
+
+PYTHON = Path(sys.base_prefix) / "bin" / "python3"
+
+SCENE = """#!/bin/sh
+exec unshare --mount sh -c '
+mount -t tmpfs tmpfs /mnt && mount -t tmpfs -o mode=1777 tmpfs /tmp && mkdir -m 700 /mnt/home && cd /mnt || exit 1
+export HOME=/mnt/home
+unset XDG_RUNTIME_DIR XDG_CACHE_HOME XDG_STATE_HOME
+{setup}
+exec "$@"' scene "$@"
+"""
+
+LOOK = (
+    'umask; find /mnt /tmp \\( -name "*.zip" -o -name journal.jsonl -o -name "*.sock" \\) -printf "%m %h\\n"; '
+    'echo "$(printf "\\303\\274") $TERM."'
+)
+"""Shows where the bundle, the journal and the socket are and with what modes, and a letter that is not ASCII."""
+
+FILL = "head -c 1000000 /dev/zero > {0}/full; :"
+HOSTS = {
+    "a home that is missing": ("export HOME=/proc/none", "600 /tmp/ccb-0/worker"),
+    "a home that is read-only": ("mount -t tmpfs -o ro tmpfs /mnt/home", "600 /tmp/ccb-0/worker"),
+    "a home that runs nothing": ("mount -t tmpfs -o noexec tmpfs /mnt/home", "600 /mnt/home/.cache/ccb/worker"),
+    "a home without inodes": ("mount -t tmpfs -o nr_inodes=2 tmpfs /mnt/home", "600 /tmp/ccb-0/worker"),
+    "umask 000": ("umask 000", "0000\n"),
+    "umask 077": ("umask 077", "0077\n"),
+    "XDG directories": (
+        "mkdir -m 700 c s r; export XDG_CACHE_HOME=/mnt/c XDG_STATE_HOME=/mnt/s XDG_RUNTIME_DIR=/mnt/r",
+        "600 /mnt/c/ccb/worker",
+    ),
+    "a full /tmp": ("mount -t tmpfs -o size=64k tmpfs /tmp; " + FILL.format("/tmp"), "600 /mnt/home/.ccb-run"),
+    "files where directories should be": ("touch /mnt/home/.cache /mnt/home/.local /tmp/ccb-0", "/mnt/home/.ccb-run"),
+    "a link planted in /tmp": (
+        "mkdir /tmp/evil; ln -s evil /tmp/ccb-0; chown -h nobody /tmp/ccb-0",
+        "/mnt/home/.ccb-run",
+    ),
+    "no locale and no terminal": ("unset TERM LANG LC_CTYPE; export LC_ALL=C", "ü dumb."),
+    "few open files": ("ulimit -n 64", "600 /mnt/home/.cache/ccb/worker"),
+}
+"""How each host is made, and what is true on it."""
+
+
+def scene(directory: Path, setup: str) -> Path:
+    path = directory / "scene"
+    path.write_text(SCENE.format(setup=setup), encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+    setup, truth = HOSTS[host]
+    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOOK}}]}, {"text": "ok"})
+    where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup))]
+    done = await laptop.run([*where, "-p", "look", "--allowedTools", "Bash"])
+    assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
+    said = fake_model.requests[1].tool_result_text
+    assert truth in said, said
+    assert "evil" not in said
+    found = [line.split() for line in said.splitlines() if "ccb" in line]
+    assert found and {mode for mode, _ in found} == {"600"}, said
+
+
+@pytest.mark.parametrize("years", [10, -10])
+async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
+    years: int, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    jumping_clocks(tmp_path, host_user).jump(years * 365 * 86400.0)
+    look = {"type": "tool_use", "name": "Bash", "input": {"command": "python3 -c 'import time; print(time.time())'"}}
+    fake_model.add({"blocks": [look]}, {"text": "ok"})
+    where = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "--allowedTools=Bash"]
+    done = await laptop.run([*where, "-p", "hi"])
+    assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
+    off = float(fake_model.requests[1].tool_result_text) - os.stat(laptop.home).st_mtime
+    assert abs(off / (years * 365 * 86400.0) - 1) < 0.01
+
+
+NO_PYTHON = "for p in /usr/bin/python3.*[0-9]; do mount --bind /dev/null $p; done; export PATH=/usr/bin:/bin; "
+ELSEWHERE = {
+    "/opt/conda/bin/python3": "mount -t tmpfs tmpfs /opt",
+    "/opt/tools/bin/python3": "mount -t tmpfs tmpfs /opt",
+    "/usr/libexec/platform-python": "mount -t tmpfs tmpfs /usr/libexec",
+    "/usr/local/bin/python3.12": "mount -t tmpfs tmpfs /usr/local/bin",
+    "/mnt/home/miniconda3/bin/python3": "",
+    "/mnt/home/.local/bin/python3": "",
+    "/mnt/home/.pyenv/versions/3.12.1/bin/python3": "",
+}
+
+
+@pytest.mark.parametrize("place", ELSEWHERE)
+async def test_a_python_that_is_on_no_path_is_found(place: str, tmp_path: Path) -> None:
+    setup = f"{NO_PYTHON}{ELSEWHERE[place]}\nmkdir -p {Path(place).parent} && ln -s {PYTHON} {place}"
+    program = str(scene(tmp_path, setup))
+    transport = CommandTransport(
+        "box",
+        program,
+        lambda line: [program, "sh", "-c", line],
+        partial(command_failure, "box", program),
+        env={"PATH": os.environ["PATH"]},
+    )
+    try:
+        launched = await launch(transport, {"cwd": "/"}, tiny_bundle())
+        said = launched.rest
+        while data := await launched.pipe.read():
+            said += data
+    finally:
+        await transport.close()
+    assert said == b"hello disk /\n"
+    assert launched.facts["exe"] == place
