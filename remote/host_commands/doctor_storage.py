@@ -55,13 +55,13 @@ def _sockets() -> Finding:
             "sockets", BLOCK, "; ".join(error.notes), "Make /tmp or the home directory writable for this user."
         )
     if path not in existed:
-        _remove_made(path)
+        remove_made(path)
     if notes:
         return Finding("sockets", WARN, "%s is used; %s" % (path, "; ".join(notes)), "Repair the better place.")
     return Finding("sockets", OK, path)
 
 
-def _remove_made(path: str) -> None:
+def remove_made(path: str) -> None:
     """Take away a directory that was only made to see whether it can be."""
     try:
         made = os.path.join(path, places.MADE)

@@ -7,14 +7,16 @@ none. The end of input, `stop`, or a silence of SILENCE_S end it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
-import shutil
 import socket
-import tempfile
 import time
 
+from .. import places
+from ..registry import runtime_directories
+from .doctor_storage import remove_made
 from .report import Reports
 
 SILENCE_S = 15.0
@@ -25,22 +27,26 @@ _MOST_LINE = 512 * 1024
 
 def serve(reports: Reports, fd: int = 0) -> None:
     """Answer until the laptop has enough."""
-    directory = ""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         path = ""
+        existed = [each for each in runtime_directories() if os.path.isdir(each)]
         try:
-            directory = tempfile.mkdtemp(prefix="ccb-doctor-")
-            listener.bind(os.path.join(directory, "s"))
+            directory, _ = places.runtime_directory("0" * 36)
+            listener.bind(os.path.join(directory, "doctor-%d.sock" % os.getpid()))
+            path = os.path.join(directory, "doctor-%d.sock" % os.getpid())
+            os.chmod(path, 0o600)
             listener.listen(1)
-            path = os.path.join(directory, "s")
-        except OSError:
+        except (OSError, places.NoPlace):
             pass  # then there is none to try
         try:
             reports.report("ready", {"socket": path})
             _serve(reports, fd)
         finally:
-            if directory:
-                shutil.rmtree(directory, ignore_errors=True)
+            if path:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                if os.path.dirname(path) not in existed:
+                    remove_made(os.path.dirname(path))
 
 
 def _serve(reports: Reports, fd: int) -> None:
