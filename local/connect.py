@@ -7,6 +7,7 @@ import getpass
 import importlib
 import logging
 import os
+import posixpath
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from ccb.tunnel.backoff import waits
 from ccb.tunnel.errors import Dropped, Unreachable, UsageError
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.pipe import Transport
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import SessionOptions
 
 from .arguments import Arguments
@@ -129,7 +131,16 @@ async def connect_session(
         log.info("attached to session %s on %s, worker pid %d", hello.session, transport.name, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
-        yield Connected(session, host_name(arguments), options, parts.warnings, resume)
+        warnings = (*parts.warnings, *_elsewhere(arguments, hello.cwd))
+        yield Connected(session, host_name(arguments), options, warnings, resume)
+
+
+def _elsewhere(arguments: Arguments, cwd: str) -> tuple[str, ...]:
+    """What to say when the session that was named works in another directory than the one that was named."""
+    asked = arguments.directory or ""
+    if arguments.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd:
+        return ()
+    return (f"this session works in {neutralise(cwd)}, not in {asked}",)
 
 
 async def _watch_surroundings(session: Session) -> None:

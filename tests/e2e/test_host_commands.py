@@ -267,6 +267,21 @@ async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(la
     assert (await laptop.run(["ps"])).stdout == "No sessions on local.\n"
 
 
+async def test_a_session_that_is_resumed_from_another_directory_says_where_it_works(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    fake_model.add({"text": "one", "times": 0})
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    first = await laptop.run([str(here), "-p", "go", "--output-format", "json"])
+    session = json.loads(first.stdout)["session_id"]
+    done = await laptop.run([str(there), "--resume", session, "-p", "go on"])
+    assert done.code == 0
+    assert f"this session works in {here}, not in {there}" in done.stderr
+    assert "works in" not in (await laptop.run([str(here), "--resume", session, "-p", "go on"])).stderr
+
+
 async def test_a_reader_that_leaves_early_is_no_bug(laptop: Laptop) -> None:
     reader, writer = os.pipe()
     os.close(reader)
