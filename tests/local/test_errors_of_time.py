@@ -19,6 +19,7 @@ from ccb.local.connection import Terms
 from ccb.tunnel import openssh, ssh_config
 from ccb.tunnel.command_failures import ssh_failure
 from ccb.tunnel.errors import ConfigError, ConnectionLost, Unreachable, UsageError
+from ccb.tunnel.proxy_command import FirstLine
 from ccb.tunnel.ssh_config import SshTarget, resolve
 from ccb.tunnel.tcp import open_socket
 
@@ -111,3 +112,10 @@ async def test_a_command_that_cannot_be_started(tmp_path: Path) -> None:
     laptop = make_laptop(tmp_path, "http://127.0.0.1:1")
     done = await laptop.run(["ssh", "--transport", str(tmp_path / "broken"), "/", "-p", "hi"])
     assert done.code == 2 and "cannot be started" in done.stderr
+
+
+async def test_a_proxy_command_that_the_system_cannot_start() -> None:
+    config = await resolve(SshTarget("host"))
+    stream = FirstLine(replace(config, proxy_command="true " + "x" * 3_000_000), lambda text: None)
+    with pytest.raises(Unreachable, match="the ProxyCommand cannot be started"):
+        await stream.open()

@@ -33,7 +33,6 @@ UNPROVOKED = {
     "CcbError: reading the session failed": "a bug in ccb would end here",
     "ConnectionLost: the connection ended": "the last line of defence: a link ends with `bye` or an error",
     "ConfigError: there is no place for the sockets of ssh": "needs a machine whose /tmp cannot be written by root",
-    "Unreachable: the ProxyCommand cannot be started": "needs a machine without /bin/sh",
 }
 """Why no test provokes an error; everything else has one."""
 
