@@ -27,6 +27,7 @@ from .output import make_output
 from .prompts import prompts_for
 from .results import exit_code, local_result
 from .session import Session
+from .session_table import one_line
 from .stdio import Writer
 
 log = logging.getLogger(__name__)
@@ -152,6 +153,9 @@ class _Run:
             for warning in connected.warnings:
                 sys.stderr.write(f"ccb: {warning}\n")
             session = self._session = connected.session
+            if session.hello.storage == "volatile":
+                for note in session.hello.notes:
+                    sys.stderr.write(f"ccb: on the host: {one_line(note)}\n")
             self._session_id, self._resume = session.hello.session, connected.resume
             self._turns.foreign = session.hello.state != "idle"
             feeding = asyncio.create_task(

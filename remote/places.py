@@ -92,6 +92,8 @@ def _writable(path: str) -> None:
     fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         os.write(fd, b"x")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
     finally:
         os.close(fd)
         os.unlink(probe)
@@ -198,4 +200,5 @@ def find_places(session: str, state: str = "") -> Places:
         _writable(volatile)
     except OSError as error:
         raise NoPlace([*notes, _said(error)]) from None
+    notes.append("the session is kept in %s, which may not outlive a restart of the host" % volatile)
     return Places(volatile, runtime, session, False, notes)

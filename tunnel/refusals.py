@@ -24,7 +24,7 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
         case "not_a_directory":
             return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
         case "no_storage":
-            shown = [f"{neutralise(str(k))}: {neutralise(str(v))}" for k, v in sorted(refused.data.items())]
+            shown = [f"{neutralise(k)}: {neutralise(_listed(v))}" for k, v in sorted(refused.data.items())]
             return NoStorage(
                 f"{host}: {message}",
                 evidence="\n".join(shown),
@@ -51,3 +51,7 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
                 evidence="\n".join(neutralise(f"{k}: {v}") for k, v in sorted(refused.data.items())),
                 do="Run again with --debug and report it if it stays.",
             )
+
+
+def _listed(value: object) -> str:
+    return "; ".join(str(each) for each in value) if isinstance(value, list) else str(value)

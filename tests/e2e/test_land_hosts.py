@@ -81,9 +81,22 @@ async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_mod
     assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
     said = fake_model.requests[1].tool_result_text
     assert truth in said, said
+    lasting = "/mnt/home/.local/" in said or "/mnt/s/" in said
+    assert ("the session is kept in /" in done.stderr) != lasting, (said, done.stderr)
     assert "evil" not in said
     found = [line.split() for line in said.splitlines() if "ccb" in line]
     assert found and {mode for mode, _ in found} == {"600"}, said
+
+
+@pytest.mark.parametrize("disk", ["-o ro", "-o nr_inodes=1"])
+async def test_a_host_where_nothing_can_be_written_is_said_to_be_one(
+    disk: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    setup = f"mount -t tmpfs {disk} tmpfs /tmp; mount -t tmpfs {disk} tmpfs /mnt/home"
+    done = await laptop.run(["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "-p", "look"])
+    assert (done.code, done.stdout) == (73, "")
+    said = "Read-only file system" if disk == "-o ro" else "No space left on device"
+    assert f"  tried: /tmp/ccb-0: {said}; /mnt/home/.ccb-run: {said}\n" in done.stderr
 
 
 @pytest.mark.parametrize("years", [10, -10])
