@@ -61,7 +61,7 @@ IDLE_S = 30 * 60.0
 """How long the worker of a session stays that has no client and nothing to do; the journal stays."""
 
 _TRY_AGAIN_S = 1.0  # for inputs that found no room
-_UNUSED_S = 60.0  # a session that nobody ever asked anything
+_UNUSED_S = 20.0  # a session that nobody ever asked anything
 _LOOK_S = 5.0
 _MAX_PAGE = 512 * 1024
 _MAX_PAGES = 32  # asked for by one client and not sent yet

@@ -35,6 +35,8 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "permissionMode": "acceptEdits",
         "permissions": {"allow": ["Bash(git *)"], "deny": ["Read(/etc/**)"]},
         "connectTimeoutSeconds": 12,
+        "graceHours": 48,
+        "idleMinutes": 5,
     }
     path = write(environ, content)
     settings = load_settings(environ)
