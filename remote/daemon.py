@@ -273,8 +273,10 @@ class Daemon:
             finisher, self._finisher = self._finisher, None
             if not any(client.role for client in self._clients if client is not finisher):
                 return
+            if self._driver is None or self._driver is finisher:
+                self._done = True  # when the others have left, too: one whose connection is dead leaves late
             if finisher in self._clients:
-                self.detached(finisher, done=False)
+                self.detached(finisher, done=True)
                 farewell(finisher, "the session goes on for the others")
             self._session.go_on()
 

@@ -356,12 +356,12 @@ class Repl(App[int]):
             self.hint("", 0)
 
     def action_ladder(self) -> None:
-        """Ctrl+C: clear the input, else interrupt, else quit when pressed twice."""
+        """Ctrl+C: clear the input, else interrupt, else (also while the interrupt is on its way) quit when pressed twice."""
         if isinstance(self.focused, Input) and self.focused.value:
             self.focused.clear()
         elif self.composer.text and self.focused is self.composer:
             self.composer.clear()
-        elif self.story.running:
+        elif self.story.running and not self._interrupting:
             self.action_interrupt()
         elif self._quit_asked:
             self.exit(0)

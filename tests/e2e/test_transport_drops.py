@@ -136,7 +136,7 @@ async def test_a_passphrase_is_asked_on_the_terminal_before_the_interface_comes(
         running.type("open sesame\r")
         await running.shows("Hello-from-the-host.")
         assert "open sesame" not in running.text
-        running.type("\x03\x03")
+        running.type("\x04")
         await running.ended()
     assert logins(sshd) == 1
 

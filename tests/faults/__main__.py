@@ -16,6 +16,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
+KEPT = Path(".make/faults")
+"""What is known of each session that came out differently."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
@@ -55,7 +58,11 @@ def _follow(log: Path, running: subprocess.Popen[bytes], count: int, started: fl
         for place, session in enumerate(lines[seen:], seen + 1):
             if session["wrong"]:
                 what = session["wrong"].splitlines()[0][:200]
-                _say(f"FAILED {session['plan']}: {what}\n    again: make faults N=1 SEED={session['seed']}")
+                KEPT.mkdir(parents=True, exist_ok=True)
+                (KEPT / f"seed-{session['seed']}.txt").write_text(f"{session['wrong']}\n\n{session['evidence']}\n")
+                _say(
+                    f"FAILED {session['plan']}: {what}\n    again: make faults N=1 SEED={session['seed']}; more in {KEPT}"
+                )
             if place % 100 == 0:
                 _say(f"{place} of {count} after {(time.monotonic() - started) / 60:.1f} min")
         seen = len(lines)

@@ -46,7 +46,7 @@ class Outcome:
     """What came of a session. `left` are processes and runtime files that should be gone, `kept` the files of ccb that stay on
     the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over from,
     `recovered_s` how long each reconnect took from the moment the loss was known, `replayed` the bytes of the journal that
-    were sent again (known with `debug`)."""
+    were sent again (known with `debug`), `evidence` the ends of the journal and of the logs."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)
@@ -63,6 +63,7 @@ class Outcome:
     recovered_s: list[float] = field(default_factory=list)
     replayed: int = 0
     seconds: float = 0.0
+    evidence: str = ""
 
 
 async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug: bool = False) -> Outcome:
@@ -83,6 +84,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
                 outcome = await session.play()
         except TimeoutError:
             outcome = session.unfinished()
+        outcome.evidence = _evidence(user, laptop)
         outcome.home = str(user.home)
         outcome.seconds = time.monotonic() - started
         outcome.requests = len(model.requests)
@@ -194,6 +196,12 @@ def _replayed(user: HostUser, laptop: Laptop) -> int:
         for first, last in _REPLAYED.findall(logs)
         for journal in journals
     )
+
+
+def _evidence(user: HostUser, laptop: Laptop) -> str:
+    """The last lines of what both ends wrote, each cut to a readable length."""
+    found = [*user.home.rglob("journal.jsonl"), *user.home.rglob("daemon.log"), *laptop.home.rglob("ccb-*.log")]
+    return "\n".join(f"{path}:\n" + "\n".join(line[:600] for line in _lines(path)[-40:]) for path in found)
 
 
 @dataclass

@@ -57,6 +57,7 @@ def _note(planned: Plan, outcome: Outcome, wrong: str) -> None:
         "replayed": outcome.replayed,
         "seconds": outcome.seconds,
         "wrong": wrong,
+        "evidence": outcome.evidence if wrong else "",
     }
     with Path(LOG).open("a") as log:
         log.write(json.dumps(line) + "\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.support.pilot import desk
 from tests.support.scripted_session import ScriptedSession
@@ -133,6 +135,22 @@ async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits() -> None:
         await at.pilot.press("ctrl+c")
         await at.sees("press Ctrl+C again to quit")
         assert at.app.is_running
+        await at.pilot.press("ctrl+c")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_ctrl_c_quits_also_when_an_interrupt_does_not_get_through() -> None:
+    class Unheard(ScriptedSession):
+        async def interrupt(self) -> None:
+            await asyncio.Event().wait()
+
+    async with desk(Unheard()) as at:
+        await at.prompt("go")
+        at.session.begin()
+        await at.pilot.press("ctrl+c")
+        await at.sees("interrupting")
+        await at.pilot.press("ctrl+c")
+        await at.sees("press Ctrl+C again to quit")
         await at.pilot.press("ctrl+c")
         await at.until(lambda: at.app.return_value == 0)
 

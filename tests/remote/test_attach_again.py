@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -381,5 +383,39 @@ async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: W
     back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
     await turn(back, "three", "3")
     await first.drop()
+    await until(lambda: summary(host, session)["viewers"] == 0, "the host knows that the first one is gone")
     await back.send(Stop(back.epoch, finish=True))
     await until(lambda: not alive(hello.pid), "with nobody else there it ends")
+
+
+async def test_a_run_that_ends_leaves_nothing_behind_when_those_who_watched_have_left(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(ALICE)
+    await turn(first, "one", "1")
+    run = await come(host, session, BOB.to_json(), have=first.last_seq)
+    await run.send(Stop(run.epoch, finish=True))
+    await run.next(Bye)
+    assert alive(hello.pid)
+    await first.drop()
+    await until(lambda: not alive(hello.pid), "nobody watches any more")
+
+
+async def test_a_client_that_leaves_at_once_takes_the_start_of_a_session_from_nobody(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    path = host.runtime / "ccb" / f"{session}.sock"
+    with socket.socket(socket.AF_UNIX) as hasty:
+
+        def connected() -> bool:
+            with contextlib.suppress(OSError):
+                hasty.connect(str(path))
+                return True
+            return False
+
+        while not connected():  # closer than any wait: it comes before the one who starts the worker
+            pass
+    await laptop.attach(ALICE)
+    await turn(laptop, "one", "1")
