@@ -201,7 +201,7 @@ def _replayed(user: HostUser, laptop: Laptop) -> int:
 def _evidence(user: HostUser, laptop: Laptop) -> str:
     """The last lines of what both ends wrote, each cut to a readable length."""
     found = [*user.home.rglob("journal.jsonl"), *user.home.rglob("daemon.log"), *laptop.home.rglob("ccb-*.log")]
-    return "\n".join(f"{path}:\n" + "\n".join(line[:600] for line in _lines(path)[-40:]) for path in found)
+    return "\n".join(f"{path}:\n" + "\n".join(line[:600] for line in _lines(path)[-120:]) for path in found)
 
 
 @dataclass
