@@ -1,6 +1,7 @@
 """The piece of work every faulty session does: what the model says, and what must be on the host afterwards.
 
-The model is a function of the history it is given, so a request that is repeated gets the same answer.
+The model is a function of the history it is given, so a request that is repeated gets the same answer, and after an answer
+that broke off between its tool calls it goes on with the next one.
 """
 
 from __future__ import annotations
@@ -70,20 +71,30 @@ def _turn(number: int, home: str) -> list[Mapping[str, Any]]:
     ]
 
 
+def _is_among(block: Json, called: list[Json]) -> bool:
+    return any((block["name"], block["input"]) == (other["name"], other["input"]) for other in called)
+
+
 def model(home: str) -> Any:
     """The scripted model of a session in `home`."""
 
     def answer(request: Recorded) -> Mapping[str, Any] | None:
-        turn, said = -1, 0
+        turn = -1
+        called: list[Json] = []
         for message in request.messages:
             text = str(message.get("content"))
             if message["role"] == "user":
                 for number, prompt in enumerate(PROMPTS):
                     if prompt in text:
-                        turn, said = number, 0
+                        turn, called = number, []
             else:
-                said += 1
-        answers = _turn(turn, home) if turn >= 0 else []
-        return answers[said] if said < len(answers) else {"text": "Nothing is left to do."}
+                called += [block for block in message["content"] if block["type"] == "tool_use"]
+        for step in _turn(turn, home) if turn >= 0 else []:
+            blocks = step.get("blocks", [])
+            left = [block for block in blocks if block["type"] == "tool_use" and not _is_among(block, called)]
+            if left or not blocks:
+                broke_off = len(left) < sum(block["type"] == "tool_use" for block in blocks)
+                return {**step, "blocks": left} if broke_off else step
+        return {"text": "Nothing is left to do."}
 
     return answer

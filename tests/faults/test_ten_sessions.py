@@ -71,5 +71,5 @@ async def test_ten_sessions_finish_over_a_link_that_drops_them_all(
             [str(done) for done in range(ROUNDS)]
         ] * SESSIONS
         assert len(model.requests) == SESSIONS * (ROUNDS + 1)
-        assert between.connections > SESSIONS * 2
+        assert between.connections >= SESSIONS * 2
     assert await left_by(host_user) == []

@@ -249,7 +249,10 @@ async def test_an_unknown_call_cannot_be_resumed_in_its_middle(fake_model: FakeM
         await worker.open(1, 10, call_id="never seen", offset=100)
         await worker.ended(1)
         end = worker.streams[1].end
-        assert end is not None and "cannot be resumed" in end.error
+        assert (
+            end is not None
+            and end.error == "the laptop that read this answer is gone, and the answer cannot be resumed"
+        )
     assert not fake_model.requests
 
 

@@ -27,19 +27,15 @@ class BodyLost(Exception):
 
 
 class ProxiedResponse:
-    """The answer to one call, from the provider or from the proxy itself (`refused`). `offset` is the position of the next
+    """The answer to one call, from the provider or from the proxy itself (`refusal`). `offset` is the position of the next
     byte of `read`. Bytes stay in memory until `ack`, or until `body` is asked for more."""
 
-    def __init__(self, head: ResponseHead, source: Reader | bytes) -> None:
+    def __init__(self, head: ResponseHead, source: Reader | bytes, refusal: Refusal | None = None) -> None:
         self.status = head.status
         self.headers: Mapping[str, str] = head.headers
+        self.refusal = refusal
         self._source = source
         self._offset = 0
-
-    @property
-    def refused(self) -> bool:
-        """The proxy answers by itself."""
-        return isinstance(self._source, bytes)
 
     @property
     def offset(self) -> int:
@@ -151,7 +147,7 @@ class AuthProxy:
             log.info("model call %s goes on at byte %d", head.id, offset)
             return call, reader
         if offset:
-            raise Refusal(410, "this call is not known any more and cannot be resumed")
+            raise Refusal(410, "the laptop that read this answer is gone, and the answer cannot be resumed")
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         log.info("model call %s", head.id)
@@ -254,7 +250,7 @@ class _Upload:
 def _own_answer(refusal: Refusal) -> ProxiedResponse:
     body = refusal.body()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
-    return ProxiedResponse(ResponseHead(refusal.status, headers), body)
+    return ProxiedResponse(ResponseHead(refusal.status, headers), body, refusal)
 
 
 def _unreachable(error: UpstreamError) -> Refusal:

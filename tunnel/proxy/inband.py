@@ -240,8 +240,8 @@ class InbandCalls:
         async with self._proxy.call(
             head, stream.body(), nonce=self._nonce, offset=opened.offset, keep=True
         ) as response:
-            if response.refused and opened.offset:
-                raise UpstreamError((await response.read(CHUNK)).decode())
+            if response.refusal is not None and opened.offset:
+                raise response.refusal
             stream.response = response
             await self._send(Head(self._epoch, opened.stream, response.status, dict(response.headers)))
             while True:
