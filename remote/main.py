@@ -60,10 +60,7 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
     """A connection to the session's daemon, which is started when none is alive."""
     session, state = chosen_session(params)
-    try:
-        where = places.find_places(session, state)
-    except places.NoPlace as error:
-        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+    where = _places(session, state)
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
     asked: set[int] = set()
     while True:
@@ -71,6 +68,7 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         owner: dict[str, object] | None = None
         if lock is not None:
             try:
+                where = _places(session, state)  # one that ended unused meanwhile has taken its directory with it
                 owner = _start(params, bundle, storage, where, lock, users_umask)
             except BaseException:
                 _remove_unused(where.state)
@@ -91,6 +89,13 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         if time.monotonic() > deadline:
             raise Refusal("internal", "the session's daemon does not answer", {"log": log})
         time.sleep(0.02)  # the holder of the lock is about to listen, or about to be gone; then it is our turn
+
+
+def _places(session: str, state: str) -> places.Places:
+    try:
+        return places.find_places(session, state)
+    except places.NoPlace as error:
+        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
 
 
 def _start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -417,5 +418,18 @@ async def test_a_client_that_leaves_at_once_takes_the_start_of_a_session_from_no
 
         while not connected():  # closer than any wait: it comes before the one who starts the worker
             pass
+    await laptop.attach(ALICE)
+    await turn(laptop, "one", "1")
+
+
+async def test_a_session_starts_although_the_one_before_it_ended_unused_and_took_its_directory_along(
+    host: WorkerHost, session: str
+) -> None:
+    (host.runtime / "ccb").mkdir(mode=0o700)
+    with (host.runtime / "ccb" / f"{session}.lock").open("w") as ending:
+        fcntl.flock(ending, fcntl.LOCK_EX)
+        laptop = await host.connect(session)
+        await until(host.state(session).exists, "it waits for the lock")
+        host.state(session).rmdir()
     await laptop.attach(ALICE)
     await turn(laptop, "one", "1")
