@@ -15,7 +15,16 @@ from collections.abc import AsyncIterator
 from typing import Any, Self
 
 from ccb.tunnel.backoff import Pace
-from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, Dropped, HostKeyError, ProtocolError, UsageError
+from ccb.tunnel.errors import (
+    AuthFailed,
+    CcbError,
+    ConnectionLost,
+    Dropped,
+    HostKeyError,
+    NoSuchSession,
+    ProtocolError,
+    UsageError,
+)
 from ccb.tunnel.link import Link
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import (
@@ -372,7 +381,7 @@ class Session:
             return
         if isinstance(error, ProtocolError):
             self._garbled += 1
-        if isinstance(error, UsageError) or self._garbled >= _MOST_GARBLED:
+        if isinstance(error, UsageError | NoSuchSession) or self._garbled >= _MOST_GARBLED:
             raise error
         now = time.monotonic()
         self._lost_at = now if self._lost_at is None else self._lost_at

@@ -13,7 +13,7 @@ from ccb.local import session as session_module
 from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
 from ccb.local.connection import Terms
 from ccb.local.session import Session
-from ccb.tunnel.errors import AuthFailed, ConnectionLost, Dropped, ProtocolError, Unreachable, UsageError
+from ccb.tunnel.errors import AuthFailed, ConnectionLost, Dropped, NoSuchSession, ProtocolError, Unreachable, UsageError
 from ccb.tunnel.refusals import refusal_error
 from ccb.tunnel.wire import Applied, Attached, Bye, Detach, Event, Fenced, Fetch, Input, Past, Refused, Snapshot, Stop
 
@@ -329,6 +329,16 @@ async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_a
         host.refusals = [refusal_error(Refused("bad_attach", "no such event", {}), "login.cluster")]
         again.hang_up()
         with pytest.raises(UsageError, match="no such event"):
+            await rest(session)
+
+
+async def test_a_session_that_was_removed_on_the_host_is_not_looked_for_until_the_patience_ends(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host) as (session, peer):
+        host.refusals = [refusal_error(Refused("no_session", "there is no session 5e55 on this host", {}), "devbox")]
+        peer.hang_up()
+        with pytest.raises(NoSuchSession, match="there is no session"):
             await rest(session)
 
 
