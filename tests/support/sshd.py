@@ -120,10 +120,11 @@ async def sshd(
             *options,
             f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {host_key}", f"AuthorizedKeysFile {authorized}",
             "PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
-            "PermitRootLogin yes", "MaxStartups 100", "LogLevel VERBOSE", "PrintMotd no",
+            "PermitRootLogin yes", "LogLevel VERBOSE", "PrintMotd no",
         ]  # fmt: skip
-        if not any(line.startswith("Subsystem ") for line in options):  # a second one of a name is an error
-            lines.append("Subsystem sftp internal-sftp")
+        for line in ("MaxStartups 100", "Subsystem sftp internal-sftp"):  # of these two, the last wins or is an error
+            if not any(option.startswith(line.split(" ")[0] + " ") for option in options):
+                lines.append(line)
         if environment:
             pairs = " ".join(f'"{name}={value}"' for name, value in environment.items())
             lines.append(f"SetEnv {pairs}")
