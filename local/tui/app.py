@@ -22,6 +22,7 @@ from ccb.tunnel.login import Prompts
 from ccb.tunnel.plain_text import neutralise
 
 from ..client import ControlError, LinkChange, LinkState, SessionClient, Skipped
+from ..error_text import code_of
 from ..exit_codes import ExitCode
 from ..interrupts import Interrupts
 from ..prompts import TerminalPrompts
@@ -54,7 +55,8 @@ _MODES = ("default", "acceptEdits", "plan")
 
 
 class Repl(App[int]):
-    """One attached session on the screen. Ends with exit code 0 when the person leaves."""
+    """One attached session on the screen. When the person leaves it ends with exit code 0, or the code of the error that had
+    ended the session here."""
 
     TITLE = "ccb"
     CSS = """
@@ -96,7 +98,7 @@ class Repl(App[int]):
         self.composer = Composer()
         self._status = StatusLine()
         self._banner = Banner()
-        self.connection = Connection(client, info.resume)
+        self.connection = Connection(client)
         self.story = Story(self.transcript, model=info.model, mode=info.mode, me=info.who)
         self._history = History(client, self.transcript, self.story)
         self.approvals = Approvals(client, self.connection, self.transcript, self.composer, self._where)
@@ -106,6 +108,7 @@ class Repl(App[int]):
         self._aside = False
         self._stopping = False
         self.stopped = False
+        self._lost: CcbError | None = None
         self._busy_since: float | None = None
         self._turn = 0
         self._quit_asked = 0.0
@@ -173,9 +176,15 @@ class Repl(App[int]):
             self.stopped = True
             self.exit(0)
             return
-        if error is not None:
+        if error is None:
+            self.story.notice("The session has ended on the host. Ctrl+D leaves.", Level.WARNING)
+        else:
+            self._lost = error
             self._show_error(error)
-        self.story.notice("The session has ended here. Ctrl+D leaves.", Level.WARNING)
+            come_back = f" Come back with:\n{one_line(self._info.resume)}" if self._info.resume else ""
+            known = bool(self._info.resume) and self._info.resume in error.do
+            self.story.notice(f"Ctrl+D leaves.{'' if known else come_back}", Level.WARNING)
+        self.composer.invite("Nothing can be sent any more: Ctrl+D leaves")
         self.approvals.show_next()
 
     def _link_changed(self, change: LinkChange) -> None:
@@ -364,7 +373,7 @@ class Repl(App[int]):
         elif self.story.running and not self._interrupting:
             self.action_interrupt()
         elif self._quit_asked:
-            self.exit(0)
+            self.action_leave_now()
         else:
             self._quit_asked = time.monotonic()
             self.hint("press Ctrl+C again to quit", _QUIT_WINDOW_S)
@@ -376,11 +385,11 @@ class Repl(App[int]):
         elif self.composer.text:
             self.composer.action_delete_right()
         else:
-            self.exit(0)
+            self.action_leave_now()
 
     def action_leave_now(self) -> None:
         """/quit."""
-        self.exit(0)
+        self.exit(code_of(self._lost) if self._lost is not None else ExitCode.OK)
 
     async def stop_session(self) -> None:
         """/stop: end the session on the host, then leave."""
@@ -419,6 +428,7 @@ class Repl(App[int]):
             stopped=self.stopped,
             asked=len(self.approvals.questions) > 0,
             working=self.story.running,
+            lost=self._lost.what if self._lost is not None else "",
         )
 
     @contextmanager

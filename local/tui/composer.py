@@ -48,7 +48,7 @@ class Composer(TextArea):
 
     def __init__(self) -> None:
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
-        self.placeholder = _INVITATION
+        self._invitation = self.placeholder = _INVITATION
         self.sent: list[str] = []
         self.last_key = 0.0
         self._place = 0
@@ -65,7 +65,13 @@ class Composer(TextArea):
         self.read_only = bool(why)
         self.show_cursor = not why
         self.set_class(bool(why), "locked")
-        self.placeholder = why or _INVITATION
+        self.placeholder = why or self._invitation
+
+    def invite(self, text: str) -> None:
+        """Say `text` where nothing is typed."""
+        self._invitation = text
+        if not self._closed_for:
+            self.placeholder = text
 
     def takes(self, key: str) -> bool:
         """Whether a letter is a shortcut now, and not text."""

@@ -36,9 +36,8 @@ class Sentence:
 class Connection:
     """What is known of the connection. `shown` lags behind a drop by BRIEF_S. All times are monotonic seconds."""
 
-    def __init__(self, client: SessionClient, resume: str) -> None:
+    def __init__(self, client: SessionClient) -> None:
         self._client = client
-        self._resume = one_line(resume)
         self._change = LinkChange(client.state)
         self._down_at: float | None = None
         self._shown = LinkChange(client.state)
@@ -130,8 +129,7 @@ class Connection:
         if shown.state is LinkState.FENCED:
             return Sentence("only watching", self.reason, take, "takes it back" if self._drove else "takes it over")
         if shown.state is LinkState.LOST:
-            reason = self.reason + (f" · come back with: {self._resume}" if self._resume else "")
-            return Sentence("lost", reason, "Ctrl+D", "leaves")
+            return Sentence("lost", self.reason, "Ctrl+D", "leaves")
         return None
 
 

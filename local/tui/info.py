@@ -29,12 +29,17 @@ class Left:
     stopped: bool = False
 
 
-def farewell(info: ReplInfo, session: str, used: str, *, stopped: bool, asked: bool, working: bool) -> str:
-    """What stays on the terminal: which session it was, what it used, what becomes of it and how to come back."""
+def farewell(
+    info: ReplInfo, session: str, used: str, *, stopped: bool, asked: bool, working: bool, lost: str = ""
+) -> str:
+    """What stays on the terminal: which session it was, what it used, what becomes of it and how to come back. `lost`: why it
+    ended here while it may go on there."""
     where = f"{one_line(info.host)}:{one_line(info.path)}"
     lines = [f"Session {one_line(session)} on {where}" + (f": {used}" if used else "")]
     if stopped:
         lines.append("It was stopped on the host.")
+    elif lost:
+        lines.append(f"Lost: {one_line(lost)}.")
     elif asked:
         lines.append("The agent waits there for an answer.")
     elif working:

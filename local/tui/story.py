@@ -44,6 +44,7 @@ from .blocks import (
 from .look import one_line
 from .page import Page
 from .prose import safe_pieces, safe_split
+from .retry import retry_text
 from .strays import Strays
 
 Json = dict[str, Any]
@@ -456,11 +457,7 @@ class Story:
         if note.permissionMode:
             self.mode = note.permissionMode
         if note.subtype == "api_retry":
-            why = f"HTTP {note.error_status}" if note.error_status else neutralise(note.error or "connection")
-            delay = (note.retry_delay_ms or 0) / 1000
-            self._say_retry(
-                f"The model did not answer ({why}); try {note.attempt} of {note.max_retries} in {delay:.0f} s"
-            )
+            self._say_retry(retry_text(note))
         elif note.subtype == "informational" and note.content:
             self.notice(neutralise(note.content), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
 

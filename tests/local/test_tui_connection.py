@@ -11,6 +11,7 @@ from tests.support.pilot import RESUME, Desk, desk
 from tests.support.scripted_session import ScriptedSession
 
 from ccb.local.client import LinkChange, LinkState
+from ccb.local.exit_codes import ExitCode
 from ccb.local.tui.connection import BRIEF_S, Connection
 from ccb.tunnel.errors import ConnectionLost, UsageError
 
@@ -79,7 +80,7 @@ async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
 
 
 def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
-    connection = Connection(ScriptedSession(), "")
+    connection = Connection(ScriptedSession())
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 100.0), 100.0)
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1), 100.1)
     connection.settle(100.0 + 0.9 * BRIEF_S)
@@ -250,8 +251,37 @@ async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_c
 async def test_a_lost_session_says_why_and_how_to_come_back() -> None:
     async with desk() as at:
         at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
-        await at.sees("✗ lost: devbox is gone", RESUME, "Ctrl+D leaves", "reset by peer", "Connect again.")
+        await at.sees("✗ lost: devbox is gone · Ctrl+D leaves", RESUME, "reset by peer", "Connect again.")
         assert at.status.startswith(" ✗ devbox:/srv/shop  lost")
+        await at.sees("Nothing can be sent any more: Ctrl+D leaves")
+
+
+async def test_the_command_that_comes_back_is_shown_once() -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone", do=f"The session goes on. Come back with: {RESUME}"))
+        await at.sees("✗ lost: devbox is gone", "Nothing can be sent any more")
+        assert at.screen.count(RESUME) == 1
+
+
+@pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+c", "ctrl+c")])
+async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_command(keys: tuple[str, ...]) -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone"))
+        await at.sees("✗ lost: devbox is gone")
+        await at.pilot.press(*keys)
+        await at.until(lambda: at.app.return_value is not None)
+        assert at.app.return_value == ExitCode.LINK_LOST
+        said = ["Session 5e55 on devbox:/srv/shop", "Lost: devbox is gone.", "Come back with:", f"  {RESUME}"]
+        assert at.app.farewell().splitlines() == said
+
+
+async def test_a_session_that_has_ended_on_the_host_is_left_with_code_0() -> None:
+    async with desk() as at:
+        await at.session.stop()
+        await at.sees("The session has ended on the host. Ctrl+D leaves.")
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value is not None)
+        assert at.app.return_value == ExitCode.OK
 
 
 async def test_on_a_small_terminal_the_key_is_seen_however_long_the_reason_is() -> None:

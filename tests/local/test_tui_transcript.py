@@ -8,6 +8,8 @@ from tests.support.scripted_session import ScriptedSession
 from tests.support.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
+from ccb.local.messages import SystemNote
+from ccb.local.tui.retry import retry_text
 from ccb.local.tui.transcript import MAX_BLOCKS, Transcript
 
 
@@ -180,9 +182,33 @@ async def test_the_tries_of_one_model_call_take_one_line() -> None:
         at.session.begin()
         for attempt in range(1, 5):
             note = {"type": "system", "subtype": "api_retry", "error_status": 529, "retry_delay_ms": 2000}
-            at.session.say({**note, "attempt": attempt, "max_retries": 10})
-        await at.sees("The model did not answer (HTTP 529); try 4 of 10 in 2 s")
-        assert at.screen.count("did not answer") == 1
+            at.session.say({**note, "error": "overloaded", "attempt": attempt, "max_retries": 10})
+        await at.sees("The model is overloaded (HTTP 529); try 4 of 10 in 2 s")
+        assert at.screen.count("overloaded") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "delay_ms", "text"),
+    [
+        ("unknown", None, 500, "The model's answer did not arrive; try 1 of 10"),
+        (None, 418, 1000, "The model did not answer (HTTP 418); try 1 of 10 in 1 s"),
+        ("rate_limit", 429, 30_000, "Too many requests to the model (HTTP 429); try 1 of 10 in 30 s"),
+        (
+            "some_new\n\x1b[2Jname",
+            500,
+            2000,
+            "The model did not answer (some new name) (HTTP 500); try 1 of 10 in 2 s",
+        ),
+    ],
+)
+def test_why_the_model_is_asked_again_is_said_in_words(
+    error: str | None, status: int | None, delay_ms: int, text: str
+) -> None:
+    note = SystemNote(
+        type="system", subtype="api_retry", error=error, error_status=status, attempt=1, max_retries=10,
+        retry_delay_ms=delay_ms,
+    )  # fmt: skip
+    assert retry_text(note) == text
 
 
 async def test_a_long_prompt_is_shown_in_part() -> None:

@@ -1,0 +1,27 @@
+"""Why the model is asked again, in words."""
+
+from __future__ import annotations
+
+from ..messages import SystemNote
+from .look import one_line
+
+_WHY = {
+    "rate_limit": "Too many requests to the model",
+    "overloaded": "The model is overloaded",
+    "server_error": "The model's server failed",
+}
+
+
+def retry_text(note: SystemNote) -> str:
+    """What failed, and when it is tried again."""
+    name = note.error if note.error not in (None, "unknown") else ""
+    if name in _WHY:
+        why = _WHY[name]
+    elif name:
+        why = f"The model did not answer ({one_line(name).replace('_', ' ')})"
+    else:  # without a status there was no answer at all, as when the laptop was away
+        why = "The model did not answer" if note.error_status else "The model's answer did not arrive"
+    status = f" (HTTP {note.error_status})" if note.error_status else ""
+    delay = (note.retry_delay_ms or 0) / 1000
+    when = f" in {delay:.0f} s" if delay >= 1 else ""
+    return f"{why}{status}; try {note.attempt} of {note.max_retries}{when}"
