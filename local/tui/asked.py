@@ -20,6 +20,7 @@ class Asked:
         self._known: deque[str] = deque(maxlen=_KNOWN)  # ids of prompts that are shown
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; the journal has not said that it has them
+        self._carried: dict[str, tuple[Page, PromptBlock]] = {}  # told without the event that brought them
 
     def first_waiting(self) -> Block | None:
         """The highest of the blocks that wait."""
@@ -42,6 +43,7 @@ class Asked:
     def share(self, other: Asked) -> None:
         """Show nothing that `other` shows, from now on in both directions."""
         self._known = other._known
+        self._carried = other._carried
 
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool) -> None:
         """The person sends a prompt here."""
@@ -56,10 +58,39 @@ class Asked:
             if block is not None:
                 self._confirmed(each, block, running=running)
                 return False
-        if self.knows(*ids):
+        carried = [self._carried.pop(each) for each in ids if each in self._carried]
+        for page, shown in carried:
+            page.take_away(shown)  # here is its place
+        if self.knows(*ids) and not carried:
             return False
         self._show(text, PromptState.QUEUED if running and not taken else PromptState.TAKEN, *ids)
         return True
+
+    def skipped(self, prompts: object) -> None:
+        """Events are not loaded; what a snapshot says of the prompts that wait after them, or whose turn runs."""
+        if not isinstance(prompts, list):
+            return
+        known = [each for each in prompts if isinstance(each, dict) and str(each.get("text") or "").strip()]
+        waiting = {str(each.get(name)) for each in known for name in ("input", "uuid") if each.get("taken") is not True}
+        for each, block in list(self._waiting.items()):
+            if block.state is PromptState.QUEUED and each not in waiting and each not in self._unconfirmed:
+                self.taken(each)
+        for item in known:
+            ids = tuple(dict.fromkeys((str(item.get("input")), str(item.get("uuid") or ""))))
+            self._skipped(str(item["text"]), ids, taken=item.get("taken") is True)
+
+    def _skipped(self, text: str, ids: tuple[str, ...], *, taken: bool) -> None:
+        if not self.knows(*ids):
+            block = self._show(text, PromptState.TAKEN if taken else PromptState.QUEUED, *ids)
+            if taken:
+                self._carried[ids[0]] = self._page, block
+            return
+        if ids[0] in self._carried:
+            return  # of an earlier snapshot
+        self.arrived(text, ids, running=True)
+        if taken:
+            for each in ids:
+                self.taken(each)
 
     def taken(self, uuid: str) -> bool:
         """The agent takes a prompt: it moves to where the conversation is. False when it is not known here."""

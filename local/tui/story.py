@@ -153,6 +153,7 @@ class Story:
         if isinstance(result, dict):
             self.totals.take_all(result)
         self.running = self._in_turn = running
+        self.asked.skipped(body.get("prompts"))
         if isinstance(todos, list) and todos:
             self._carried = ToolBlock(name="TodoWrite", tool_input={"todos": todos}, state=ToolState.DONE)
             self._add(self._carried)

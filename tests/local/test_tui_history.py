@@ -91,6 +91,61 @@ async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> 
         assert len(at.app.approvals.questions) == 0
 
 
+def sent(identity: str, text: str, *, taken: bool) -> dict[str, object]:
+    return {"input": identity, "uuid": identity, "text": text, "taken": taken}
+
+
+async def test_a_tail_in_the_middle_of_a_turn_has_its_prompt_above_it_and_what_is_queued_below() -> None:
+    session = ScriptedSession()
+    session.skip(10, prompts=[sent("p1", "port it to Rust", taken=True), sent("p2", "and then rest", taken=False)])
+    session.text("Still at it.")
+    async with desk(session) as at:
+        await at.sees(TOP, "❯ port it to Rust", "Still at it.", "❯ and then rest  (queued)")
+        order = [at.screen.index(text) for text in (TOP, "port it", "Still at it.", "and then rest")]
+        assert order == sorted(order)
+        session.take("p2")
+        session.text("Resting.", message_id="msg_2")
+        await at.sees("Resting.")
+        assert at.screen.index("Still at it.") < at.screen.index("and then rest") < at.screen.index("Resting.")
+        assert "queued" not in at.screen
+
+
+async def test_a_prompt_told_with_the_tail_goes_to_its_place_when_that_is_loaded() -> None:
+    session = ScriptedSession()
+    body = {
+        "id": "p1",
+        "body": {"type": "user", "uuid": "p1", "message": {"role": "user", "content": "port it to Rust"}},
+    }
+    session.past = [
+        said(1, "event 0001"), Received("input", body, 2, True), Received("turn_start", {}, 3, True),
+        Received("prompt", {"items": [{"input": "p1"}]}, 4, True), said(5, "event 0005"),
+    ]  # fmt: skip
+    session.skip(5, prompts=[sent("p1", "port it to Rust", taken=True)])
+    session.text("event 0006")
+    async with desk(session) as at:
+        await at.sees(TOP, "❯ port it to Rust", "event 0006")
+        await at.pilot.press("pageup")
+        await at.sees("event 0001", "event 0005")
+        assert at.screen.count("port it to Rust") == 1
+        assert at.screen.index("event 0001") < at.screen.index("port it to Rust") < at.screen.index("event 0005")
+
+
+async def test_a_queued_prompt_that_was_taken_in_events_that_are_not_loaded_waits_no_more() -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        await at.prompt("first")
+        session.begin()
+        await at.prompt("second")
+        session.deliver()
+        await at.sees("❯ second  (queued)")
+        session.skip(5000, prompts=[sent("p3", "of somebody else", taken=False)])
+        await at.sees("❯ of somebody else  (queued)")
+        assert "second  (queued)" not in at.screen
+        session.skip(5000, prompts=[sent("p3", "of somebody else", taken=True)])
+        await at.loses("(queued)")
+        assert at.screen.count("of somebody else") == 1
+
+
 async def test_page_up_at_the_line_loads_a_page_that_ends_where_the_one_before_began() -> None:
     async with desk(long_session(), size=(60, 14)) as at:
         await at.sees(TOP, "event 0026")

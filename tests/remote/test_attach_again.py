@@ -247,6 +247,24 @@ async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host
     assert snapshot.body["result"]["result"] == "1"
 
 
+async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_waits(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    await first.attach(ALICE)
+    await turn(first, "one", "1")
+    running = await first.say("two")
+    await first.call()
+    waiting = await first.say("three")
+    await first.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
+    back = await come(host, session, {"client": ALICE.client}, tail=1)
+    prompts = (await back.next(Snapshot)).body["prompts"]
+    assert [(each["input"], each["text"], each["taken"]) for each in prompts] == [
+        (running, "two", True),
+        (waiting, "three", False),
+    ]
+
+
 async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     await first.attach(ALICE)

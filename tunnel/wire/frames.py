@@ -88,7 +88,8 @@ class Attached:
 class Snapshot:
     """W>L. Comes before the first event of a connection that asked for a `tail` and is further behind: the next event is
     number `seq` + 1. `body` is what a client has to know of those it does not get: {"model", "permission_mode", "result"
-    (the last result message or null), "todos" (the last list or null), "asks" (open `control_request` messages)}."""
+    (the last result message or null), "todos" (the last list or null), "asks" (open `control_request` messages), "prompts" (those
+    that wait or whose turn runs: "input", "uuid", "text" (its start) and whether it was "taken")}."""
 
     t: ClassVar[str] = "snapshot"
     epoch: int
