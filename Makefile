@@ -7,10 +7,10 @@ STAMP  := .make/venv
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n --preserve-env=PATH,PYENV_ROOT,HOME PYTHONDONTWRITEBYTECODE=1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye bench faults soak clean
+.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye forky arm64 bench faults soak clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(STAMP) ## create .venv with everything the project needs
 
@@ -45,12 +45,15 @@ imports: $(STAMP) ## the room contracts
 unit: $(STAMP) ## pytest on the laptop's Python
 	@$(ROOT) $(BIN)/pytest -n 4 -q
 
-worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.13 that is installed
+worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.14 that is installed
 	@$(ROOT) .ci/worker-pythons
 
-bullseye: $(STAMP) ## the main job on a whole Debian 11 host with Python 3.9, made by debootstrap (root)
+bullseye: $(STAMP) ## the whole session on a Debian 11 host with Python 3.9, made by debootstrap (root)
+forky: $(STAMP) ## the same on Debian 14 with Python 3.14
+arm64: $(STAMP) ## the same on a Debian 12 host for arm64, run by qemu-user; it takes 10 minutes to make
+bullseye forky arm64:
 	@.ci/system-packages test $(PYTHON)
-	@$(BIN)/python -m tests.support.bullseye
+	@$(BIN)/python -m tests.support.debian_host $@
 
 bench: $(STAMP) ## every benchmark, each a ratio against its peer in the same run
 	@.ci/system-packages test $(PYTHON)
