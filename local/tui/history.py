@@ -86,6 +86,8 @@ class History:
 
 def tell(story: Story, event: Received) -> Message | None:
     """Apply one event to a story, which has nothing to do with questions; the message that it is."""
+    if not event.replayed:
+        story.fresh = False
     if event.kind not in ("message", "progress"):
         story.fact(event.kind, event.body)
         return None

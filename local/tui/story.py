@@ -97,6 +97,7 @@ class Story:
     model: str = ""
     mode: str = "default"
     me: str = ""  # this client's name
+    fresh: bool = True  # all that was told so far had happened before this client came
     running: bool = False
     turns: int = 0
     totals: Totals = field(default_factory=Totals)
@@ -220,9 +221,10 @@ class Story:
             self.mode = str(options.get("permission_mode") or self.mode)
 
     def _drives(self, name: str) -> None:
-        """Say who drives when it is somebody else than before; oneself only after others. Every reconnect says it."""
+        """Say who drives when it is somebody else than before; oneself only after others. Every reconnect says it, and
+        who drove before this terminal came matters to nobody."""
         mine, changed = name == self.me, name not in ("", self._driver)
-        if changed and self._driver is not None and (not mine or self._others):
+        if changed and self._driver is not None and (not mine or self._others) and not self.fresh:
             who = "You drive" if mine else f"{one_line(shown_name(name))} drives"
             self.notice(f"{who} this session now.", Level.DIM)
             self._others = not mine

@@ -148,6 +148,19 @@ async def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself() ->
         await at.sees("You drive this session now.")
 
 
+async def test_who_drove_before_this_terminal_came_is_not_told() -> None:
+    session = ScriptedSession()
+    with session.replay():
+        session.fact("driver", by="alice@laptop pid 6 0123aa")
+        session.fact("driver", by="alice@laptop pid 8 0123aa")
+        session.text("It is done.")
+    session.fact("driver", by=WHO)
+    session.text("And this is new.", message_id="msg_2")
+    async with desk(session) as at:
+        await at.sees("It is done.", "And this is new.")
+        assert "this session now" not in at.screen
+
+
 async def test_what_was_asked_for_is_not_said_any_more_once_it_is_so() -> None:
     async with desk() as at:
         await _fence(at)
