@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import shutil
 import sys
@@ -26,12 +27,13 @@ from .exit_codes import ExitCode
 from .findings import Finding, State, finding_json, finding_lines, summary
 from .parts import Parts, load_parts
 from .prompts import prompts_for
+from .public_log import Striker
 from .settings import Settings
 from .way import Way, way_of
 
 
 async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Say every finding as it comes; AGENT_FAILED when one blocks."""
+    """Say every finding as it comes, without secrets; AGENT_FAILED when one blocks."""
     counts = dict.fromkeys(State, 0)
     where = ""
     width = min(shutil.get_terminal_size((120, 24)).columns, 140)
@@ -40,7 +42,9 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
         "connection": f"Connection to {host_name(arguments)}",
         "host": f"On {host_name(arguments)}",
     }
-    async for finding in _findings(arguments, environ):
+    public = Striker(environ).public
+    async for each in _findings(arguments, environ):
+        finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
         counts[finding.state] += 1
         if arguments.json:
             _say(finding_json(finding))

@@ -17,6 +17,7 @@ from .findings import Finding, State
 
 WHERE = "connection"
 _MORE_SESSIONS = 2
+_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
 
 
 def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
@@ -34,12 +35,25 @@ async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
         f", by way of {config.proxy_jump}" if config.proxy_jump else ", by ProxyCommand" if config.proxy_command else ""
     )
     yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
-    lines = [f"{each.name} {each.value}  ({each.where or 'origin not found'})" for each in applied]
-    yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
+    if applied is None:
+        yield _finding("ssh options", State.INFO, "not listed: no OpenSSH on this machine says where they come from")
+    else:
+        lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
+        yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
     if config.no_effect:
         names = ", ".join(config.no_effect)
         yield _finding("without effect", State.INFO, names, "Where they are needed: --transport ssh.")
     yield await asyncio.to_thread(_known, config)
+
+
+def _public_value(name: str, value: str) -> str:
+    """A value without what may be a secret in it: the output of the doctor is shown to others."""
+    if name == "setenv":
+        return f"{value.partition('=')[0]}=…"
+    if name in _COMMANDS:
+        program, _, rest = value.strip().partition(" ")
+        return f"{program} … (the rest is not shown)" if rest else program
+    return value
 
 
 def _known(config: HostConfig) -> Finding:

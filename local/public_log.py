@@ -11,6 +11,7 @@ import re
 import traceback
 from collections.abc import Mapping
 from types import TracebackType
+from urllib.parse import unquote
 
 from ccb.tunnel.errors import CcbError
 
@@ -19,19 +20,40 @@ _MOST_FOREIGN = 200
 _MOST_OWN = 2000
 _OURS = "ccb"
 _SECRET_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS")
+_URL_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "ANTHROPIC_BASE_URL")
 _LEAST_SECRET = 6
 _PATTERNS = (
     (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _STRUCK),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_STRUCK}"),
     (
         re.compile(
-            r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)(\W{1,4})(?!\s)([^\s\"',]{6,})"
+            r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)([^\w(…]{1,4})(?!\s)([^\s\"',]{6,})"
         ),
         rf"\1\2{_STRUCK}",
     ),
+    (re.compile(r"(?i)\b(https?://)[^/\s]+@"), rf"\1{_STRUCK}@"),
     (re.compile(r"://[^/\s:@]+:[^/\s@]+@"), f"://{_STRUCK}@"),
 )
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class Striker:
+    """Takes out what is, or looks like, a secret. `environ` names secrets by their values."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        values = {environ.get(name, "").strip() for name in _SECRET_VARIABLES}
+        for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
+            login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
+            values |= {login, login.partition(":")[2], unquote(login.partition(":")[2])}
+        self._values = sorted((value for value in values if len(value) >= _LEAST_SECRET), key=len, reverse=True)
+
+    def public(self, text: str) -> str:
+        """`text` with a mark in their place."""
+        for value in self._values:
+            text = text.replace(value, _STRUCK)
+        for pattern, instead in _PATTERNS:
+            text = pattern.sub(instead, text)
+        return text
 
 
 class PublicFormatter(logging.Formatter):
@@ -39,8 +61,7 @@ class PublicFormatter(logging.Formatter):
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__()
-        values = {environ.get(name, "").strip() for name in _SECRET_VARIABLES}
-        self._values = sorted((value for value in values if len(value) >= _LEAST_SECRET), key=len, reverse=True)
+        self._strike = Striker(environ).public
 
     def format(self, record: logging.LogRecord) -> str:
         when = f"{self.formatTime(record)} {record.levelname} {record.name}: "
@@ -62,13 +83,6 @@ class PublicFormatter(logging.Formatter):
             ]
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         return "\n".join(lines)
-
-    def _strike(self, text: str) -> str:
-        for value in self._values:
-            text = text.replace(value, _STRUCK)
-        for pattern, instead in _PATTERNS:
-            text = pattern.sub(instead, text)
-        return text
 
 
 def public_error(error: BaseException) -> str:

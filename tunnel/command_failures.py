@@ -19,7 +19,13 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "Its SSH server allows no more (MaxSessions).",
     ),
     (
-        r"host key verification failed|remote host identification has changed|no .* host key is known",
+        r"remote host identification has changed|host key for .* has changed",
+        HostKeyError,
+        "{name} shows another host key than before: somebody may be listening in",
+        "If the host was really set up anew, remove the old key: ssh names the command above.",
+    ),
+    (
+        r"host key verification failed|no .* host key is known",
         HostKeyError,
         "the host key of {name} cannot be verified",
         "Check the fingerprint, then connect once with `ssh {name}` in a terminal.",
@@ -62,6 +68,7 @@ def ssh_failure(name: str, status: int | None, said: str) -> CcbError | None:
     """What the OpenSSH client means."""
     if status != SSH_FAILED:
         return None
+    said = "\n".join(line.strip("@ ") for line in said.splitlines() if line.strip("@ "))
     for pattern, kind, what, do in _SSH:
         if re.search(pattern, said, re.IGNORECASE):
             return kind(what.format(name=name), evidence=said, do=do.format(name=name))

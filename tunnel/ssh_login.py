@@ -254,7 +254,7 @@ class _Attempt:
         return (Dropped if dropped and not no_way else Unreachable)(
             f"no SSH connection to {name} ({self._config.hostname} port {self._config.port})",
             evidence=said,
-            do="Check that an SSH server listens there.",
+            do="Mend the ProxyCommand until it connects." if no_way else "Check that an SSH server listens there.",
         )
 
 

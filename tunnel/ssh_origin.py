@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .ssh_config import SshTarget, config_command
@@ -13,34 +14,67 @@ from .ssh_config import SshTarget, config_command
 _DEADLINE_S = 10.0
 _READ = re.compile(r"debug1: Reading configuration data (.+)$")
 _APPLIED = re.compile(r"debug1: (.+) line (\d+): Applying options for ")
+_TRIED = re.compile(r"debug3: (.+) line (\d+): (?:not )?matched '")
+_VERDICT = re.compile(r"debug2: match (not )?found$")
+_INCLUDED = re.compile(r"debug3: (.+) line (\d+): Including file (.+) depth \d+( \(parse only\))?$")
 _MOST_LINES = 20_000
+_MOST_DEPTH = 16
+
+_SEVERAL = {"identityfile", "certificatefile", "sendenv", "setenv", "localforward", "remoteforward", "dynamicforward"}
+"""Keywords of which every line counts; of the others the first one does."""
+
+_OLD_NAMES = {
+    "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
+    "hostbasedkeytypes": "hostbasedacceptedalgorithms",
+    "hostbasedacceptedkeytypes": "hostbasedacceptedalgorithms",
+    "challengeresponseauthentication": "kbdinteractiveauthentication",
+    "skeyauthentication": "kbdinteractiveauthentication",
+    "tisauthentication": "kbdinteractiveauthentication",
+    "dsaauthentication": "pubkeyauthentication",
+    "keepalive": "tcpkeepalive",
+    "smartcarddevice": "pkcs11provider",
+}
+
+ELSEWHERE = "follows from the others"
+"""`where` of an option that no file and no flag names: ssh derives some from others."""
 
 
 @dataclass(frozen=True)
 class AppliedOption:
-    """An option that is not ssh's default. `where` is `file:line`, `command line`, or "" when it was not found."""
+    """An option that is not ssh's default. `where` is `file:line`, `command line` or ELSEWHERE."""
 
     name: str
     value: str
     where: str
 
 
-async def applied_options(target: SshTarget) -> list[AppliedOption]:
-    """What the configuration and the command line change for `target`; nothing without OpenSSH, or when it refuses."""
+@dataclass
+class _Trace:
+    """What ssh says about its reading: files, the blocks that applied (`file`, line), and what was included where."""
+
+    files: list[str] = field(default_factory=list)
+    blocks: set[tuple[str, int]] = field(default_factory=set)
+    included: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+
+
+async def applied_options(target: SshTarget) -> list[AppliedOption] | None:
+    """What the configuration and the command line change for `target`; None without an OpenSSH that answers."""
     ssh = shutil.which("ssh")
     if ssh is None:
-        return []
-    (_, given, said), (_, default, _) = await asyncio.gather(
-        _run([*config_command(ssh, target), "-v", "--", target.host]),
-        _run([ssh, "-G", "-F", "/dev/null", "-v", "--", target.host]),
+        return None
+    (status, given, said), (_, default, _) = await asyncio.gather(
+        _run([*config_command(ssh, target), "-vvv", "--", target.host]),
+        _run([ssh, "-G", "-F", "/dev/null", "--", target.host]),
     )
+    if status or not given:
+        return None
+    written = await asyncio.to_thread(_written, said)
     defaults = set(default.splitlines())
-    files, blocks = await asyncio.to_thread(_lines_of, said)
     found = []
-    for line in given.splitlines():
+    for line in dict.fromkeys(given.splitlines()):  # a second pass over the files doubles what there may be several of
         name, _, value = line.partition(" ")
-        if line not in defaults and name != "host":
-            found.append(AppliedOption(name, value, _origin(name, value, target, files, blocks)))
+        if line not in defaults and name not in ("host", "loglevel"):  # the level is that of this very call
+            found.append(AppliedOption(name, value, _origin(name, value, target, written)))
     return found
 
 
@@ -51,57 +85,100 @@ async def _run(argv: list[str]) -> tuple[int, str, str]:
     try:
         out, err = await asyncio.wait_for(process.communicate(), _DEADLINE_S)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         return -1, "", ""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     return process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
-def _lines_of(said: str) -> tuple[dict[str, list[str]], set[tuple[str, int]]]:
-    """The lines of every file that ssh has read, in that order, and the `Host` lines that applied."""
-    files: dict[str, list[str]] = {}
-    blocks: set[tuple[str, int]] = set()
+def _trace(said: str) -> _Trace:
+    """A `Match` line gets its verdict after the lines that name it; in a later pass it may apply where it did not before."""
+    trace = _Trace()
+    tried: tuple[str, int] | None = None
     for line in map(str.rstrip, said.splitlines()):
         if read := _READ.match(line):
-            try:
-                files[read[1]] = Path(read[1]).read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]
-            except OSError:
-                files[read[1]] = []
+            if read[1] not in trace.files:
+                trace.files.append(read[1])
         elif applied := _APPLIED.match(line):
-            blocks.add((applied[1], int(applied[2])))
-    return files, blocks
+            trace.blocks.add((applied[1], int(applied[2])))
+        elif line.startswith("debug2: checking match for "):
+            tried = None
+        elif named := _TRIED.match(line):
+            tried = (named[1], int(named[2]))
+        elif (verdict := _VERDICT.match(line)) and tried is not None:
+            if not verdict[1]:
+                trace.blocks.add(tried)
+        elif included := _INCLUDED.match(line):
+            names = trace.included.setdefault((included[1], int(included[2])), [])
+            if included[3] not in names:
+                names.append(included[3])
+    return trace
 
 
-def _origin(name: str, value: str, target: SshTarget, files: dict[str, list[str]], blocks: set[tuple[str, int]]) -> str:
-    for option in target.options:
-        if option.replace("=", " ", 1).split()[:1] and option.replace("=", " ", 1).split()[0].lower() == name:
-            return "command line"
-    flags = {"port": target.port is not None, "user": target.user is not None, "identityfile": target.identities}
-    if flags.get(name) and (name != "identityfile" or value in target.identities):
+def _written(said: str) -> Mapping[str, list[tuple[str, str]]]:
+    """By keyword, what the files say for this host, in the order in which ssh takes it: (value, `file:line`)."""
+    trace = _trace(said)
+    inner = {name for names in trace.included.values() for name in names}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for path in trace.files:
+        if path not in inner:
+            for keyword, value, where in _lines(path, trace, 0):
+                found.setdefault(keyword, []).append((value, where))
+    return found
+
+
+def _lines(path: str, trace: _Trace, depth: int) -> Iterator[tuple[str, str, str]]:
+    """The lines of a file that apply, and those of the files it includes."""
+    try:
+        lines = Path(path).expanduser().read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]
+    except OSError:
+        return
+    applies = True
+    for number, line in enumerate(lines, 1):
+        keyword, value = _words(line)
+        if keyword in ("host", "match"):
+            # ssh does not name a `Match all` when it says that it is found
+            applies = (path, number) in trace.blocks or (keyword == "match" and value.lower() == "all")
+        elif applies and keyword == "include":
+            for name in trace.included.get((path, number), ()) if depth < _MOST_DEPTH else ():
+                yield from _lines(name, trace, depth + 1)
+        elif applies and keyword and not keyword.startswith("#"):
+            yield keyword, value, f"{path}:{number}"
+
+
+def _words(line: str) -> tuple[str, str]:
+    """Keyword and value; `=` may stand between them."""
+    found = re.match(r'\s*"?([A-Za-z0-9]+)"?(?:\s*=\s*|\s+)(.*)', line)
+    if found is None:
+        return "", ""
+    keyword = found[1].lower()
+    return _OLD_NAMES.get(keyword, keyword), found[2].strip()
+
+
+def _origin(name: str, value: str, target: SshTarget, written: Mapping[str, list[tuple[str, str]]]) -> str:
+    flags = {"port": target.port is not None, "user": target.user is not None}
+    if flags.get(name) or (name == "identityfile" and value in target.identities):
         return "command line"
-    for path, lines in files.items():
-        applies = True
-        for number, line in enumerate(lines, 1):
-            keyword, _, rest = line.strip().replace("=", " ", 1).partition(" ")
-            keyword = keyword.lower()
-            if keyword == "host":
-                applies = (path, number) in blocks
-            elif keyword == "match":
-                applies = True  # ssh does not say which ones did
-            elif applies and keyword == name and _same(rest, value):
-                return f"{path}:{number}"
-    return ""
+    given = [rest for keyword, rest in map(_words, target.options) if keyword == name]
+    several = name in _SEVERAL
+    if given and (not several or any(_same(each, value) for each in given)):
+        return "command line"
+    lines = written.get(name, [])
+    fitting = [where for text, where in lines if _same(text, value)] if several else [where for _, where in lines]
+    return fitting[0] if fitting else ELSEWHERE
 
 
-def _same(written: str, resolved: str) -> bool:
-    """Whether a value in a file may be the resolved one: not for sure, as `ssh -G` expands and rewrites some."""
-    text = written.strip().strip('"').lower()
+def _same(text: str, resolved: str) -> bool:
+    """Whether a line of which there may be several says this; `ssh -G` expands some values and takes lists apart."""
+    plain = text.strip().strip('"')
     return (
-        text == resolved.lower()
-        or "%" in text
-        or "~" in text
-        or text.split() == resolved.lower().split()
-        or (resolved.lower() in ("true", "false", "yes", "no") and text in ("yes", "no", "true", "false"))
-        or text.split()[:1] == resolved.lower().split()[:1]
-        or bool(re.fullmatch(r"\d+[smhdw]", text))
+        plain.lower() == resolved.lower()
+        or resolved in [word.strip('"') for word in plain.split()]
+        or plain.split() == resolved.split()
+        or "%" in plain
+        or "~" in plain
+        or "${" in plain
+        or plain.split()[:1] == resolved.split()[:1]
     )

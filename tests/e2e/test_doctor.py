@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,32 @@ async def test_a_provider_that_does_not_answer_and_broken_settings_both_block(la
     found = findings(done)
     assert (done.code, blocking(found)) == (1, [("laptop", "settings"), ("laptop", "provider")])
     assert found["laptop", "credential"]["state"] == "info"
+
+
+PIPE = """
+import os, socket, sys, threading
+far = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def down():
+    for data in iter(lambda: far.recv(65536), b""):
+        os.write(1, data)
+    os._exit(0)
+threading.Thread(target=down, daemon=True).start()
+for data in iter(lambda: os.read(0, 65536), b""):
+    far.sendall(data)
+"""
+
+
+async def test_secrets_of_options_and_environment_are_not_shown(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    (tmp_path / "pipe.py").write_text(PIPE, encoding="ascii")
+    command = f"{sys.executable} {tmp_path}/pipe.py %p # --password hunter44"
+    words = ["-o", "SetEnv=TOKEN=hunter22 OTHER=hunter33", "-o", f"ProxyCommand={command}", "--debug"]
+    argv = ["doctor", f"{host_user.name}@127.0.0.1", *sshd.client_options(), *words]
+    proxy = "http://me:hunter55@127.0.0.1:9"
+    for way in ([], ["--transport", "ssh"]):
+        done = await laptop.run([*argv, *way], HTTPS_PROXY=proxy, ANTHROPIC_BASE_URL="https://provider.invalid")
+        assert "1 thing blocks" in done.stdout, done.stdout
+        assert "setenv TOKEN=… (command line)" in done.stdout and f"proxycommand {sys.executable} …" in done.stdout
+        logs = [path.read_text(encoding="utf-8") for path in (laptop.home / ".local/state/ccb").iterdir()]
+        assert logs and "hunter" not in "".join([done.stdout, done.stderr, *logs])

@@ -23,7 +23,12 @@ class Row(BaseModel):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
-    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "ANTHROPIC_API_KEY": KEY}
+    environ = {
+        "HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "ANTHROPIC_API_KEY": KEY,
+        "https_proxy": "http://bob:pa/ss%20w:rd@proxy:3128",
+    }
     with logging_to_file(debug=True, environ=environ) as file:
         yield file
 
@@ -37,6 +42,9 @@ def path(tmp_path: Path) -> Iterator[Path]:
         ('{"nonce":"Zx8_abcdefghijkl"}', "Zx8_abc"),
         ("x-api-key: 0123456789", "0123456789"),
         ("through http://bob:hunter22@proxy:3128", "hunter22"),
+        ("through https://a-token-alone@proxy:3128", "a-token-alone"),
+        ("through http://bob:p@ss@w0rd@proxy:3128", "w0rd"),
+        ("the proxy did not like pa/ss w:rd of mine", "pa/ss w:rd"),
         ("password=correcthorse", "correcthorse"),
     ],
 )

@@ -254,7 +254,8 @@ async def test_an_unknown_or_a_changed_host_key_is_refused_where_nobody_can_be_a
     known.write_text(f"[127.0.0.1]:{sshd.port} " + (tmp_path / "other_host.pub").read_text())
     with pytest.raises(HostKeyError) as caught:
         await connect(where, NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
-    assert "IDENTIFICATION HAS CHANGED" in caught.value.evidence
+    assert "IDENTIFICATION HAS CHANGED" in caught.value.evidence and "@@" not in caught.value.evidence
+    assert "another host key" in caught.value.what and "ssh-keygen" in caught.value.evidence
 
 
 async def test_a_master_of_the_persons_own_is_used_and_left_alone(
