@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
-from ccb.tunnel.backoff import Pace
 from ccb.tunnel.errors import (
     AuthFailed,
     CcbError,
@@ -41,6 +40,7 @@ from ccb.tunnel.wire import (
     Snapshot,
 )
 
+from .attempts import Attempts
 from .client import ControlError, Item, Json, LinkChange, LinkState, Received, Skipped, shown_name
 from .connection import Connection, Dial, Known, Terms
 from .link_state import next_state
@@ -58,10 +58,6 @@ QUEUE = 256
 FIRST_TRIES = 5
 """Attempts for a first connection that keeps breaking off in the middle."""
 
-ATTEMPT_S = 60.0
-"""Seconds an attempt to reconnect may take when nobody is asked anything."""
-
-_STUCK_S = 5.0
 _LEAVE = 2.0
 _LAST_INPUTS = 1.5  # seconds for the host to confirm what was sent just before
 _MOST_GARBLED = 3
@@ -88,13 +84,7 @@ class Session:
         self._take = self._terms.role == "driver"
         self._watching = not self._take
         self._garbled = 0
-        self._attempt = 0
-        self._lost_at: float | None = None
-        self._attempting: asyncio.Timeout | None = None
-        self._attempt_began = 0.0
-        self._hurried = False
-        self._pace = Pace(self._terms.waits)
-        self._nudged = asyncio.Event()
+        self._attempts = Attempts(self._terms.patience, self._terms.waits)
         self._asked_person = False
         self._leaving = False
         self._failure: CcbError | None = None
@@ -244,9 +234,7 @@ class Session:
         """See SessionClient."""
         if self._state is LinkState.NEEDS_PERSON:
             self._asked_person = True
-        self._nudged.set()
-        if time.monotonic() - self._attempt_began > _STUCK_S:
-            self._give_up_attempt()
+        self._attempts.retry()
 
     def take_back(self) -> None:
         """See SessionClient."""
@@ -255,7 +243,7 @@ class Session:
         self._take, self._watching = True, False
         if self._connection is not None:
             self._connection.link.drop("taking the session back")
-        self._nudged.set()
+        self._attempts.nudge()
 
     def doubt(self, reason: str) -> None:
         """Something happened to this machine (it slept, its network changed): see at once whether the connection lives."""
@@ -263,14 +251,7 @@ class Session:
         if self._connection is not None:
             self._connection.link.probe()
         elif self._state is LinkState.RECONNECTING:
-            self._nudged.set()
-            self._give_up_attempt()
-
-    def _give_up_attempt(self) -> None:
-        """An attempt that is under way may hang on a network that is gone: the next one begins at once."""
-        if self._attempting is not None and not self._attempting.expired():
-            self._hurried = True
-            self._attempting.reschedule(asyncio.get_running_loop().time())
+            self._attempts.hurry()
 
     async def close(self, *, done: bool = False) -> None:
         """See SessionClient."""
@@ -315,13 +296,12 @@ class Session:
         """One connection to its end; whether there should be another. Raises CcbError when there cannot be."""
         ask, self._asked_person = self._hello is None or self._asked_person, False
         known = Known(self._hello, self._begun) if self._hello is not None else None
-        limit = asyncio.timeout(None if ask else self._attempt_s())
-        self._attempting, self._attempt_began = None if ask else limit, time.monotonic()
+        limit = self._attempts.begin(endless=ask)
         try:
             async with limit, self._dial(known=known, ask=ask) as connection:
                 await self._attach(connection)
                 limit.reschedule(None)
-                self._attempting = None
+                self._attempts.over()
                 try:
                     reason = await self._pump(connection)
                 finally:
@@ -330,7 +310,7 @@ class Session:
             self._end(LinkState.CLOSED)
             return False
         except (CcbError, TimeoutError) as error:
-            self._attempting = None  # from here on there is only waiting, which a nudge ends
+            self._attempts.over()
             if isinstance(error, TimeoutError) and not limit.expired():
                 raise
             if self._leaving:
@@ -340,11 +320,7 @@ class Session:
             await self._after(error if isinstance(error, CcbError) else late)
             return True
         finally:
-            self._attempting = None
-
-    def _attempt_s(self) -> float:
-        left = ATTEMPT_S if self._lost_at is None else self._lost_at + self._terms.patience - time.monotonic()
-        return max(0.0, min(ATTEMPT_S, left))
+            self._attempts.over()
 
     async def _attach(self, connection: Connection) -> None:
         assert self._ready is not None
@@ -373,47 +349,36 @@ class Session:
         """A connection was lost or not made: wait for the next attempt. Raises CcbError when there is none."""
         log.info("no connection: %s", error)
         assert self._ready is not None
-        self._attempt += 1
+        attempts = self._attempts
+        attempts.fail()
         if not self._ready.done():
-            if not isinstance(error, ConnectionLost | Dropped) or self._attempt >= FIRST_TRIES:
+            if not isinstance(error, ConnectionLost | Dropped) or attempts.failed >= FIRST_TRIES:
                 raise error
-            await asyncio.sleep(self._pace.next())
+            await asyncio.sleep(attempts.next_wait())
             return
         if isinstance(error, ProtocolError):
             self._garbled += 1
         if isinstance(error, UsageError | NoSuchSession) or self._garbled >= _MOST_GARBLED:
             raise error
-        now = time.monotonic()
-        self._lost_at = now if self._lost_at is None else self._lost_at
-        left = self._lost_at + self._terms.patience - now
+        left = attempts.patience_left()  # before anybody hears of it and nudges
         if left <= 0:
             raise self._lost(error)
-        self._nudged.clear()  # before anybody hears of it and nudges
         if isinstance(error, AuthFailed | HostKeyError) and not self._take_now():
             if not self._terms.can_ask:
                 raise error
             await self._change(LinkState.NEEDS_PERSON, error.what)
-            await self._nudge(left)
-            await self._change(LinkState.RECONNECTING, error.what, self._attempt)
+            await attempts.pause(left)
+            await self._change(LinkState.RECONNECTING, error.what, attempts.failed)
             return
-        wait = 0.0 if self._take_now() or self._hurried else min(self._pace.next(), left)
-        self._hurried = False
-        await self._change(LinkState.RECONNECTING, error.what, self._attempt, now + wait)
+        wait = min(attempts.next_wait(at_once=self._take_now()), left)
+        await self._change(LinkState.RECONNECTING, error.what, attempts.failed, time.monotonic() + wait)
         if wait > 0:
-            await self._nudge(wait)
-            await self._change(LinkState.RECONNECTING, error.what, self._attempt)
+            await attempts.pause(wait)
+            await self._change(LinkState.RECONNECTING, error.what, attempts.failed)
 
     def _take_now(self) -> bool:
         """The person has just asked to drive, so there is nothing to wait for."""
-        return self._take and self._begun and self._attempt == 1
-
-    async def _nudge(self, seconds: float) -> None:
-        """Wait for so long, or until there is a reason to try at once."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._nudged.wait()
-        except TimeoutError:
-            pass
+        return self._take and self._begun and self._attempts.failed == 1
 
     def _lost(self, error: CcbError) -> ConnectionLost:
         return ConnectionLost(
@@ -472,8 +437,7 @@ class Session:
         self._replay_ends = frame.seq
         log.info("attached as %s; events %d to %d are replayed", frame.role, self._have + 1, frame.seq)
         first, self._begun = not self._begun, True
-        self._attempt, self._lost_at = 0, None
-        self._pace.connected()
+        self._attempts.granted()
         self._take = False
         if frame.role != "driver":
             await self._fenced(frame.driver)

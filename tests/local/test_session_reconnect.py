@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.support.scripted_host import ScriptedHost, no_waits, session_on
 
+from ccb.local import attempts
 from ccb.local import session as session_module
 from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
 from ccb.local.connection import Terms
@@ -433,7 +434,7 @@ async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(ho
 async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
     host: ScriptedHost, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_STUCK_S", 0.0)
+    monkeypatch.setattr(attempts, "_STUCK_S", 0.0)
     terms = Terms(waits=lambda: itertools.chain((0.0,), itertools.repeat(3600.0)))
     async with Session(host.dial, terms) as session:
         peer, _ = await host.granted()
@@ -451,7 +452,7 @@ async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
 async def test_a_login_that_was_refused_long_ago_can_be_tried_again(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_STUCK_S", 0.0)
+    monkeypatch.setattr(attempts, "_STUCK_S", 0.0)
     async with session_on(host, Terms(can_ask=True)) as (session, peer):
         host.refusals = [AuthFailed("devbox wants a password")]
         peer.hang_up()
