@@ -7,6 +7,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ccb.tunnel.environment import without_secrets
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.login import Prompts
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from ccb.tunnel.ssh_config import SshTarget
 
     from .arguments import Arguments
-
-SECRET_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS")
-"""Variables that no child of ccb must inherit: a worker's tools would see them, an ssh might send them."""
 
 
 class Way(Enum):
@@ -99,7 +97,7 @@ async def open_way(arguments: Arguments, prompts: Prompts, environ: Mapping[str,
 
 
 async def _open(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> Transport:
-    env = {name: value for name, value in environ.items() if name not in SECRET_VARIABLES}
+    env = without_secrets(environ)
     match way_of(arguments):
         case Way.HERE:
             from ccb.tunnel.local import LocalTransport

@@ -9,7 +9,6 @@ from .errors import ConfigError
 from .ssh_config import HostConfig, SshTarget, resolve
 
 _MOST = 8
-_KEPT = ("userknownhosts", "globalknownhosts", "stricthostkey")
 
 Hop = tuple[SshTarget, HostConfig]
 
@@ -18,7 +17,7 @@ async def route(target: SshTarget) -> list[Hop]:
     """Who is logged in to, one through the other, `target` last. Raises ConfigError, UsageError."""
     hops = [(target, await resolve(target))]
     while jump := hops[0][1].proxy_jump:
-        names = [_named(spec, hops[0][0]) for spec in jump.split(",")]
+        names = [_named(spec) for spec in jump.split(",")]
         if len(hops) + len(names) > _MOST + 1:
             raise ConfigError(
                 f"there are more than {_MOST} jump hosts on the way to {target.shown}",
@@ -35,7 +34,8 @@ def _reached_through(hop: Hop) -> Hop:
     return hop[0], dataclasses.replace(hop[1], proxy_jump=None, proxy_command=None)
 
 
-def _named(spec: str, whose: SshTarget) -> SshTarget:
+def _named(spec: str) -> SshTarget:
+    """A jump host with what the configuration says of it: as for ssh, the options of the command line are the host's own."""
     user, _, rest = spec.strip().removeprefix("ssh://").rpartition("@")
     host, port = rest, None
     if rest.startswith("["):
@@ -44,5 +44,4 @@ def _named(spec: str, whose: SshTarget) -> SshTarget:
     elif rest.count(":") == 1:
         host, _, tail = rest.partition(":")
         port = int(tail) if tail.isdigit() else None
-    kept = tuple(option for option in whose.options if option.strip().lower().startswith(_KEPT))
-    return SshTarget(host, user or None, port, whose.identities, kept)
+    return SshTarget(host, user or None, port)

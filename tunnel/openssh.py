@@ -14,10 +14,10 @@ from pathlib import Path
 from .askpass import Askpass, listens, private_directory, variables_without_asking
 from .command import CommandPipe, CommandTransport, start
 from .command_failures import SSH_FAILED, ssh_failure
-from .errors import ConfigError, Unreachable
+from .errors import Unreachable
 from .login import NobodyToAsk, Prompts
 from .plain_text import neutralise
-from .ssh_config import SshTarget
+from .ssh_config import SshTarget, ssh_says
 from .stderr_tail import StderrTail
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,6 @@ MASTER_IDLE_S = 60
 """Seconds after which a master ends by itself when its ccb was killed."""
 
 _CONNECT_S = 10
-_RESOLVE_S = 10.0
 _EXIT_S = 3.0
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
 
@@ -43,9 +42,9 @@ async def connect(
     """
     base = [*words, *_options(target)]
     shown = f"{' '.join(words)} {target.shown}"
-    configured = await _configured(base, target, env, shown)
+    configured = await ssh_says([*base, "-G"], target.host, env)
     wanted = any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
-    theirs = not wanted and configured.get("controlpath", "none") != "none"
+    theirs = not wanted and configured.get("controlpath", ["none"]) != ["none"]
     async with AsyncExitStack() as stack:
         directory = private_directory(env)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
@@ -53,7 +52,7 @@ async def connect(
         asking = {**env, **askpass.variables}
         batch = ["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []
         once = [*_quiet(), *batch, "-o", "LogLevel=INFO"]
-        if configured.get("connecttimeout", "none") in ("none", "0"):
+        if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
             once += ["-o", f"ConnectTimeout={_CONNECT_S}"]
         if wanted or (theirs and await _answers(base, target, env)):
             argv, environment = [*base, *once, "-T", "--", target.host], asking
@@ -141,28 +140,6 @@ def _quiet() -> list[str]:
         "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
         "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
     ]  # fmt: skip
-
-
-async def _configured(base: Sequence[str], target: SshTarget, env: Mapping[str, str], shown: str) -> dict[str, str]:
-    """What `ssh -G` says."""
-    pipe = asyncio.subprocess.PIPE
-    child = await start([*base, "-G", "--", target.host], shown, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
-    try:
-        out, err = await asyncio.wait_for(child.process.communicate(), _RESOLVE_S)
-    except TimeoutError:
-        raise ConfigError(
-            f"`ssh -G` did not answer in {_RESOLVE_S:g} s", do="Look for a slow `Match exec` in your ssh_config."
-        ) from None
-    finally:
-        await child.end()
-    if child.process.returncode:
-        raise ConfigError(
-            "ssh does not accept its configuration",
-            evidence=neutralise(err.decode("utf-8", "replace").strip()),
-            do=f"Mend it until `ssh -G {target.host}` answers.",
-        )
-    lines = (line.partition(" ") for line in out.decode("utf-8", "replace").splitlines())
-    return {key.lower(): value for key, _, value in lines}
 
 
 async def _log_in(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import getpass
+import hashlib
 import os
 import re
 import shutil
@@ -13,12 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .command import start
+from .environment import without_secrets
 from .errors import ConfigError, UsageError
 from .plain_text import neutralise
 from .ssh_effect import Lines, changed, without_effect
 
 ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
 _RESOLVE_DEADLINE_S = 10.0
+_SEVERAL_FILES = ("userknownhostsfile", "globalknownhostsfile")
+_PATH = re.compile(r"\s+(?=[/~]|none$)")  # `ssh -G` prints paths in one line, and does not quote one with spaces
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
 
@@ -57,11 +62,17 @@ class HostConfig:
     agent: str | None
     proxy_jump: str | None
     proxy_command: str | None
+    proxy_passes: bool
+    """ProxyUseFdpass: the command gives an open connection, it does not carry its bytes."""
     known_hosts: tuple[Path, ...]
+    revoked: tuple[Path, ...]
+    """RevokedHostKeys."""
     strict_host_keys: str
     host_key_alias: str | None
     hash_known_hosts: bool
     connect_timeout_s: float
+    attempts: int
+    """ConnectionAttempts."""
     compression: bool
     family: str
     bind_address: str | None
@@ -97,41 +108,40 @@ async def resolve(target: SshTarget) -> HostConfig:
         lines, unknown = await asyncio.to_thread(read_config, target)
         config = _config(_with_flags(lines, target), {}, target)
         return dataclasses.replace(config, no_effect=(*config.no_effect, *unknown))
-    (status, out, err), (_, plain, _) = await asyncio.gather(
-        _run([*config_command(ssh, target), "--", target.host]), _run([ssh, "-G", "-F", "none", "--", target.host])
-    )
-    if status:
-        raise ConfigError(
-            "ssh does not accept its configuration",
-            evidence=neutralise(err.strip()),
-            do=f"Mend it until `ssh -G {target.host}` answers.",
-        )
-    return _config(_lines(out), _lines(plain), target)
-
-
-async def _run(argv: Sequence[str]) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr. Raises ConfigError after 10 s."""
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
+    env = without_secrets(os.environ)
+    plain = asyncio.create_task(ssh_says([ssh, "-G", "-F", "none"], target.host, env))
     try:
-        out, err = await asyncio.wait_for(process.communicate(), _RESOLVE_DEADLINE_S)
+        given = await ssh_says(config_command(ssh, target), target.host, env)
+        return _config(given, await plain, target)
+    finally:
+        plain.cancel()
+        await asyncio.gather(plain, return_exceptions=True)
+
+
+async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> dict[str, list[str]]:
+    """What `ssh -G` (`argv`) prints for `host`: values by lower-case option name. Raises ConfigError, also after 10 s, and
+    UsageError when there is no such program."""
+    pipe = asyncio.subprocess.PIPE
+    child = await start([*argv, "--", host], " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
+    try:
+        out, err = await asyncio.wait_for(child.process.communicate(), _RESOLVE_DEADLINE_S)
     except TimeoutError:
         raise ConfigError(
-            "`ssh -G` did not answer in 10 s", do="Look for a slow `Match exec` in your ssh_config."
+            f"`ssh -G` did not answer in {_RESOLVE_DEADLINE_S:g} s",
+            do="Look for a slow `Match exec` in your ssh_config.",
         ) from None
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
-
-
-def _lines(text: str) -> dict[str, list[str]]:
+        await child.end()
+    if child.process.returncode:
+        raise ConfigError(
+            "ssh does not accept its configuration",
+            evidence=neutralise(err.decode("utf-8", "replace").strip()),
+            do=f"Mend it until `ssh -G {host}` answers.",
+        )
     lines: dict[str, list[str]] = {}
-    for line in text.splitlines():
+    for line in out.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(" ")
-        lines.setdefault(key.lower(), []).append(value)
+        lines.setdefault(key.lower(), []).extend(_PATH.split(value) if key in _SEVERAL_FILES else [value])
     return lines
 
 
@@ -155,10 +165,24 @@ def _with_flags(lines: dict[str, list[str]], target: SshTarget) -> dict[str, lis
     return {**lines, "identityfile": keys or [f"~/.ssh/{name}" for name in _DEFAULT_KEYS]}
 
 
-def _expand(text: str, tokens: Mapping[str, str]) -> str:
-    """Replace `%x` and `${NAME}` as ssh_config(5) TOKENS says; `ssh -G` prints them as they were written."""
-    text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
+def _percent(text: str, tokens: Mapping[str, str]) -> str:
+    """Replace `%x` as ssh_config(5) TOKENS says; `ssh -G` prints most of them as they were written."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
+
+
+def _path(text: str, tokens: Mapping[str, str]) -> Path:
+    """A file's name with its `%x`, `${NAME}` and `~`."""
+    text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
+    return Path(_percent(text, tokens)).expanduser()
+
+
+def _agent(value: str, tokens: Mapping[str, str]) -> str | None:
+    """The socket that IdentityAgent means."""
+    if value.lower() == "none":
+        return None
+    if value == "SSH_AUTH_SOCK" or (value.startswith("$") and not value.startswith("${")):
+        return os.environ.get(value.removeprefix("$")) or None
+    return str(_path(value, tokens))
 
 
 def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
@@ -180,7 +204,7 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
     except ValueError:
         raise UsageError(f"{one('port')!r} is not a port", do="Give -P a number from 1 to 65535.") from None
     given = changed(lines, defaults)
-    hostname, user = one("hostname", target.host), one("user", target.user or getpass.getuser())
+    hostname, user = one("hostname", target.host).lower(), one("user", target.user or getpass.getuser())
     tokens = {
         "%": "%",
         "d": str(Path.home()),
@@ -194,22 +218,11 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
         "r": user,
         "u": getpass.getuser(),
     }
+    tokens["C"] = hashlib.sha1("".join(tokens[each] for each in "lhpr").encode(), usedforsecurity=False).hexdigest()
 
     def paths(key: str) -> tuple[Path, ...]:
-        words = (
-            [word for value in lines.get(key, ()) for word in value.split()]
-            if key.endswith("hostsfile")
-            else lines.get(key, ())
-        )
-        return tuple(Path(_expand(word, tokens)).expanduser() for word in words if word.lower() != "none")
+        return tuple(_path(text, tokens) for text in lines.get(key, ()) if text.lower() != "none")
 
-    agent = one("identityagent", "SSH_AUTH_SOCK")
-    if agent in ("SSH_AUTH_SOCK", "$SSH_AUTH_SOCK"):
-        agent = os.environ.get("SSH_AUTH_SOCK", "")
-    elif agent.lower() == "none":
-        agent = ""
-    elif agent.startswith("$") and not agent.startswith("${"):
-        agent = os.environ.get(agent[1:], "")
     timeout = one("connecttimeout", "none")
     default_known_hosts = Path("~/.ssh/known_hosts").expanduser()
     if one("userknownhostsfile").lower() == "none":
@@ -217,7 +230,8 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
     known_hosts = paths("userknownhostsfile") or (default_known_hosts,)
     if "globalknownhostsfile" not in lines:
         known_hosts += (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
-    proxy_command = maybe("proxycommand")
+    proxy_command, proxy_jump = maybe("proxycommand"), maybe("proxyjump")
+    in_proxies = {token: tokens[token] for token in "%hnpr"}
     strict = one("stricthostkeychecking", "ask").lower()
     return HostConfig(
         hostname=hostname,
@@ -226,14 +240,17 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
         identity_files=paths("identityfile"),
         certificate_files=paths("certificatefile"),
         identities_only=flag("identitiesonly"),
-        agent=str(Path(_expand(agent, tokens)).expanduser()) if agent else None,
-        proxy_jump=maybe("proxyjump"),
-        proxy_command=_expand(proxy_command, tokens) if proxy_command else None,
+        agent=_agent(one("identityagent", "SSH_AUTH_SOCK"), tokens),
+        proxy_jump=_percent(proxy_jump, in_proxies) if proxy_jump else None,
+        proxy_command=_percent(proxy_command, in_proxies) if proxy_command else None,
+        proxy_passes=flag("proxyusefdpass"),
         known_hosts=known_hosts + paths("globalknownhostsfile"),
+        revoked=paths("revokedhostkeys"),
         strict_host_keys={"true": "yes", "false": "no", "off": "no"}.get(strict, strict),
         host_key_alias=maybe("hostkeyalias"),
         hash_known_hosts=flag("hashknownhosts"),
         connect_timeout_s=float(timeout) if timeout.isdigit() and int(timeout) else 10.0,
+        attempts=max(1, number("connectionattempts", 1)),
         compression=flag("compression"),
         family=one("addressfamily", "any"),
         bind_address=maybe("bindaddress"),

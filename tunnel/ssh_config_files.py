@@ -16,10 +16,11 @@ import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
 
+from .environment import SECRET_VARIABLES
 from .errors import ConfigError
 from .plain_text import neutralise
 from .ssh_config import SshTarget
@@ -29,6 +30,7 @@ _DEEPEST = 16
 _REST_OF_LINE = ("proxycommand", "remotecommand", "localcommand", "knownhostscommand")
 _SEVERAL = ("IdentityFile", "CertificateFile", "SendEnv", "SetEnv", "LocalForward", "RemoteForward", "DynamicForward")
 _WORDS = ("SendEnv", "SetEnv")
+_FILES = ("UserKnownHostsFile", "GlobalKnownHostsFile")
 _CONDITIONS = ("exec", "host", "originalhost", "user", "localuser", "tagged")
 _BARE_CONDITIONS = ("all", "canonical", "final")
 _TIMES = ("connecttimeout", "serveraliveinterval", "forwardx11timeout")
@@ -37,12 +39,12 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _OPTIONS = (
     *_SEVERAL,
     "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "Ciphers", "Compression",
-    "ConnectTimeout", "ForwardAgent", "ForwardX11", "GlobalKnownHostsFile",
+    "ConnectionAttempts", "ConnectTimeout", "ForwardAgent", "ForwardX11", "GlobalKnownHostsFile",
     "GSSAPIDelegateCredentials", "HashKnownHosts", "HostbasedAuthentication", "HostKeyAlgorithms", "HostKeyAlias",
     "IdentitiesOnly", "IdentityAgent", "KbdInteractiveAuthentication", "KexAlgorithms", "KnownHostsCommand", "LocalCommand",
     "MACs", "NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PasswordAuthentication", "PermitLocalCommand",
     "PKCS11Provider", "PreferredAuthentications", "ProxyCommand", "ProxyJump", "ProxyUseFdpass", "PubkeyAcceptedAlgorithms",
-    "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "SecurityKeyProvider", "ServerAliveCountMax",
+    "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RevokedHostKeys", "SecurityKeyProvider", "ServerAliveCountMax",
     "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "UserKnownHostsFile", "VerifyHostKeyDNS",
 )  # fmt: skip
 _OLD_NAMES = {
@@ -89,7 +91,15 @@ def _unknown_of(config: SSHConfig) -> tuple[str, ...]:
     return tuple(sorted(config.unknown)) if isinstance(config, _Config) else ()
 
 
-def clean_line(line: str, target: SshTarget, include_from: Path, unknown: set[str]) -> str:
+class _Named(NamedTuple):
+    """Who is meant as far as it is known in the middle of a file."""
+
+    host: str
+    user: str | None
+    port: int | None
+
+
+def clean_line(line: str, target: _Named, include_from: Path, unknown: set[str]) -> str:
     """`line` of an ssh_config file as asyncssh reads it with ssh's meaning; "" when it cannot have one. Relative names of an
     Include are below `include_from`. What only OpenSSH understands is added to `unknown`."""
     found = re.match(r"\s*([A-Za-z0-9]+)(\s*=\s*|\s+)(.*)", line)
@@ -120,7 +130,7 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _conditions(words: list[str], target: SshTarget, unknown: set[str]) -> list[str]:
+def _conditions(words: list[str], target: _Named, unknown: set[str]) -> list[str]:
     """Those of a Match line; one that asyncssh does not know becomes `all` or, where it is not known to hold, `!all`."""
     kept: list[str] = []
     queue = list(words)
@@ -133,7 +143,8 @@ def _conditions(words: list[str], target: SshTarget, unknown: set[str]) -> list[
             continue
         argument = value if equals else (queue.pop(0) if queue else "")
         if bare == "exec":
-            kept += [name, _without_equals(_with_tokens(argument, target))]
+            command = f"unset {' '.join(SECRET_VARIABLES)}; {_with_tokens(argument, target)}"
+            kept += [name, _without_equals(command)]
         elif bare in _CONDITIONS:
             kept += [name, argument]
         elif bare == "sessiontype":
@@ -153,7 +164,7 @@ def _without_equals(command: str) -> str:
     return f'eval "$(printf %b {shlex.quote(text)})"'
 
 
-def _with_tokens(command: str, target: SshTarget) -> str:
+def _with_tokens(command: str, target: _Named) -> str:
     host = socket.gethostname()
     user = getpass.getuser()
     tokens = {
@@ -182,6 +193,11 @@ def _first(config: _Config, option: str, args: list[str]) -> None:
     args.clear()
 
 
+def _words_of_first(config: _Config, option: str, args: list[str]) -> None:
+    config._options.setdefault(option, list(args))
+    args.clear()
+
+
 def _each(config: _Config, option: str, args: list[str]) -> None:
     kept = config._options.setdefault(option, [])
     assert isinstance(kept, list)
@@ -194,7 +210,10 @@ _HANDLERS = {
         name: SSHClientConfig._handlers[name]
         for name in ("host", "match", "include", "hostname", "user", "port", "tag")
     },
-    **{name.lower(): (name, _each if name in _SEVERAL else _first) for name in _OPTIONS},
+    **{
+        name.lower(): (name, _each if name in _SEVERAL else _words_of_first if name in _FILES else _first)
+        for name in _OPTIONS
+    },
     **{old: (name, _first) for old, name in _OLD_NAMES.items()},
 }
 
@@ -214,7 +233,7 @@ class _Config(SSHClientConfig):
         if self._depth >= _DEEPEST:
             raise ConfigParseError(f"{path}: more than {_DEEPEST} files include one another")
         self._depth += 1
-        target = SshTarget(self._orig_host, self._named_user(), self._named_port())
+        target = _Named(self._orig_host, self._named_user(), self._named_port())
         below = SYSTEM_CONFIG.parent if path.is_relative_to(SYSTEM_CONFIG.parent) else Path("~/.ssh").expanduser()
         text = path.read_text(encoding="utf-8", errors="replace")
         cleaned = "\n".join(clean_line(line, target, below, self.unknown) for line in text.splitlines())

@@ -19,6 +19,7 @@ from ccb.local.connection import Terms
 from ccb.tunnel import openssh, ssh_config
 from ccb.tunnel.command_failures import ssh_failure
 from ccb.tunnel.errors import ConfigError, ConnectionLost, Unreachable, UsageError
+from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.proxy_command import FirstLine
 from ccb.tunnel.ssh_config import SshTarget, resolve
 from ccb.tunnel.tcp import open_socket
@@ -30,15 +31,14 @@ def test_an_argument_that_is_no_session() -> None:
 
 
 async def test_an_ssh_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 60\n", encoding="ascii")
+    (tmp_path / "ssh").write_text("#!/bin/sh\nsleep 60; true\n", encoding="ascii")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(ssh_config, "_RESOLVE_DEADLINE_S", 0.5)
-    monkeypatch.setattr(openssh, "_RESOLVE_S", 0.5)
     with pytest.raises(ConfigError, match="`ssh -G` did not answer"):
         await resolve(SshTarget("host"))
     with pytest.raises(ConfigError, match="`ssh -G` did not answer"):
-        await openssh._configured([str(tmp_path / "ssh")], SshTarget("host"), dict(os.environ), "ssh")
+        await openssh.connect(SshTarget("host"), NobodyToAsk(), env=dict(os.environ))
 
 
 async def test_a_port_that_is_none_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from ccb.local.arguments import Arguments, parse_arguments
 from ccb.local.resume_command import resume_command
-from ccb.local.way import SECRET_VARIABLES, Way, open_way, shown_host, way_of
+from ccb.local.way import Way, open_way, shown_host, way_of
+from ccb.tunnel.environment import SECRET_VARIABLES
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.login import NobodyToAsk
 

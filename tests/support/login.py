@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from ccb.tunnel.host_keys import HostKeyInfo
 from ccb.tunnel.login import NobodyToAsk, Prompts
@@ -89,3 +93,33 @@ async def output(transport: SshTransport, command: str) -> str:
         said += data
     await pipe.close()
     return said.decode()
+
+
+def only_config(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only configuration that ssh reads from now on; a new file in `directory`."""
+    path, real = directory / "ssh_config", shutil.which("ssh")
+    wrapper = directory / "bin" / "ssh"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {real} -F "{path}" "$@"\n', encoding="ascii")
+    wrapper.chmod(0o755)
+    path.touch()
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    return path
+
+
+def no_openssh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A laptop without OpenSSH; its ssh_config."""
+    config = directory / "home" / ".ssh" / "config"
+    config.parent.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(directory / "home"))
+    tools = directory / "tools"
+    tools.mkdir()
+    for name in ("sh", "ssh-keygen"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(tools))
+    return config
+
+
+def every_host(identity: Path, known_hosts: Path) -> str:
+    """Lines of ssh_config that reach every server by one key, also jump hosts: the command line does not speak for those."""
+    return f"IdentityFile {identity}\nUserKnownHostsFile {known_hosts}\nIdentitiesOnly yes\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from tests.support.login import Person, logged_in, output, target
+from tests.support.login import Person, every_host, logged_in, only_config, output, target
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
@@ -130,7 +130,7 @@ async def test_a_locked_key_that_the_server_does_not_want_is_not_asked_for(
 
 
 async def test_a_passphrase_is_asked_for_once_in_all_logins_of_a_process(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret")
     async with serve(tmp_path / "jump") as jump:
@@ -138,6 +138,7 @@ async def test_a_passphrase_is_asked_for_once_in_all_logins_of_a_process(
         authorize(sshd, locked)
         known = tmp_path / "known_hosts"
         known.write_text(sshd.known_hosts.read_text() + jump.known_hosts.read_text())
+        only_config(tmp_path, monkeypatch).write_text(every_host(locked, known))
         where = target(sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}", known=known, key=locked)
         person = Person(passphrases=["wrong", "secret"])
         async with logged_in(where, person):

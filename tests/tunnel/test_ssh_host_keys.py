@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, logged_in, target
+from tests.support.login import Person, every_host, logged_in, only_config, target
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
@@ -158,11 +158,14 @@ async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
             pass
 
 
-async def test_each_hop_shows_its_own_key(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+async def test_each_hop_shows_its_own_key(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve(tmp_path / "jump") as jump:
         jump.identity.with_name("authorized_keys").write_text(public(sshd.identity))
         known = tmp_path / "known_hosts"
         known.write_text(sshd.known_hosts.read_text() + f"[127.0.0.1]:{jump.port} {public(make_key(tmp_path / 'old'))}")
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
         option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
         with pytest.raises(HostKeyError, match="has changed"):
             await connect(target(sshd, host_user, option, known=known), NobodyToAsk())

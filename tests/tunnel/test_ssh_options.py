@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, logged_in, output, target
+from tests.support.login import Person, logged_in, no_openssh, output, target
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
@@ -155,18 +154,10 @@ async def test_a_server_that_says_nothing_is_given_up(
         await asyncio.wait_for(ended.wait(), 10)
 
 
-@pytest.fixture
-def no_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A laptop without OpenSSH; its ssh_config."""
-    config = tmp_path / "home" / ".ssh" / "config"
-    config.parent.mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in ("sh", "ssh-keygen"):
-        (tools / name).symlink_to(str(shutil.which(name)))
-    monkeypatch.setenv("PATH", str(tools))
-    return config
+@pytest.fixture(name="no_openssh")
+def laptop_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its ssh_config."""
+    return no_openssh(tmp_path, monkeypatch)
 
 
 async def test_without_openssh_the_files_are_read(sshd: Sshd, host_user: HostUser, no_openssh: Path) -> None:
