@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from .credentials import HELPER, KEYRING, checked, environ_credential
 from .exit_codes import ExitCode
 from .key_store import KeyStore, NoKeyring
 from .settings import load_settings, settings_path
+from .terminal_line import typed_secret
 
 _CHECK_TIMEOUT = 30.0
 
@@ -75,7 +75,7 @@ def _read_key(host: str, *, from_stdin: bool) -> Secret:
     if from_stdin:
         text = sys.stdin.read(64 * 1024)
     elif sys.stdin.isatty():
-        text = getpass.getpass(f"API key for {host} (not shown): ")
+        text = typed_secret(f"API key for {host} (not shown): ")
     else:
         raise UsageError(
             "There is no terminal to ask for the key.", do="Pipe it into `ccb auth login --api-key-stdin`."

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import getpass
 import sys
-import termios
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +12,7 @@ from ccb.tunnel.host_keys import HostKeyInfo
 from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.plain_text import neutralise
 
-from .stdio import in_thread
+from .terminal_line import typed
 
 _MOST_BANNERS = 4
 
@@ -49,7 +46,7 @@ class TerminalPrompts:
         if info.others:
             self._say(f"Keys of other kinds are on file for this host: {', '.join(info.others)}.")
         while True:
-            answer = await _ask(lambda: _line("Trust it and go on? (yes/no, or the fingerprint) "))
+            answer = await typed("Trust it and go on? (yes/no, or the fingerprint) ")
             if answer is None or answer.lower() in ("no", "n"):
                 return False
             if answer.lower() in ("yes", "y") or answer == info.fingerprint:
@@ -59,12 +56,12 @@ class TerminalPrompts:
     async def passphrase(self, path: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
         with self._free_terminal():
-            return await _ask(lambda: getpass.getpass(f"Passphrase for {neutralise(path)}{again}: "))
+            return await typed(f"Passphrase for {neutralise(path)}{again}: ", hidden=True)
 
     async def password(self, prompt: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
         with self._free_terminal():
-            return await _ask(lambda: getpass.getpass(f"Password for {neutralise(prompt)}{again}: "))
+            return await typed(f"Password for {neutralise(prompt)}{again}: ", hidden=True)
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         with self._free_terminal():
@@ -76,7 +73,7 @@ class TerminalPrompts:
                 self._say(neutralise(text))
         answers = []
         for text, echo in prompts:
-            answer = await _ask(functools.partial(_line if echo else getpass.getpass, neutralise(text)))
+            answer = await typed(neutralise(text), hidden=not echo)
             if answer is None:
                 return None
             answers.append(answer)
@@ -102,38 +99,4 @@ def prompts_for(*, headless: bool) -> Prompts:
 
 async def ask_line(prompt: str) -> str:
     """One line typed on the terminal; "" at the end of input."""
-    return await _ask(lambda: _line(prompt)) or ""
-
-
-def _line(prompt: str) -> str:
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    text = sys.stdin.readline()
-    if not text:
-        raise EOFError
-    return text.strip()
-
-
-async def _ask(question: Callable[[], str]) -> str | None:
-    """Ask in a thread, so that the connection stays alive; None at the end of input."""
-    with _terminal_restored():
-        try:
-            return await in_thread(question)
-        except EOFError:
-            return None
-
-
-@contextlib.contextmanager
-def _terminal_restored() -> Iterator[None]:
-    """Put the terminal's modes back: a password prompt that is cut short would leave it without echo."""
-    try:
-        with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123 - unbuffered
-            modes = termios.tcgetattr(terminal.fileno())
-    except (OSError, termios.error):
-        yield
-        return
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError, termios.error), open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123
-            termios.tcsetattr(terminal.fileno(), termios.TCSADRAIN, modes)
+    return await typed(prompt) or ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -12,14 +13,26 @@ import time
 from collections.abc import Callable
 
 SCRIPT = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from ccb.local.prompts import TerminalPrompts
 from ccb.tunnel.host_keys import HostKeyInfo
 
 prompts = TerminalPrompts()
 info = HostKeyInfo("dev\\x1b[2Jbox", 22, "ssh-ed25519", "SHA256:abc", Path("known_hosts"))
+
+
+async def nobody_waits():
+    # a password that is no longer wanted, as when the server has hung up; then a line for somebody else
+    asking = asyncio.create_task(prompts.password("alice@devbox", 2))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, asking.cancel)
+    await asyncio.wait({asking})
+    print("next:", flush=True)
+    return sys.stdin.readline()
+
+
 ask = {
+    "nobody waits": nobody_waits,
     "key": lambda: prompts.confirm_host_key(info),
     "password": lambda: prompts.password("alice@devbox", 2),
     "challenge": lambda: prompts.challenge("Login", "Second factor", [("Code: ", True), ("Pin: ", False)]),
@@ -62,8 +75,17 @@ class Terminal:
 
         self._wait(now, f"echo {on}")
 
-    def type(self, text: str) -> None:
-        os.write(self.fd, text.encode())
+    def type(self, text: str | bytes) -> None:
+        os.write(self.fd, text if isinstance(text, bytes) else text.encode())
+
+    def stop_and_go_on(self) -> None:
+        """Ctrl+Z and `fg` as a shell does it: its own modes are set, with echo."""
+        self.child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED)
+        modes = termios.tcgetattr(self.fd)
+        modes[3] |= termios.ECHO
+        termios.tcsetattr(self.fd, termios.TCSANOW, modes)
+        self.child.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         os.close(self.fd)
@@ -129,5 +151,56 @@ def test_a_challenge_echoes_what_the_server_allows() -> None:
         terminal.echo_is(False)
         terminal.type("999\n")
         terminal.until("answer: ['123456', '999']")
+    finally:
+        terminal.end()
+
+
+def test_a_password_is_hidden_also_after_ctrl_z_and_fg() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.stop_and_go_on()
+        terminal.until("Password for alice@devbox (again): Password for alice@devbox (again): ")
+        terminal.echo_is(False)
+        terminal.type("hunter2\n")
+        terminal.until("answer: hunter2")
+        assert terminal.seen.count("hunter2") == 1
+    finally:
+        terminal.end()
+
+
+def test_a_question_that_nobody_waits_for_any_more_takes_no_line() -> None:
+    terminal = Terminal("nobody waits")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.child.send_signal(signal.SIGUSR1)
+        terminal.until("next:")
+        terminal.echo_is(True)
+        terminal.type("mine\n")
+        terminal.until("answer: mine")
+    finally:
+        terminal.end()
+
+
+def test_bytes_that_are_no_text_are_a_wrong_password_and_no_bug() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.type(b"caf\xe9\n")
+        terminal.until("answer: caf\N{REPLACEMENT CHARACTER}")
+    finally:
+        terminal.end()
+
+
+def test_what_follows_a_question_without_an_answer_begins_a_line() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.type("\x04")
+        terminal.until("(again): \r\nanswer: None")
     finally:
         terminal.end()
