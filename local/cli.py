@@ -31,10 +31,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.write(f"{ccb.__version__} (ccb)\n")
         return ExitCode.OK
     if arguments.help or arguments.command == "help":
-        from .help_text import help_text
-
-        sys.stdout.write(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120)))
-        return ExitCode.OK
+        return _help(arguments)
     for hint in arguments.hints:
         sys.stderr.write(f"ccb: {hint}\n")
     with logging_to_file(debug=arguments.debug) as log_file:
@@ -53,6 +50,18 @@ def run(argv: Sequence[str]) -> int:
             log.exception("a bug")
             sys.stderr.write(bug_text(error, log_file))
             return ExitCode.INTERNAL
+
+
+def _help(arguments: Arguments) -> int:
+    command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
+    if command == "auth":
+        from .auth_command import run_auth
+
+        return run_auth(["--help"])
+    from .help_text import help_text
+
+    sys.stdout.write(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command))
+    return ExitCode.OK
 
 
 def _run(arguments: Arguments) -> int:

@@ -92,7 +92,7 @@ OPTIONS = (
         "Give a lost connection up after so long (24 h; headless 600 s; 0: at once).", "seconds",
     ),
     Option(("--add-dir",), "add_dirs", Kind.VARIADIC, "More directories on the host that tools may use.", "dirs"),
-    Option(("--debug",), "debug", Kind.FLAG, "Write a detailed log file."),
+    Option(("--debug",), "debug", Kind.FLAG, "Write a detailed log file; it holds no secret, no prompt and no file content."),
     Option(("--identity", "-i"), "identities", Kind.REPEAT, "A private key file for SSH.", "file"),
     Option(("--port", "-P"), "port", Kind.VALUE, "The SSH port.", "port"),
     Option(("-o",), "ssh_options", Kind.REPEAT, "An option of ssh_config: -o Name=value.", "option"),
@@ -100,15 +100,15 @@ OPTIONS = (
         ("--transport",), "transport", Kind.VALUE,
         "The way to the host: asyncssh (default), ssh (the OpenSSH client), or a command that leads to a shell: "
         "'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'. With a command the host is only a name and may be "
-        "left away.", "way",
+        "left out.", "way",
     ),
     Option(
         ("--ssh-command",), "ssh_command", Kind.VALUE,
-        "A program in the place of ssh, as 'gcloud compute ssh'; {host} and {command} go to the end or where they stand.",
+        "A program in the place of ssh, as 'gcloud compute ssh'; {host} and {command} say where they go, else they are appended.",
         "command",
     ),
     Option(("--container",), "container", Kind.VALUE, "A container of the host, by its docker or podman.", "name"),
-    Option(("--local",), "local", Kind.FLAG, "With ssh: run the worker on this machine instead."),
+    Option(("--local",), "local", Kind.FLAG, "This machine instead of a host: the worker runs here, without SSH."),
     Option(("--view",), "view", Kind.FLAG, "With attach: watch, and leave the session to its driver."),
     Option(("--all",), "all", Kind.FLAG, "With stop: every session of the host."),
     Option(("--dry-run",), "dry_run", Kind.FLAG, "With gc and clean: only say what would be removed."),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ccb
+from ccb.local.arguments import COMMANDS
 from ccb.local.options import OPTIONS
 
 HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
@@ -52,6 +53,17 @@ def test_help_names_every_option(tmp_path: Path) -> None:
     assert done.returncode == 0
     for option in OPTIONS:
         assert all(name in done.stdout for name in option.names)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_is_its_own(command: str, tmp_path: Path) -> None:
+    one = ccb_run(tmp_path, command, "--help").stdout
+    assert one == ccb_run(tmp_path, "help", *([command] if command != "help" else [])).stdout
+    assert f"ccb {command}" in one.splitlines()[0] or command == "help"
+    own = {"view": "attach", "older_than": "gc", "yes": "clean", "lines": "logs", "session_id": "ssh"}
+    for option in OPTIONS:
+        if option.field in own and command != "help":
+            assert (option.names[0] in one) == (own[option.field] == command)
 
 
 @pytest.mark.parametrize(
