@@ -25,6 +25,7 @@ from .doctor_host import host_findings
 from .doctor_laptop import laptop_findings
 from .exit_codes import ExitCode
 from .findings import Finding, State, finding_json, finding_lines, summary
+from .interrupts import ended_by_signals
 from .parts import Parts, load_parts
 from .prompts import prompts_for
 from .public_log import Striker
@@ -113,7 +114,7 @@ def _say(line: str) -> None:
 def run(arguments: Arguments) -> ExitCode:
     """`examine` in a loop of its own. When nobody reads stdout any more (`| head`), the rest is not said."""
     try:
-        return asyncio.run(examine(arguments))
+        return ExitCode(asyncio.run(ended_by_signals(examine(arguments))))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
         return ExitCode.HANGUP

@@ -17,6 +17,7 @@ from ccb.tunnel.pipe import Transport
 from .arguments import Arguments
 from .connect import host_name, load_connection
 from .exit_codes import ExitCode
+from .interrupts import ended_by_signals
 from .prompts import ask_line, prompts_for
 from .session_list import Count, ReportRow, Text, list_sessions, reports, row_of
 from .session_table import one_line, session_table, size_text
@@ -178,7 +179,7 @@ def _say(line: str) -> None:
 def run(arguments: Arguments) -> ExitCode:
     """`run_host_command` in a loop of its own. When nobody reads stdout any more (`| head`), the rest is not said."""
     try:
-        return asyncio.run(run_host_command(arguments))
+        return ExitCode(asyncio.run(ended_by_signals(run_host_command(arguments))))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
         return ExitCode.HANGUP

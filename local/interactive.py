@@ -13,6 +13,7 @@ from ccb import __version__
 
 from .arguments import Arguments
 from .connect import connect_session, host_name
+from .interrupts import ended_by_signals
 from .prompts import prompts_for
 from .stdio import in_thread
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 async def run_interactive(arguments: Arguments) -> int:
     """Connect and show the session until the person leaves; on the host it stays. The exit code; raises CcbError."""
+    return await ended_by_signals(_connected(arguments))
+
+
+async def _connected(arguments: Arguments) -> int:
     sys.stderr.write(f"Connecting to {host_name(arguments)} …\n")
     session_id = arguments.session_id or str(uuid.uuid4())
     prompts = prompts_for(headless=False)
