@@ -24,6 +24,7 @@ from .exit_codes import ExitCode
 from .headless_input import read_messages, read_prompt
 from .interrupts import Interrupts
 from .output import make_output
+from .partial_events import PartialEvents
 from .prompts import prompts_for
 from .results import exit_code, local_result
 from .session import Session
@@ -136,6 +137,7 @@ class _Run:
         self._session: Session | None = None
         self._streaming = arguments.input_format == "stream-json"
         self._turns = _Turns()
+        self._partial = PartialEvents()
         self._asked: set[str] = set()
         self._last: Json | None = None
         self._denied_unasked = False
@@ -153,7 +155,7 @@ class _Run:
             for warning in connected.warnings:
                 sys.stderr.write(f"ccb: {warning}\n")
             session = self._session = connected.session
-            if session.hello.storage == "volatile":
+            if session.hello.storage != "disk":
                 for note in session.hello.notes:
                     sys.stderr.write(f"ccb: on the host: {one_line(note)}\n")
             self._session_id, self._resume = session.hello.session, connected.resume
@@ -247,7 +249,9 @@ class _Run:
                     elif isinstance(item, Skipped):
                         await self._skipped(session, item)
                     elif item.kind == "progress" and item.body.get("type") != "result":
-                        await self._output.progress(item.body)
+                        fresh = self._partial.fresh(item.body)
+                        if fresh is not None:
+                            await self._output.progress(fresh)
                     elif item.kind in ("message", "progress"):
                         await self._message(session, item.body)
                     elif item.kind == "prompt":

@@ -71,16 +71,21 @@ async def test_a_cut_in_the_middle_of_an_answer_is_neither_paid_nor_shown_twice(
 ) -> None:
     fake_model.add({"text": "A long answer that is cut in the middle.", "stall_after": 4})
     async with relay(sshd.port) as between:
-        argv = [*where(host_user, sshd, between), "-p", "hi", *STREAM]
+        argv = [*where(host_user, sshd, between), "-p", "hi", *STREAM, "--include-partial-messages"]
         async with laptop.start(argv, piped=False) as running:
             await running.until("system", "init")
             await fake_model.until(lambda model: len(model.requests) == 1)
+            await running.until("stream_event")
             between.cut()
             await until(lambda: between.connections == 2)
             fake_model.release()
             done = await running.done()
     assert done.code == 0
     assert texts(done) == ["A long answer that is cut in the middle."] * 2
+    streamed = [message["event"] for message in done.messages if message["type"] == "stream_event"]
+    assert [event["type"] for event in streamed].count("message_start") == 1
+    grown = "".join(event["delta"]["text"] for event in streamed if event["type"] == "content_block_delta")
+    assert grown == "A long answer that is cut in the middle."
     assert len(fake_model.requests) == 1
     assert "reconnecting" in done.stderr and "connected again" in done.stderr
     await until(lambda: not processes_of(host_user))
