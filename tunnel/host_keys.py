@@ -6,6 +6,7 @@ asyncssh gets the keys that may be trusted for this host; what the server showed
 from __future__ import annotations
 
 import base64
+import contextlib
 import hmac
 import os
 import secrets
@@ -19,6 +20,8 @@ from .errors import ConfigError, HostKeyError
 
 if TYPE_CHECKING:
     import asyncssh
+
+_KRL = b"SSHKRL\n\0"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class HostKeyInfo:
 @dataclass(frozen=True)
 class KnownKeys:
     """What the known_hosts files say about one host. `places` (file:line) and `kinds` are of the keys stored for exactly this host
-    and port; keys stored for the host without a port are trusted on another port too, but do not make it a changed host."""
+    and port; a key stored for the host without a port is trusted on another port where none of its kind is, but does not make
+    it a changed host."""
 
     trusted: tuple[asyncssh.SSHKey, ...]
     authorities: tuple[asyncssh.SSHKey, ...]
@@ -55,6 +59,7 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
     """Read every file that exists; lines that cannot be read are passed over, as ssh does."""
     names = [pattern_for(host, port)] if port == 22 else [pattern_for(host, port), host]
     trusted: list[asyncssh.SSHKey] = []
+    without_port: list[asyncssh.SSHKey] = []
     authorities: list[asyncssh.SSHKey] = []
     revoked: list[asyncssh.SSHKey] = []
     places: list[str] = []
@@ -68,13 +73,39 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
                 revoked += keys
             elif marker == "@cert-authority":
                 authorities += keys
-            else:
+            elif name == names[0]:
                 trusted += keys
-                if name == names[0]:
-                    places += [place] * len(keys)
-                    kinds += [key.get_algorithm() for key in keys]
+                places += [place] * len(keys)
+                kinds += [key.get_algorithm() for key in keys]
+            else:
+                without_port += keys
             break
+    trusted += [key for key in without_port if key.get_algorithm() not in kinds]
     return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places), tuple(kinds))
+
+
+def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
+    """The keys in the files of RevokedHostKeys. Raises HostKeyError: while such a file cannot be read, no host is trusted."""
+    import asyncssh
+
+    keys = []
+    for path in files:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise HostKeyError(
+                f"the revoked host keys in {path} cannot be read", evidence=str(error), do="Make the file readable."
+            ) from error
+        if data.startswith(_KRL):
+            raise HostKeyError(
+                f"the revoked host keys in {path} cannot be read",
+                evidence="It is a key revocation list (KRL), which ccb's own SSH does not know.",
+                do="Let ssh itself connect: --transport ssh.",
+            )
+        for line in data.decode("utf-8", "replace").splitlines():
+            with contextlib.suppress(asyncssh.KeyImportError):
+                keys.append(asyncssh.import_public_key(line))
+    return tuple(keys)
 
 
 def _entries(files: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
@@ -128,7 +159,7 @@ def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store:
     fingerprint = shown.get_fingerprint()
     algorithm = shown.get_algorithm()
     if shown in known.revoked:
-        raise revoked(host, f"{algorithm} {fingerprint} is marked @revoked in known_hosts.")
+        raise revoked(host, f"{algorithm} {fingerprint} is marked as revoked.")
     changed = [place for place, kind in zip(known.places, known.kinds, strict=True) if kind == algorithm]
     if changed:
         pattern = pattern_for(host, port)

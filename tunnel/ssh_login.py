@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import fnmatch
+import ipaddress
 import os
 import socket
 from typing import TYPE_CHECKING
 
 from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
-from .host_keys import KnownKeys, judge, look_up, remember, revoked
+from .host_keys import KnownKeys, judge, look_up, read_revoked, remember, revoked
 from .login import NobodyToAsk, Prompts
 from .plain_text import neutralise
 
@@ -29,7 +30,6 @@ GREETING_S = 30.0
 """Seconds in which a server that has accepted must have come to ask for a login, unless ConnectTimeout says more."""
 
 _NEVER_SENT = ("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CCB_*")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 async def log_in(
@@ -48,30 +48,41 @@ async def log_in(
         prompts = NobodyToAsk(prompts.memory)
     name = config.host_key_alias or config.hostname
     port = 22 if config.host_key_alias else config.port
-    known = await asyncio.to_thread(look_up, config.known_hosts, name, port)
-    certificates = bool(known.authorities)
-    accepted = False
-    while True:
-        attempt = _Attempt(hop, prompts, known, tunnel, line, sock, certificates=certificates)
-        try:
+    anybody = config.trust_loopback and config.host_key_alias is None and _is_loopback(sock)
+    try:
+        known = await asyncio.to_thread(look_up, config.known_hosts, name, port)
+        withdrawn = await asyncio.to_thread(read_revoked, config.revoked)
+        known = dataclasses.replace(known, revoked=known.revoked + withdrawn)
+        certificates = bool(known.authorities)
+        accepted = False
+        while True:
+            attempt = _Attempt(hop, prompts, known, tunnel, line, sock, certificates=certificates)
             connection = await attempt.run()
-        except BaseException:
-            if sock is not None:
-                sock.close()
-            raise
-        if connection is not None:
-            return connection
-        shown = attempt.client.offered
-        if shown is None:
-            certificates = False  # no authority vouches for the certificate: the key alone may be known, as for ssh
-        elif accepted:
-            raise attempt.error
-        else:
-            await _accept(hop, prompts, known, shown)
-            accepted = True
-            known = dataclasses.replace(known, trusted=(shown,))
-        if line is not None:
-            sock = await line.open()
+            if connection is not None:
+                return connection
+            shown = attempt.client.offered
+            if shown is None:
+                certificates = False  # no authority vouches for the certificate: the key alone may be known, as for ssh
+            elif accepted:
+                raise attempt.error
+            else:
+                if not anybody:
+                    await _accept(hop, prompts, known, shown)
+                accepted = True
+                known = dataclasses.replace(known, trusted=(shown,))
+            if line is not None:
+                sock = await line.open()
+    except BaseException:
+        if sock is not None:
+            sock.close()
+        raise
+
+
+def _is_loopback(sock: socket.socket | None) -> bool:
+    """Whether `sock` leads to this machine; nobody knows where a proxy command or a jump host leads."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    return ipaddress.ip_address(sock.getpeername()[0].partition("%")[0]).is_loopback
 
 
 async def _accept(hop: Hop, prompts: Prompts, known: KnownKeys, shown: asyncssh.SSHKey) -> None:
@@ -81,8 +92,6 @@ async def _accept(hop: Hop, prompts: Prompts, known: KnownKeys, shown: asyncssh.
     port = 22 if config.host_key_alias else config.port
     store = config.known_hosts[0]
     strict = config.strict_host_keys
-    if config.trust_loopback and name in _LOOPBACK:
-        return
     try:
         info = judge(known, shown, name, port, store)
     except HostKeyError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -123,3 +124,21 @@ def no_openssh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def every_host(identity: Path, known_hosts: Path) -> str:
     """Lines of ssh_config that reach every server by one key, also jump hosts: the command line does not speak for those."""
     return f"IdentityFile {identity}\nUserKnownHostsFile {known_hosts}\nIdentitiesOnly yes\n"
+
+
+def pipe_to(port: int, directory: Path, before: str = "") -> str:
+    """A ProxyCommand that carries bytes to `port` after `before` (Python)."""
+    script = directory / "pipe.py"
+    script.write_text(
+        "import socket, os, sys, threading\n"
+        f"{before}\n"
+        f"s = socket.create_connection(('127.0.0.1', {port}))\n"
+        "def pump(read, write):\n"
+        "    for data in iter(read, b''):\n"
+        "        print('debug', len(data), file=sys.stderr, flush=True)\n"
+        "        write(data)\n"
+        "threading.Thread(target=pump, args=(lambda: s.recv(65536), lambda data: os.write(1, data)), daemon=True).start()\n"
+        "pump(lambda: os.read(0, 65536), s.sendall)\n",
+        encoding="utf-8",
+    )
+    return f"ProxyCommand=exec {sys.executable} {script}"

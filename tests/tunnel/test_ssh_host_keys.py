@@ -7,13 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, every_host, logged_in, only_config, target
+from tests.support.login import Person, every_host, logged_in, only_config, pipe_to, target
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import connect
+from ccb.tunnel.ssh_config import SshTarget, config_command
 
 
 def public(key: Path) -> str:
@@ -170,3 +171,66 @@ async def test_each_hop_shows_its_own_key(
         with pytest.raises(HostKeyError, match="has changed"):
             await connect(target(sshd, host_user, option, known=known), NobodyToAsk())
         assert "Accepted" not in sshd.log.read_text(), "nobody is logged in to through an untrusted hop"
+
+
+async def test_a_key_of_another_port_does_not_stand_in_for_one_that_changed(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known, old = tmp_path / "known_hosts", make_key(tmp_path / "old")
+    known.write_text(f"127.0.0.1 {public(sshd.host_key)}[127.0.0.1]:{sshd.port} {public(old)}")
+    where = target(sshd, host_user, known=known)
+    with pytest.raises(HostKeyError, match="has changed") as caught:
+        await connect(where, Person(trust=True))
+    assert f"{known}:2" in caught.value.evidence
+    said = ssh(where)
+    assert said.returncode == 255 and "IDENTIFICATION HAS CHANGED" in said.stderr, "so says ssh"
+
+
+def ssh(where: SshTarget, *more: str) -> subprocess.CompletedProcess[str]:
+    """What OpenSSH does with the same words."""
+    argv = [
+        "ssh",
+        "-F",
+        "none",
+        *config_command("ssh", where)[2:],
+        "-o",
+        "BatchMode=yes",
+        *more,
+        "--",
+        where.host,
+        "true",
+    ]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30, stdin=subprocess.DEVNULL)
+
+
+async def test_revoked_host_keys_are_refused(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    revoked, other = tmp_path / "revoked", make_key(tmp_path / "other")
+    where = target(sshd, host_user, f"RevokedHostKeys={revoked}")
+    with pytest.raises(HostKeyError, match="cannot be read"):
+        await connect(where, NobodyToAsk())
+    assert ssh(where).returncode == 255
+    revoked.write_text(f"# old ones\n\n{public(other)}")
+    async with logged_in(where):
+        assert ssh(where).returncode == 0
+    revoked.write_text(f"# old ones\n\n{public(other)}{public(sshd.host_key)}")
+    for known in (sshd.known_hosts, tmp_path / "nothing_yet"):
+        with pytest.raises(HostKeyError, match="is revoked"):
+            await connect(target(sshd, host_user, f"RevokedHostKeys={revoked}", known=known), Person(trust=True))
+    assert ssh(where).returncode == 255
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(revoked), f"{other}.pub"], check=True)
+    with pytest.raises(HostKeyError, match="cannot be read") as caught:
+        await connect(where, NobodyToAsk())
+    assert "--transport ssh" in caught.value.do
+
+
+async def test_only_this_machine_itself_goes_without_authentication(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known, option = tmp_path / "known_hosts", "NoHostAuthenticationForLocalhost=yes"
+    async with logged_in(target(sshd, host_user, option, known=known)):
+        assert not known.exists()
+    for other in ("HostKeyAlias=localhost", pipe_to(sshd.port, tmp_path)):
+        where = target(sshd, host_user, option, other, "StrictHostKeyChecking=yes", known=known)
+        with pytest.raises(HostKeyError, match="not known"):
+            await connect(where, NobodyToAsk())
+        assert ssh(where).returncode == 255, "nor does ssh"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, logged_in, no_openssh, output, target
+from tests.support.login import Person, logged_in, no_openssh, output, pipe_to, target
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
@@ -218,24 +217,6 @@ async def test_a_jump_host_that_is_its_own_jump_host_is_named(no_openssh: Path) 
     with pytest.raises(ConfigError, match="jump hosts") as caught:
         await connect(SshTarget("far"), NobodyToAsk())
     assert "bastion" in caught.value.evidence
-
-
-def pipe_to(port: int, directory: Path, before: str = "") -> str:
-    """A ProxyCommand that carries bytes to `port` after `before` (Python)."""
-    script = directory / "pipe.py"
-    script.write_text(
-        "import socket, os, sys, threading\n"
-        f"{before}\n"
-        f"s = socket.create_connection(('127.0.0.1', {port}))\n"
-        "def pump(read, write):\n"
-        "    for data in iter(read, b''):\n"
-        "        print('debug', len(data), file=sys.stderr, flush=True)\n"
-        "        write(data)\n"
-        "threading.Thread(target=pump, args=(lambda: s.recv(65536), lambda data: os.write(1, data)), daemon=True).start()\n"
-        "pump(lambda: os.read(0, 65536), s.sendall)\n",
-        encoding="utf-8",
-    )
-    return f"ProxyCommand=exec {sys.executable} {script}"
 
 
 async def test_a_proxy_command_may_talk(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
