@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
+from .first_words import TRY_LATER
 
 SSH_FAILED = 255
 """The exit code by which ssh speaks for itself, not for the command."""
@@ -54,6 +55,12 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         Unreachable,
         "cannot reach {name}",
         "Check that the host is up and its SSH server listens on that port.",
+    ),
+    (
+        r"kex_exchange_identification: (connection closed|read: connection reset)",
+        Dropped,
+        "{name} closed the connection before any login",
+        TRY_LATER,
     ),
     (
         r"connection (closed|reset|to .* closed)|kex_exchange_identification|broken pipe|corrupted",

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 
 from .errors import Unreachable
+from .first_words import Overheard
 from .plain_text import neutralise
 from .ssh_config import HostConfig
 from .stderr_tail import StderrTail
@@ -31,11 +32,11 @@ class FirstLine:
         self._tail = StderrTail()
         self._listening: asyncio.Task[None] | None = None
 
-    async def open(self) -> socket.socket:
+    async def open(self) -> Overheard:
         """A new stream in place of the one before. Raises Unreachable."""
         await self.close()
         if self._config.proxy_command is None:
-            return await open_socket(self._config)
+            return Overheard(await open_socket(self._config))
         ours, its = socket.socketpair()
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -47,10 +48,9 @@ class FirstLine:
             raise Unreachable("the ProxyCommand cannot be started", evidence=str(error), do="Check /bin/sh.") from error
         finally:
             its.close()
-        ours.setblocking(False)
         self._tail = StderrTail()
         self._listening = asyncio.create_task(self._listen(self._process), name="stderr of a ProxyCommand")
-        return ours
+        return Overheard(ours)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from .errors import ConnectionLost, Unreachable
+from .first_words import Overheard
 from .jumps import route
 from .login import Prompts
 from .plain_text import neutralise
@@ -30,7 +31,7 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
     """
     loading = asyncio.create_task(asyncio.to_thread(_load))
     line: FirstLine | None = None
-    sock = None
+    sock: Overheard | None = None
     hops: list[asyncssh.SSHClientConnection] = []
     try:
         try:

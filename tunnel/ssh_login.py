@@ -7,10 +7,10 @@ import dataclasses
 import fnmatch
 import ipaddress
 import os
-import socket
 from typing import TYPE_CHECKING
 
 from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
+from .first_words import TRY_LATER, Overheard, takes_nobody
 from .host_keys import KnownKeys, judge, look_up, read_revoked, remember, revoked
 from .login import NobodyToAsk, Prompts
 from .plain_text import neutralise
@@ -37,7 +37,7 @@ async def log_in(
     prompts: Prompts,
     tunnel: asyncssh.SSHClientConnection | None,
     line: FirstLine | None = None,
-    sock: socket.socket | None = None,
+    sock: Overheard | None = None,
 ) -> asyncssh.SSHClientConnection:
     """An authenticated connection to `hop` through `tunnel`, or over `sock`, which `line` has opened.
 
@@ -78,7 +78,7 @@ async def log_in(
         raise
 
 
-def _is_loopback(sock: socket.socket | None) -> bool:
+def _is_loopback(sock: Overheard | None) -> bool:
     """Whether `sock` leads to this machine; nobody knows where a proxy command or a jump host leads."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return False
@@ -123,7 +123,7 @@ class _Attempt:
         known: KnownKeys,
         tunnel: asyncssh.SSHClientConnection | None,
         line: FirstLine | None,
-        sock: socket.socket | None,
+        sock: Overheard | None,
         *,
         certificates: bool,
     ) -> None:
@@ -260,8 +260,18 @@ class _Attempt:
             )
         garbled = asyncssh.ProtocolError | asyncssh.MACError | asyncssh.CompressionError | PacketDecodeError
         dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | garbled)
+        where = f"({self._config.hostname} port {self._config.port})"
+        if dropped and not no_way and self._sock is not None and not self._sock.spoke_ssh:
+            first = self._sock.said
+            if takes_nobody(first):
+                return Dropped(
+                    f"{name} closed the connection before any login {where}",
+                    evidence=f"It said: {first}" if first else "It said nothing.",
+                    do=TRY_LATER,
+                )
+            said += f"\nIt said: {first}"
         return (Dropped if dropped and not no_way else Unreachable)(
-            f"no SSH connection to {name} ({self._config.hostname} port {self._config.port})",
+            f"no SSH connection to {name} {where}",
             evidence=said,
             do="Mend the ProxyCommand until it connects." if no_way else "Check that an SSH server listens there.",
         )

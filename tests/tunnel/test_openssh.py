@@ -324,7 +324,7 @@ async def greeting_nobody() -> AsyncIterator[int]:
 
 async def test_a_server_that_hangs_up_may_be_tried_again(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     async with greeting_nobody() as port:
-        with pytest.raises(Dropped):
+        with pytest.raises(Dropped, match="closed the connection before any login"):
             await connect(target(sshd, host_user, port=port), NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -15,7 +16,7 @@ from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, HostKeyError, Unreachable, UsageError
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import connect
 from ccb.tunnel.ssh_config import SshTarget
@@ -209,8 +210,29 @@ async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) ->
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
-        with pytest.raises(Unreachable, match="no SSH connection"):
+        with pytest.raises(Unreachable, match="no SSH connection") as caught:
             await connect(target(sshd, host_user, port=server.sockets[0].getsockname()[1]), NobodyToAsk())
+    assert "It said: HTTP/1.1 400 Bad Request" in caught.value.evidence
+
+
+async def half_a_login(server: Sshd) -> asyncio.StreamWriter:
+    """A connection that `server` counts among its logins."""
+    while True:
+        reader, stranger = await asyncio.open_connection("127.0.0.1", server.port)
+        with contextlib.suppress(ConnectionResetError, asyncio.IncompleteReadError):
+            if await reader.readexactly(4) == b"SSH-":
+                return stranger
+        stranger.close()  # the server still counts an earlier one
+
+
+async def test_a_server_with_too_many_logins_under_way_says_so(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "busy", ["MaxStartups 1"]) as server:
+        stranger = await half_a_login(server)
+        with pytest.raises(Dropped, match="closed the connection before any login") as caught:
+            await connect(target(server, host_user), NobodyToAsk())
+        stranger.close()
+    assert caught.value.evidence == "It said: Exceeded MaxStartups"
+    assert "try again in a minute" in caught.value.do
 
 
 async def test_a_name_that_does_not_resolve() -> None:
