@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from typing import Any
 
 from .errors import Unreachable
 from .ssh_config import HostConfig
 
 _BIND_TO_DEVICE = 25  # SO_BINDTODEVICE, IP_BOUND_IF
 _BOUND_IF_6 = 125
+_BETWEEN_ATTEMPTS_S = 1.0
 
 
 async def open_socket(config: HostConfig) -> socket.socket:
@@ -32,25 +34,14 @@ async def open_socket(config: HostConfig) -> socket.socket:
     except TimeoutError:
         raise Unreachable(f"the name {config.hostname} did not resolve in time", do="Check the network.") from None
     last: OSError | TimeoutError = OSError("no address")
-    for kind, _, proto, _, address in found:
-        sock = socket.socket(kind, socket.SOCK_STREAM, proto)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if config.bind_interface:
-                _bind_to_interface(sock, config.bind_interface)
-            if config.bind_address:
-                sock.bind((config.bind_address, 0))
-            await asyncio.wait_for(loop.sock_connect(sock, address), config.connect_timeout_s)
-        except (OSError, TimeoutError) as error:
-            sock.close()
-            last = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
+    for attempt in range(config.attempts):
+        if attempt:
+            await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
+        for family, _, proto, _, address in found:
+            try:
+                return await _connected(config, family, proto, address)
+            except (OSError, TimeoutError) as error:
+                last = error
     if isinstance(last, TimeoutError):
         raise Unreachable(
             f"{where} did not answer in {config.connect_timeout_s:.0f} s",
@@ -62,6 +53,23 @@ async def open_socket(config: HostConfig) -> socket.socket:
         evidence=str(last),
         do="Check that the host is up and its SSH server listens on that port.",
     ) from last
+
+
+async def _connected(config: HostConfig, family: int, proto: int, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM, proto)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if config.bind_interface:
+            _bind_to_interface(sock, config.bind_interface)
+        if config.bind_address:
+            sock.bind((config.bind_address, 0))
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(sock, address), config.connect_timeout_s)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _bind_to_interface(sock: socket.socket, name: str) -> None:
