@@ -164,6 +164,7 @@ class Memory(Loader):
 def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]
     notes, where, data = [], [], None
+    start_params = json.loads(base64.b64decode(params))
     for directory in places():
         path = os.path.join(directory, digest + ".zip")
         try:
@@ -181,7 +182,7 @@ def main() -> None:
         if hashlib.sha256(data).hexdigest() != digest:
             say(error="the bundle arrived damaged", py=version)
             sys.exit(95)
-        for directory, path in where:
+        for directory, path in where if start_params.get("keep", True) else ():
             try:
                 ours(directory, True)
                 put(directory, path, data)
@@ -197,7 +198,6 @@ def main() -> None:
             os.utime(chosen)
         except OSError:
             pass
-    start_params = json.loads(base64.b64decode(params))
     start_params["notes"] = notes
     if storage == "disk":
         sys.path.insert(0, chosen)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import contextlib
+import secrets
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.host_keys import look_up
-from ccb.tunnel.pipe import Transport
+from ccb.tunnel.pipe import Pipe, Transport
 from ccb.tunnel.ssh_config import HostConfig, SshTarget, resolve
 from ccb.tunnel.ssh_origin import applied_options
 
+from .doctor_keys import keys_finding
 from .doctor_laptop import error_finding
 from .findings import Finding, State
 
+if TYPE_CHECKING:
+    from ccb.tunnel.ssh import SshTransport
+
 WHERE = "connection"
 _MORE_SESSIONS = 2
+_COMMAND_S = 10.0
 _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
 
 
@@ -44,6 +51,7 @@ async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
         names = ", ".join(config.no_effect)
         yield _finding("without effect", State.INFO, names, "Where they are needed: --transport ssh.")
     yield await asyncio.to_thread(_known, config)
+    yield await asyncio.to_thread(keys_finding, WHERE, config.identity_files)
 
 
 def _public_value(name: str, value: str) -> str:
@@ -83,9 +91,10 @@ def login_findings(transport: Transport, seconds: float) -> list[Finding]:
     """What the login found out."""
     from ccb.tunnel.ssh import SshTransport
 
-    found = [_finding("reachability", State.OK, f"connected and logged in within {seconds * 1000:.0f} ms")]
+    took = f"{seconds * 1000:.0f} ms"
     if not isinstance(transport, SshTransport):
-        return found
+        return [_finding("reachability", State.OK, f"the way there is open, within {took}")]
+    found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]
     from ccb.tunnel.ssh_facts import login_facts
 
     facts = login_facts(transport)
@@ -98,24 +107,56 @@ def login_findings(transport: Transport, seconds: float) -> list[Finding]:
 
 async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
     """What the server allows beside the one channel that ccb needs. `socket_path` is where somebody listens on the host."""
+    from ccb.tunnel.openssh import OpenSshTransport
     from ccb.tunnel.ssh import SshTransport
 
-    if not isinstance(transport, SshTransport):
-        return []
+    if isinstance(transport, SshTransport):
+        return await _rights_of_ours(transport, socket_path)
+    untried = "not tried over this transport, only over the built-in SSH; ccb needs neither"
+    found = [Finding("host", "forwarding", State.INFO, untried)]
+    if isinstance(transport, OpenSshTransport):
+        return [*found, _sessions(await _more_commands(transport))]
+    return [*found, Finding("host", "MaxSessions", State.INFO, "not tried: there is no connection of SSH to share")]
+
+
+async def _rights_of_ours(transport: SshTransport, socket_path: str) -> list[Finding]:
     from ccb.tunnel.ssh_facts import may_forward_ports, may_forward_sockets, more_sessions
 
     words = {True: "allowed", False: "forbidden", None: "not known"}
-    started = time.monotonic()
     ports = await may_forward_ports(transport)
     sockets = await may_forward_sockets(transport, socket_path) if socket_path else None
-    more = await more_sessions(transport, _MORE_SESSIONS)
-    several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
-    took = f"tried in {(time.monotonic() - started) * 1000:.0f} ms"
+    text = f"TCP {words[ports]}, Unix sockets {words[sockets]}; ccb needs neither"
     return [
-        _finding(
-            "forwarding",
-            State.INFO,
-            f"TCP {words[ports]}, Unix sockets {words[sockets]}; ccb needs neither",
-        ),
-        _finding("MaxSessions", State.INFO, f"{several} at a time on one connection ({took}); ccb needs one"),
+        Finding("host", "forwarding", State.INFO, text),
+        _sessions(await more_sessions(transport, _MORE_SESSIONS)),
     ]
+
+
+def _sessions(more: int) -> Finding:
+    several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
+    return Finding("host", "MaxSessions", State.INFO, f"{several} at a time on one connection; ccb needs one")
+
+
+async def _more_commands(transport: Transport) -> int:
+    """How many more commands run at the same time, each seen to run."""
+    mark = secrets.token_hex(8).encode()
+    pipes: list[Pipe] = []
+    more = 0
+    try:
+        for _ in range(_MORE_SESSIONS):
+            async with asyncio.timeout(_COMMAND_S):
+                pipes.append(await transport.execute(f"exec sh -c 'echo {mark.decode()}; exec cat'"))
+                said = b""
+                while mark not in said:
+                    data = await pipes[-1].read()
+                    if not data:
+                        return more
+                    said = said[-len(mark) :] + data
+            more += 1
+    except (CcbError, TimeoutError):
+        pass
+    finally:
+        for pipe in pipes:
+            with contextlib.suppress(CcbError):
+                await pipe.close()
+    return more

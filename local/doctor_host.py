@@ -32,19 +32,22 @@ from ccb.tunnel.wire import (
 
 from .doctor_connection import rights_findings
 from .doctor_laptop import error_finding
-from .findings import Finding, State
+from .findings import Finding, State, skew_text
 from .session_list import ReportRow, Text, row_of
 
 WHERE = "host"
 _PINGS = 7
 _ANSWER_S = 30.0
 _MOST_CHECKS = 1000
-_FIRST_BYTES, _MORE_BYTES = 64 * 1024, 2 * 1024 * 1024
-_QUICK_S = 0.5
+_SIZES = (4 * 1024, 32 * 1024, 256 * 1024, 2 * 1024 * 1024)
+_QUICK_S = 0.3
+_SHORTEST_S = 0.001
 _CHUNK = 32 * 1024
 _SLOW_ROUND_TRIP_S = 0.5
 _SLOW_BYTES_S = 64 * 1024
 _SKEW_S = 60.0
+_SHOWN_NOISE = 200
+_SAID_BY_SSHD = "Could not chdir to home directory"
 
 
 class CheckRow(ReportRow):
@@ -73,7 +76,7 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
     """Every check of the host, one by one; also when it cannot run the worker. No CcbError leaves it."""
     heard = Heard()
     try:
-        launched = await launch(transport, {"command": "doctor"}, bundle, heard=heard)
+        launched = await launch(transport, {"command": "doctor", "keep": False}, bundle, heard=heard)
     except CcbError as error:
         for finding in _of_shell(heard, used=""):
             yield finding
@@ -85,7 +88,7 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
             yield finding
         yield _noise(heard, launched.pipe)
         if launched.uploaded:
-            yield Finding(WHERE, "deployment", State.INFO, "the worker was not there and has been sent")
+            yield Finding(WHERE, "deployment", State.INFO, "the worker was not there: it was sent, and is not kept")
         count = 0
         while (report := await channel.report("check", "ready")).kind == "check":
             row = row_of(CheckRow, report.body, transport.name)
@@ -124,13 +127,15 @@ def _of_shell(heard: Heard, used: str) -> list[Finding]:
 
 def _noise(heard: Heard, pipe: Pipe) -> Finding:
     """What the login shell prints although nobody asked."""
-    errors = neutralise(pipe.stderr_tail())
-    text = f"{heard.noise} bytes on stdout, {len(errors)} on stderr before the worker"
+    lines = pipe.stderr_tail().splitlines(keepends=True)
+    errors = "".join(line for line in lines if not line.startswith(_SAID_BY_SSHD))
+    text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"
     if not heard.noise and not errors:
         return Finding(WHERE, "shell noise", State.OK, text)
-    start = neutralise(heard.noise_text.decode("utf-8", "replace")).strip() or errors.strip()
+    said = (heard.noise_text.decode("utf-8", "replace"), errors)
+    start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in said if each.strip())
     fix = "Print only in interactive shells: ccb copes, other programs over ssh do not."
-    return Finding(WHERE, "shell noise", State.WARN, f"{text}\n{start[:200]}", fix)
+    return Finding(WHERE, "shell noise", State.WARN, f"{text}\n{start}", fix)
 
 
 class _Channel:
@@ -203,33 +208,36 @@ async def _measured(channel: _Channel) -> list[Finding]:
     return [_round_trip(sorted(trips)), _speed(down, up), _clock(skew)]
 
 
-_Transfer = Callable[[int], Awaitable[None]]
+_Transfer = Callable[[int], Awaitable[float]]
 
 
 async def _throughput(transfer: _Transfer, round_trip: float) -> float:
-    """Bytes a second, without the round trip that a transfer takes anyway; more is sent when a little was quick."""
+    """Bytes a second, without the round trip that a transfer takes anyway. More and more is sent as long as it was too quick to
+    tell, so that a slow link is not held up for long."""
     rate = 0.0
-    for size in (_FIRST_BYTES, _MORE_BYTES):
-        began = time.monotonic()
-        await transfer(size)
-        took = time.monotonic() - began
-        rate = size / max(took - round_trip, 1e-6)
+    for size in _SIZES:
+        took = await transfer(size) - round_trip
+        rate = size / max(took, _SHORTEST_S)
         if took > _QUICK_S:
             break
     return rate
 
 
-async def _down(channel: _Channel, size: int) -> None:
+async def _down(channel: _Channel, size: int) -> float:
+    began = time.monotonic()
     await channel.send(Credit(0, 0, size), Ping(0, 0))
     while (await channel.report("bulk", "clock")).kind == "bulk":
         pass
+    return time.monotonic() - began
 
 
-async def _up(channel: _Channel, size: int) -> None:
+async def _up(channel: _Channel, size: int) -> float:
+    began = time.monotonic()
     for offset in range(0, size, _CHUNK):
-        await channel.send(Data(0, 0, offset, secrets.token_hex(_CHUNK // 2)))
+        await channel.send(Data(0, 0, offset, secrets.token_hex(min(_CHUNK, size - offset) // 2)))
     await channel.send(Ping(0, 0))
     await channel.report("clock")
+    return time.monotonic() - began
 
 
 def _round_trip(trips: list[float]) -> Finding:
@@ -244,7 +252,8 @@ def _round_trip(trips: list[float]) -> Finding:
 def _speed(down: float, up: float) -> Finding:
     text = f"{_rate(down)} from the host, {_rate(up)} to it"
     if min(down, up) < _SLOW_BYTES_S:
-        return Finding(WHERE, "throughput", State.WARN, text, "Add `Compression yes` to ssh_config for this host.")
+        fix = "Everything works, but slowly: `Compression yes` in ssh_config may help, or a better network."
+        return Finding(WHERE, "throughput", State.WARN, text, fix)
     return Finding(WHERE, "throughput", State.OK, text)
 
 
@@ -255,7 +264,7 @@ def _rate(bytes_a_second: float) -> str:
 
 
 def _clock(skew: float) -> Finding:
-    text = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} this machine"
+    text = skew_text(skew, 0.1, "this machine")
     if abs(skew) > _SKEW_S:
         fix = "Set the host's clock (chrony, ntp): ccb does not depend on it, certificates and make do."
         return Finding(WHERE, "clock", State.WARN, text, fix)

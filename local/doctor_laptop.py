@@ -17,15 +17,23 @@ from ccb.deploy import bundle
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.proxy.credential import Credential
 from ccb.tunnel.proxy.headers import request_headers
-from ccb.tunnel.proxy.upstream import Upstream, UpstreamConfig, UpstreamError, tls_context, upstream_config
+from ccb.tunnel.proxy.upstream import (
+    Upstream,
+    UpstreamConfig,
+    UpstreamError,
+    proxy_variable,
+    tls_context,
+    upstream_config,
+)
 
 from .credentials import credential_source
-from .findings import Finding, State
+from .doctor_keys import default_keys, keyring_finding, keys_finding
+from .findings import Finding, State, skew_text
 from .log import state_dir
 from .settings import Settings, load_settings, settings_path
 from .stdio import in_thread
 
-_PROVIDER_S = 30.0
+_PROVIDER_S = 10.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
 _WHERE = "laptop"
@@ -37,11 +45,13 @@ async def laptop_findings(environ: Mapping[str, str] = os.environ) -> AsyncItera
     yield _finding("ccb", State.INFO, version)
     yield await _openssh()
     yield await _agent(environ)
+    yield keys_finding(_WHERE, default_keys())
     settings, found = _settings(environ)
     yield found
     yield _state_directory(environ)
     yield await in_thread(_bundle)
     yield _terminal(environ)
+    yield await keyring_finding(_WHERE)
     async for finding in _provider(environ, settings):
         yield finding
 
@@ -149,12 +159,17 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
     except CcbError as error:
         missing = error
     way = _way(config, environ)
+    yield _proxy(config, environ)
     started = time.monotonic()
     try:
         status, date = await _ask(upstream, credential)
     except (UpstreamError, TimeoutError) as error:
         cause = str(error) or f"no answer within {_PROVIDER_S:g} s"
         fix = "Check the network of this machine (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL)."
+        if config.proxy is not None:
+            fix = (
+                f"Check the proxy that {proxy_variable(config.base, environ)} names, or except this host with NO_PROXY."
+            )
         yield _finding("provider", State.BLOCK, f"{way}: {cause}", fix)
         status, date = 0, None
     else:
@@ -167,6 +182,19 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
     yield error_finding(_WHERE, "credential", missing) if missing else _credential(credential, status)
     if date is not None:
         yield _clock(date)
+
+
+def _proxy(config: UpstreamConfig, environ: Mapping[str, str]) -> Finding:
+    """Which proxy model calls take; never its password."""
+    name = proxy_variable(config.base, environ)
+    if config.proxy is not None:
+        login = ", with a login" if config.proxy.user else ""
+        text = f"{config.proxy.scheme}://{config.proxy.host}:{config.proxy.port} ({name}{login})"
+    elif name is not None:
+        text = f"none for {config.host}: NO_PROXY or its address excepts it from {name}"
+    else:
+        text = "none"
+    return _finding("proxy", State.INFO, text)
 
 
 def _way(config: UpstreamConfig, environ: Mapping[str, str]) -> str:
@@ -205,7 +233,7 @@ def _credential(credential: Credential | None, status: int) -> Finding:
 
 def _clock(provider: float) -> Finding:
     skew = time.time() - provider
-    text = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the provider"
+    text = skew_text(skew, 2, "the provider")
     if abs(skew) > _SKEW_S:
         return _finding(
             "clock", State.WARN, text, "Set the clock of this machine: certificates are checked against it."

@@ -53,6 +53,16 @@ def finding_json(finding: Finding) -> str:
     return json.dumps({**asdict(finding), "state": finding.state.value})
 
 
+def skew_text(seconds: float, exact: float, other: str) -> str:
+    """How far a clock is from that of `other`; `exact` is how far off the measurement may be, in seconds."""
+    far = abs(seconds)
+    if far <= exact:
+        return f"as {other} says, within {exact:g} s"
+    sizes = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+    unit, name = next(((unit, name) for unit, name in sizes if far >= 2 * unit), (1.0, "seconds"))
+    return f"{far / unit:.{0 if unit > 1 else 1}f} {name} {'ahead of' if seconds > 0 else 'behind'} {other}"
+
+
 def summary(blocks: int, warnings: int) -> str:
     """The last line of the table."""
     if not blocks and not warnings:

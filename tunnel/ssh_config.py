@@ -24,7 +24,7 @@ ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyac
 _RESOLVE_DEADLINE_S = 10.0
 _SEVERAL_FILES = ("userknownhostsfile", "globalknownhostsfile")
 _PATH = re.compile(r"\s+(?=[/~]|none$)")  # `ssh -G` prints paths in one line, and does not quote one with spaces
-_DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def config_command(ssh: str, target: SshTarget) -> list[str]:
 def _with_flags(lines: dict[str, list[str]], target: SshTarget) -> dict[str, list[str]]:
     """What ssh makes of files without being asked: identities of the command line, the default ones."""
     keys = [*target.identities, *lines.get("identityfile", ())]
-    return {**lines, "identityfile": keys or [f"~/.ssh/{name}" for name in _DEFAULT_KEYS]}
+    return {**lines, "identityfile": keys or [f"~/.ssh/{name}" for name in DEFAULT_KEYS]}
 
 
 def _percent(text: str, tokens: Mapping[str, str]) -> str:

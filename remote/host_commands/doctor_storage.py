@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 
 from .. import places
 from ..registry import is_ours, runtime_directories, sessions
+from . import quota
 from .findings import BLOCK, INFO, OK, WARN, Finding, size_text, text_of
 from .ground import worker_directories
 
 _ROOM = 64 << 20
 _NODES = 1000
+_BUNDLE_SIZE = 300 * 1024
 _SHARED = (
     "nfs",
     "nfs4",
@@ -39,26 +42,46 @@ def directories() -> list[Finding]:
     where = [("home", home), ("state", os.path.dirname(state) if state else "")]
     where += [("bundles", worker_directories()[0] if home or os.environ.get("XDG_CACHE_HOME") else "")]
     where += [("temporary", "/tmp")]  # noqa: S108 - looked at, not trusted
-    found = [_directory(name, path) for name, path in where]
-    found.append(_sockets())
-    return found
+    sockets, top = _sockets()
+    found: list[Finding] = []
+    causes: dict[str, str] = {}
+    for name, path in where:
+        there = nearest(path)
+        if path and there in causes:
+            found.append(Finding(name, INFO, "%s: as %s%s" % (path, causes[there], _instead(name, top))))
+            continue
+        each = _directory(name, path)
+        if each.state == WARN:
+            causes[there] = name
+            each.found += _instead(name, top)
+        found.append(each)
+    return [*found, sockets]
 
 
-def _sockets() -> Finding:
-    """Where sockets and locks go; made and left as a session would, without one."""
+def _instead(name: str, top: str) -> str:
+    """What a session does without one of our directories."""
+    if name != "state":
+        return ""
+    if not top:
+        return "; sessions are kept in memory only"
+    return "; sessions are kept in %s, which may not outlive a restart of the host" % os.path.join(top, "sessions")
+
+
+def _sockets() -> tuple[Finding, str]:
+    """Where sockets and locks go, made and left as a session would, without one; and that directory, "" when there is none."""
     tops = [path for path in runtime_directories() if os.path.isdir(path)]
     existed = set(tops)
+    fix = "Make /tmp or the home directory writable for this user."
     try:
         path, notes = places.runtime_directory("0" * 36)
     except places.NoPlace as error:
-        return Finding(
-            "sockets", BLOCK, "; ".join(error.notes), "Make /tmp or the home directory writable for this user."
-        )
+        text = "; ".join(error.notes)
+        return Finding("sockets", BLOCK, text, fix), ""
     if path not in existed:
         remove_made(path)
     if notes:
-        return Finding("sockets", WARN, "%s is used; %s" % (path, "; ".join(notes)), "Repair the better place.")
-    return Finding("sockets", OK, path)
+        return Finding("sockets", WARN, "%s is used; %s" % (path, "; ".join(notes)), "Repair the better place."), path
+    return Finding("sockets", OK, path), path
 
 
 def remove_made(path: str) -> None:
@@ -72,50 +95,77 @@ def remove_made(path: str) -> None:
         pass
 
 
+def nearest(path: str) -> str:
+    """The part of `path` that is there."""
+    while path and not os.path.lexists(path) and path != "/":
+        path = os.path.dirname(path)
+    return path
+
+
 def _directory(name: str, path: str) -> Finding:
     if not path:
         return Finding(name, WARN, "there is no home directory", "Set HOME, or let the administrator make a home.")
-    there = path
-    while not os.path.lexists(there) and there != "/":
-        there = os.path.dirname(there)
+    there = nearest(path)
+    if name == "home" and there != path:
+        fix = "Let the administrator make it (mkhomedir_helper), or set HOME."
+        return Finding(name, WARN, "%s does not exist" % path, fix)
     if not os.path.isdir(there):
         return Finding(name, WARN, "%s is no directory" % there, "Move it away: the next place is used meanwhile.")
-    facts, problems, fix = [], [], ""
-    facts.append(path if there == path else "%s (not there yet)" % path)
-    foreign = _foreign(there, path)
-    if foreign:
-        problems.append(foreign)
-        fix = "Move it away, or give it to this user: the next place is used meanwhile."
-    error = _write_error(there)
-    if error:
-        problems.append("not writable: %s" % error)
-        fix = "Make it writable for this user: the next place is used meanwhile, at last memory only."
-    else:
-        facts.append("writable")
-    kind = _file_system(there)
-    try:
-        info = os.statvfs(there)
-    except OSError as broken:
-        problems.append(str(broken.strerror))
-    else:
-        free = info.f_bavail * info.f_frsize
-        facts.append("noexec (does not matter to ccb)" if info.f_flag & _ST_NOEXEC else "exec")
-        facts.append("%s free" % size_text(free))
-        if info.f_files:
-            facts.append("%d inodes free" % info.f_favail)
-        if free < _ROOM:
-            problems.append("only %s free" % size_text(free))
-            fix = fix or "Free some space."
-        if info.f_files and info.f_favail < _NODES:
-            problems.append("only %d inodes free" % info.f_favail)
-            fix = fix or "Remove some files: the file system has room for few more."
-    if kind:
-        facts.append(kind)
+    problem, fix = _foreign(there, path), "Move it away, or give it to this user: the next place is used meanwhile."
+    if not problem:
+        problem, fix = _write_problem(there)
+    facts = [path if there == path else "%s (not there yet)" % path]
+    facts += [] if problem else ["writable"]
+    kind, device = _file_system(there)
+    room, short = _room(there, kind, device)
+    facts += [*room, kind] if kind else room
     if kind in _SHARED:
         facts.append("shared between hosts: sockets and locks stay out of it")
+    problems = [problem] if problem else []
+    if short:
+        problems.append(short)
+        fix = fix or "Remove some files, or ask for more room."
     if problems:
-        return Finding(name, WARN, "; ".join([", ".join(facts), *problems]), fix or "Look at this file system.")
+        return Finding(name, WARN, "; ".join([", ".join(facts), *problems]), fix)
     return Finding(name, OK, ", ".join(facts))
+
+
+def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
+    """What there is, and what there is too little of."""
+    try:
+        info = os.statvfs(path)
+    except OSError as error:
+        return [], str(error.strerror)
+    free = info.f_bavail * info.f_frsize
+    facts = ["noexec (does not matter to ccb)" if info.f_flag & _ST_NOEXEC else "exec", "%s free" % size_text(free)]
+    short = []
+    if free < _ROOM:
+        short.append("only %s free" % size_text(free) if free else "no space")
+    if info.f_files:
+        facts.append("%d inodes free" % info.f_favail)
+        if info.f_favail < _NODES:
+            short.append("only %d inodes free" % info.f_favail if info.f_favail else "no inodes")
+    limits = quota.of_path(path, device)
+    if limits is not None:
+        facts.append(quota_text(limits))
+        if limits.left is not None and limits.left < _ROOM:
+            short.append("only %s left of the quota" % size_text(limits.left))
+        if limits.nodes_left is not None and limits.nodes_left < _NODES:
+            short.append("only %d files left of the quota" % limits.nodes_left)
+    elif kind in _SHARED:
+        over = quota.over_on_network()
+        short += ["quota: %s" % over] if over else []
+    return facts, "; ".join(short)
+
+
+def quota_text(limits: quota.Quota) -> str:
+    """`quota 3M of 5M, 12 of 100 files`."""
+    parts = []
+    if limits.limit:
+        parts.append("%s of %s" % (size_text(limits.used), size_text(limits.limit)))
+    if limits.most_nodes:
+        parts.append("%d of %d files" % (limits.nodes, limits.most_nodes))
+    return "quota " + ", ".join(parts)
 
 
 def _foreign(there: str, path: str) -> str:
@@ -128,61 +178,80 @@ def _foreign(there: str, path: str) -> str:
     return "it belongs to another user" if info.st_uid != os.getuid() else ""
 
 
-def _write_error(path: str) -> str:
-    """Why no file can be made in `path`, "" when it can."""
+_WAYS_OUT = {
+    errno.EROFS: "Mount it for writing",
+    errno.ENOSPC: "Remove some files: its disk is full, or has no inodes left",
+    errno.EDQUOT: "Remove some files, or ask for a larger quota",
+    errno.EFBIG: "Raise the limit on the size of files (`ulimit -f`)",
+}
+
+
+def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
+    """Why no file of `size` bytes can be made in `path`, and what to do; "" when it can."""
     probe = os.path.join(path, ".ccb-doctor-%d" % os.getpid())
     try:
         fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            os.write(fd, b"x" * 4096)
+            if os.write(fd, b"x" * size) < size:
+                os.write(fd, b"x" * size)  # says why
         finally:
             os.close(fd)
             os.unlink(probe)
     except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        way_out = _WAYS_OUT.get(error.errno or 0, "Make it writable for this user")
+        text = "not writable: %s" % (error.strerror or error)
+        return text, way_out + ": the next place is used meanwhile, at last memory only."
+    return "", ""
 
 
-def _file_system(path: str) -> str:
-    """The type of the file system that `path` is on, "" where the system does not say."""
-    real, best, kind = os.path.realpath(path), "", ""
+def _file_system(path: str) -> tuple[str, str]:
+    """Type and device of the file system that `path` is on, "" where the system does not say."""
+    real, best, kind, device = os.path.realpath(path), "", "", ""
     for line in text_of("/proc/self/mountinfo", 1 << 20).splitlines():
         before, _, after = line.partition(" - ")
-        fields = before.split()
+        fields, (found, _, rest) = before.split(), after.partition(" ")
         if len(fields) > 4 and after:
             point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
             inside = real == point or real.startswith(point.rstrip("/") + "/")
             if inside and len(point) >= len(best):
-                best, kind = point, after.split()[0]
-    return kind
+                best, kind, device = point, found, rest.partition(" ")[0]
+    return kind, device
 
 
 def bundle_cache(bundle: str) -> list[Finding]:
-    """Which bundle runs, from where, and how many others are kept."""
-    kept = []
+    """Where the bundle of this ccb is, or would be, and how many others are kept. The doctor itself stores none."""
+    kept, refused = [], []
+    place = ""
     for top in worker_directories():
+        there = nearest(top)
+        problem = "%s is no directory" % there if not os.path.isdir(there) else ""
+        problem = problem or next((text for text in (_foreign(step, step) for step in _steps(top)) if text), "")
+        problem = problem or _write_problem(there, _BUNDLE_SIZE)[0]
+        if problem:
+            refused.append("%s: %s" % (top, problem))
+        place = place or ("" if problem else top)
         if is_ours(top):
             kept += [os.path.join(top, name) for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
-    own = [path for path in kept if os.path.basename(path) == bundle + ".zip"]
-    if not own:
-        return [
-            Finding(
-                "bundle cache",
-                WARN,
-                "nothing could be stored: the worker runs from memory and is sent again with every connection",
-                "Make ~/.cache or /tmp writable for this user.",
-            )
-        ]
+    own = next((path for path in kept if os.path.basename(path) == bundle + ".zip"), "")
+    if not own and not place:
+        text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
+        return [Finding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
     size = sum(os.lstat(path).st_size for path in kept)
-    return [Finding("bundle cache", OK, "%s; %d kept, %s" % (own[0], len(kept), size_text(size)))]
+    others = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
+    return [Finding("bundle cache", OK, "%s; %s" % (os.path.dirname(own) if own else place, others))]
+
+
+def _steps(top: str) -> list[str]:
+    """Our own directories among those that lead to a bundle, as far as they exist."""
+    return [path for path in (os.path.dirname(top), top) if os.path.lexists(path)]
 
 
 def running_sessions() -> list[Finding]:
-    """How many sessions there are, and what they take."""
+    """How many sessions there are, and on which hosts."""
     found = sessions()
     alive = sum(entry.alive for entry in found)
     elsewhere = sorted({entry.elsewhere for entry in found if entry.elsewhere})
-    text = "%d, %d of them running" % (len(found), alive)
+    text = "%d, %d of them running: `ccb ps` lists them" % (len(found), alive) if found else "none"
     if elsewhere:
         text += "; some may run on %s, which shares this home" % ", ".join(elsewhere)
     return [Finding("sessions", INFO, text)]

@@ -15,8 +15,10 @@ from .. import places
 from .findings import BLOCK, INFO, OK, WARN, Finding, said_by, size_text, text_of
 from .ground import own_processes
 
-_FILES_LEAST, _FILES_GOOD = 64, 256
-_TASKS_LEAST, _TASKS_GOOD = 8, 64
+_FILES_LEAST, _FILES_GOOD = 18, 256
+_TASKS_LEAST, _TASKS_GOOD = 4, 64
+_FILE_SIZE_GOOD = 64 << 20
+_ADDRESSES_GOOD = 512 << 20
 _MEMORY_GOOD = 256 << 20
 _SSHD = (
     "maxsessions", "maxstartups", "allowtcpforwarding", "allowstreamlocalforwarding", "disableforwarding", "forcecommand",
@@ -43,7 +45,7 @@ def user() -> list[Finding]:
     except KeyError:
         text = "uid %d has no entry in the user database" % uid
     if uid == 0:
-        return [Finding("user", WARN, text + ": the agent can do everything here", "Log in as an ordinary user.")]
+        return [Finding("user", INFO, text + ": the agent can do everything here")]
     return [Finding("user", OK, text)]
 
 
@@ -63,7 +65,7 @@ def login_shell() -> list[Finding]:
 
 def limits() -> list[Finding]:
     """Open files and processes: a session needs few, its tools more."""
-    return [_files(), _processes()]
+    return [_files(), _processes(), *_sizes()]
 
 
 def _files() -> Finding:
@@ -71,14 +73,33 @@ def _files() -> Finding:
     text = "%s open files (hard limit %s)" % (_number(soft), _number(hard))
     if soft != _UNLIMITED and soft < _FILES_GOOD:
         state = BLOCK if soft < _FILES_LEAST else WARN
-        return Finding("nofile", state, text, "Raise it: `ulimit -n 1024` in the login shell, or limits.conf.")
+        way = (
+            "with `ulimit -n 1024` in the start-up file of the shell"
+            if hard == _UNLIMITED or hard >= 1024
+            else "in /etc/security/limits.conf"
+        )
+        return Finding("nofile", state, text, "Raise it %s." % way)
     return Finding("nofile", OK, text)
+
+
+def _sizes() -> list[Finding]:
+    """Limits that are rarely set and then puzzle: on the size of files and on memory."""
+    found = []
+    for name, which, good, flag in (
+        ("file size", resource.RLIMIT_FSIZE, _FILE_SIZE_GOOD, "-f"),
+        ("address space", resource.RLIMIT_AS, _ADDRESSES_GOOD, "-v"),
+    ):
+        soft, _ = resource.getrlimit(which)
+        if soft != _UNLIMITED:
+            state = WARN if soft < good else OK
+            found.append(Finding(name, state, "limited to %s" % size_text(soft), "Raise it: `ulimit %s`." % flag))
+    return found
 
 
 def _processes() -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    mine = sum(1 for _ in own_processes()) + 1
-    text = "%d processes of this user, limit %s" % (mine, _number(soft))
+    mine = sum(_threads(pid) for pid in own_processes()) + 1
+    text = "%d processes and threads of this user, limit %s" % (mine, _number(soft))
     room = [] if soft == _UNLIMITED or os.getuid() == 0 else [soft - mine]
     for where, most, now in tasks():
         text += "; TasksMax of %s %d, %d in use" % (where, most, now)
@@ -88,6 +109,13 @@ def _processes() -> Finding:
         fix = "End processes of this user, or raise the limit: `ulimit -u`, or TasksMax of the user's slice."
         return Finding("processes", state, text, fix)
     return Finding("processes", OK, text)
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir("/proc/%d/task" % pid))
+    except OSError:
+        return 0
 
 
 def tasks(root: str = "/") -> list[tuple[str, int, int]]:
@@ -184,7 +212,7 @@ def locale_names() -> list[Finding]:
     given = {name: os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)}
     text = ", ".join("%s=%s" % each for each in given.items()) or "none is set"
     try:
-        locale.setlocale(locale.LC_CTYPE, "")
+        locale.setlocale(locale.LC_ALL, "")
         charset = locale.nl_langinfo(locale.CODESET)
     except locale.Error:
         fix = "Generate it on the host, or set LANG=C.UTF-8."

@@ -18,17 +18,37 @@ class Finding:
         self.fix = fix
 
 
-def said_by(argv: list[str], seconds: float = 5.0) -> str:
-    """The first line a program prints, "" when it fails, prints nothing, or takes too long."""
+def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False) -> str:
+    """The first line a program prints, "" when it fails (with `any_status`, also then), prints nothing, or takes too long. What it
+    started ends with it."""
+    import signal
     import subprocess
 
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds, check=False
-        )  # fmt: skip
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout[:2000].decode("utf-8", "replace").partition("\n")[0].strip() if done.returncode == 0 else ""
+    out = b""
+    try:
+        out = process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    good = process.returncode == 0 or (any_status and process.returncode > 0)
+    return out[:2000].decode("utf-8", "replace").strip().partition("\n")[0].strip() if good else ""
 
 
 def text_of(path: str, most: int = 65536) -> str:

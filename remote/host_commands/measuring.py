@@ -28,7 +28,7 @@ _MOST_LINE = 512 * 1024
 def serve(reports: Reports, fd: int = 0) -> None:
     """Answer until the laptop has enough."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        path = ""
+        path = directory = ""
         existed = [each for each in runtime_directories() if os.path.isdir(each)]
         try:
             directory, _ = places.runtime_directory("0" * 36)
@@ -45,8 +45,8 @@ def serve(reports: Reports, fd: int = 0) -> None:
             if path:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-                if os.path.dirname(path) not in existed:
-                    remove_made(os.path.dirname(path))
+            if directory and directory not in existed:
+                remove_made(directory)
 
 
 def _serve(reports: Reports, fd: int) -> None:

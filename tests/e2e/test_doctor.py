@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import socket
 import sys
 from dataclasses import replace
@@ -21,13 +22,17 @@ Json = dict[str, Any]
 
 assert bare_host  # a fixture
 
+ON_LAPTOP = {
+    "ccb", "OpenSSH", "ssh agent", "keys", "settings", "log directory", "worker bundle", "terminal", "keyring", "proxy",
+    "provider", "credential", "clock",
+}  # fmt: skip
 ON_HOST = {
     "shell", "Pythons", "shell noise", "system", "user", "worker python", "login shell", "home", "state", "bundles",
     "temporary", "sockets", "bundle cache", "sessions", "nofile", "processes", "logout", "sshd settings", "bash", "git", "rg",
-    "locale", "secrets", "round trip", "throughput", "clock",
+    "locale", "secrets", "round trip", "throughput", "clock", "forwarding", "MaxSessions",
 }  # fmt: skip
 ON_CONNECTION = {
-    "address", "ssh options", "known_hosts", "reachability", "SSH server", "host key", "login", "forwarding", "MaxSessions",
+    "address", "ssh options", "known_hosts", "keys", "reachability", "SSH server", "host key", "login",
 }  # fmt: skip
 
 
@@ -67,12 +72,12 @@ async def test_a_good_host_is_examined_from_the_laptop_to_its_disks(
     assert found["host", "home"]["found"].startswith(str(host_user.home))
     assert "1 public key" in found["connection", "login"]["found"]
     assert "SHA256:" in found["connection", "host key"]["found"]
-    assert "TCP allowed, Unix sockets allowed" in found["connection", "forwarding"]["found"]
-    assert found["connection", "MaxSessions"]["found"].startswith("3 or more")
+    assert "TCP allowed, Unix sockets allowed" in found["host", "forwarding"]["found"]
+    assert found["host", "MaxSessions"]["found"].startswith("3 or more")
     assert "command line" in found["connection", "ssh options"]["found"]
     assert API_KEY not in done.stdout
-    left = {path.relative_to(host_user.home).parts[0] for path in host_user.home.rglob("*") if path.is_file()}
-    assert left <= {".cache", ".bashrc", ".profile", ".bash_logout", ".ssh"}, "the doctor leaves nothing but the worker"
+    assert not list(host_user.home.iterdir()), "the doctor leaves nothing"
+    assert not Path(f"/tmp/ccb-{pwd.getpwnam(host_user.name).pw_uid}").exists()
     assert gone(host_user)
 
 
@@ -97,8 +102,8 @@ async def test_what_the_server_forbids_is_said_and_is_no_obstacle(
     async with serve(tmp_path / "strict", strict) as server:
         done, found = await doctor(laptop, host_user.name, server)
     assert (done.code, blocking(found)) == (0, [])
-    assert "TCP forbidden, Unix sockets forbidden" in found["connection", "forwarding"]["found"]
-    assert found["connection", "MaxSessions"]["found"].startswith("1 at a time")
+    assert "TCP forbidden, Unix sockets forbidden" in found["host", "forwarding"]["found"]
+    assert found["host", "MaxSessions"]["found"].startswith("1 at a time")
 
 
 async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, bare_host: Sshd) -> None:
@@ -118,6 +123,7 @@ async def test_a_home_that_cannot_be_written_is_a_warning_that_names_the_next_pl
     assert (done.code, blocking(found)) == (0, [])
     assert found["host", "home"]["state"] == "warn" and "Permission denied" in found["host", "home"]["found"]
     assert found["host", "bundle cache"]["found"].startswith("/tmp/ccb-")
+    assert "as home; sessions are kept in /tmp/ccb-" in found["host", "state"]["found"]
     assert list(host_user.home.glob(".c*")) == []
 
 
@@ -155,9 +161,23 @@ async def test_a_refused_login_names_what_was_offered(
     assert found["connection", "known_hosts"]["state"] == "ok"
 
 
+async def test_over_the_openssh_client_it_says_what_is_not_tried(
+    laptop: Laptop, host_user: HostUser, tmp_path: Path
+) -> None:
+    for most in (1, 10):
+        async with serve(tmp_path / f"sshd{most}", [f"MaxSessions {most}"]) as server:
+            done, found = await doctor(laptop, host_user.name, server, "--transport", "ssh")
+        assert (done.code, blocking(found)) == (0, [])
+        assert "not tried over this transport" in found["host", "forwarding"]["found"]
+        several = "1 at a time" if most == 1 else "3 or more"
+        assert found["host", "MaxSessions"]["found"].startswith(several)
+    assert gone(host_user)
+
+
 async def test_the_laptop_alone_is_checked_without_a_host(laptop: Laptop) -> None:
     good = findings(await laptop.run(["doctor", "--json"]))
     assert {where for where, _ in good} == {"laptop"} and not blocking(good)
+    assert {name for _, name in good} == ON_LAPTOP
     done = await laptop.run(["doctor", "--json"], ANTHROPIC_API_KEY="sk-wrong-wrong")
     refused = findings(done)
     assert (done.code, blocking(refused)) == (1, [("laptop", "credential")])

@@ -92,9 +92,14 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
+def proxy_variable(base: URL, environ: Mapping[str, str]) -> str | None:
+    """The name of the variable that names a proxy for `base`, whether or not NO_PROXY excepts it."""
     names = ("https_proxy", "HTTPS_PROXY") if base.scheme == "https" else ("http_proxy",)
-    name = next((name for name in (*names, "all_proxy", "ALL_PROXY") if environ.get(name)), None)
+    return next((name for name in (*names, "all_proxy", "ALL_PROXY") if environ.get(name)), None)
+
+
+def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
+    name = proxy_variable(base, environ)
     if name is None:
         return None
     no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
