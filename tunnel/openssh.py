@@ -28,6 +28,9 @@ MASTER_IDLE_S = 60
 """Seconds after which a master ends by itself when its ccb was killed."""
 
 _CONNECT_S = 10
+_WAY_S = 300
+"""Seconds for a way that leads over others: a jump host or a proxy command asks its questions before the host can greet."""
+
 _EXIT_S = 3.0
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
 
@@ -53,7 +56,8 @@ async def connect(
         batch = ["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []
         once = [*_quiet(), *batch, "-o", "LogLevel=INFO"]
         if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
-            once += ["-o", f"ConnectTimeout={_CONNECT_S}"]
+            direct = all(configured.get(way, "none") == "none" for way in ("proxyjump", "proxycommand"))
+            once += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _WAY_S}"]
         if wanted or (theirs and await _answers(base, target, env)):
             argv, environment = [*base, *once, "-T", "--", target.host], asking
             master = None

@@ -1,0 +1,74 @@
+"""What hosts on the way ask through the OpenSSH client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel import openssh
+from ccb.tunnel.login import LoginMemory
+from ccb.tunnel.ssh_config import SshTarget
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+    with tempfile.TemporaryDirectory(prefix="ccbt-", dir="/tmp") as runtime:  # a short path: sockets go in there
+        yield {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": runtime}
+
+
+class Slow:
+    """Answers each question of ssh, but only when `found` is set."""
+
+    def __init__(self, answer: str) -> None:
+        self.memory = LoginMemory()
+        self.answer = answer
+        self.asked = asyncio.Event()
+        self.found = asyncio.Event()
+
+    async def confirm_host_key(self, info: object) -> bool:
+        raise AssertionError("ssh asks in its own words")
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        raise AssertionError("ssh asks in its own words")
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        raise AssertionError("ssh asks in its own words")
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        self.asked.set()
+        await self.found.wait()
+        return [self.answer]
+
+    def banner(self, text: str) -> None:
+        pass
+
+
+async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openssh, "_CONNECT_S", 1)
+    locked = make_key(tmp_path / "locked", passphrase="open sesame")
+    async with serve(tmp_path / "hop") as hop:
+        hop.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
+        config = tmp_path / "config"
+        config.write_text(
+            f"Host hop\nHostName 127.0.0.1\nPort {hop.port}\nIdentityFile {locked}\nUserKnownHostsFile {hop.known_hosts}\n"
+            f"Host *\nUser {host_user.name}\nIdentitiesOnly yes\n"
+        )
+        known = f"UserKnownHostsFile={sshd.known_hosts}"
+        where = SshTarget("127.0.0.1", None, sshd.port, (str(sshd.identity),), (known, "ProxyJump=hop"))
+        person = Slow("open sesame")
+        words = ("ssh", "-F", str(config))
+        logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
+        await asyncio.wait_for(person.asked.wait(), 20)
+        await asyncio.wait({logging_in}, timeout=3)  # longer than a host may take to greet
+        assert not logging_in.done()
+        person.found.set()
+        await (await asyncio.wait_for(logging_in, 30)).close()
