@@ -38,6 +38,9 @@ def places() -> Iterator[str]:
     )
 
 
+made: list[str] = []  # the directories made by this run, outer ones first
+
+
 def ours(path: str, make: bool) -> bool:
     # Whether path is a directory that is ours alone: not a link, not another user's, not open to others. Made when asked.
     parent = os.path.dirname(path)
@@ -46,14 +49,11 @@ def ours(path: str, make: bool) -> bool:
     while make and not os.path.isdir(top):
         missing.append(top)
         top = os.path.dirname(top)
-    if missing:
-        os.makedirs(missing[0], 0o700, exist_ok=True)
+    for step in missing[::-1]:
+        mkdir(step)
     for step in (parent, path):
         if make:
-            try:
-                os.mkdir(step, 0o700)
-            except FileExistsError:
-                pass
+            mkdir(step)
         elif not os.path.lexists(step):
             return False
         if missing:  # for clean, as in ccb.remote.places
@@ -67,6 +67,25 @@ def ours(path: str, make: bool) -> bool:
         if stat.S_IMODE(info.st_mode) & 0o077:
             os.chmod(step, 0o700)
     return True
+
+
+def mkdir(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+        made.append(path)
+    except FileExistsError:
+        pass
+
+
+def undo() -> None:
+    # A place that took no bundle is left as it was.
+    while made:
+        path = made.pop()
+        for remove, each in ((os.unlink, os.path.join(path, ".made")), (os.rmdir, path)):
+            try:
+                remove(each)
+            except OSError:
+                pass
 
 
 def good(path: str) -> bytes | None:
@@ -184,12 +203,14 @@ def main() -> None:
             sys.exit(95)
         for directory, path in where if start_params.get("keep", True) else ():
             try:
+                made.clear()
                 ours(directory, True)
                 put(directory, path, data)
                 storage, chosen = "disk", path
                 prune(directory, path)
                 break
             except OSError as error:
+                undo()
                 notes.append("%s: %s" % (error.filename or directory, error.strerror or error))
     else:
         say(have=True, py=version, exe=sys.executable, notes=notes)

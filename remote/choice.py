@@ -36,6 +36,9 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
             raise Refusal("no_session", text % wanted[:64], {"near": [each.session for each in found[:8]]})
         entry = found[0]
     params["create"] = False
+    if forking and not entry.directory:
+        text = "the session %s is in memory only on the host and cannot be copied" % entry.session
+        raise Refusal("no_storage", text, {})
     if not forking:
         return entry.session, entry.directory
     if not places.is_session_id(session):

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import time
-from typing import Any
 
 from ccb import __version__
 from ccb.tunnel.wire import (
@@ -42,12 +41,14 @@ from .host import LocalHost
 from .identity import own_identity
 from .inputs import TooManyInputs
 from .journal import Journal, JournalError
+from .lease import write_lease
 from .permissions.engine import PermissionEngine
 from .places import Places, home_directory
-from .private_log import log_to, private_file
+from .private_log import log_to
 from .process import stop_marked
 from .prompt import session_prompt
 from .session import Session
+from .sockets import stranger
 from .summary import SummaryFile
 from .tools import close_context, make_context
 from .upkeep import keep_reachable
@@ -78,7 +79,7 @@ def run_daemon(
     idle_s: float | None = None,
 ) -> int:
     """Serve until the session ends; the exit status. `first` has been greeted already."""
-    log_to(os.path.join(where.state, "daemon.log"))
+    log_to(where.file("daemon.log"))
     if first is None:
         return 0
     grace_s = GRACE_S if grace_s is None else grace_s
@@ -120,11 +121,11 @@ class Daemon:
     def __init__(
         self, where: Places, facts: dict[str, object], grace_s: float = GRACE_S, idle_s: float = IDLE_S
     ) -> None:
-        self.journal = Journal(os.path.join(where.state, "journal.jsonl"))
+        self.journal = Journal(where.file("journal.jsonl"))
         self._where = where
         self._facts = facts
         self._grace_s = grace_s
-        self._idle_s = min(idle_s, grace_s)
+        self._idle_s = min(idle_s, grace_s) if where.state else grace_s  # nobody could take it up again
         self._epoch, self._driver_name = read_lease(where.state)
         self._done = False  # the last driver said so
         self._engine: PermissionEngine | None = None
@@ -141,7 +142,7 @@ class Daemon:
         self._alone_since = self._busy_until = time.monotonic()
         cwd = str(facts["cwd"])
         self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
-        self._context = make_context(cwd, os.path.join(where.state, "outputs"))
+        self._context = make_context(cwd, where.file("outputs"))
         self._summary = SummaryFile(
             where.state,
             {
@@ -153,6 +154,8 @@ class Daemon:
                 **self._identity(),
             },
         )
+        if not where.state:
+            facts["summary"] = self._summary.fields
         self._left_behind = ""
         if self.journal.seq:
             recovered = self._session.resume()
@@ -173,6 +176,7 @@ class Daemon:
             prompts=session.prompts,
             driver=self._driver_name,
             viewers=sum(1 for client in self._clients if client.role == "viewer"),
+            **({} if self._where.state else {"bytes": self.journal.size}),
         )
 
     def _identity(self) -> Json:
@@ -293,13 +297,13 @@ class Daemon:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        greeting: dict[str, Any] = hello_frame(
-            self._facts,
-            epoch=self._epoch,
-            seq=self.journal.durable,
-            state=self._session.state,
-            driver=self._driver_name,
-        )
+        why = stranger(writer.get_extra_info("socket"), self._where.socket)
+        if why:
+            log.warning("%s has connected, and was sent away", why)
+            writer.close()
+            return
+        seq, state = self.journal.durable, self._session.state
+        greeting = hello_frame(self._facts, epoch=self._epoch, seq=seq, state=state, driver=self._driver_name)
         self._add(reader, writer, greeting)
 
     def _add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
@@ -408,7 +412,7 @@ class Daemon:
                     self._relaunch(given)
             else:
                 self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
-            self._lease(frame.epoch, options.client)
+            write_lease(self._where.file("epoch"), frame.epoch, options.client)
         except (FrameError, ValueError) as error:
             client.close(str(error), Refused("bad_attach", str(error)))
             return False
@@ -424,17 +428,6 @@ class Daemon:
                 self.journal.flush_soon()
         fence(self._driver, self._clients, self._epoch, client.name)
         return True
-
-    def _lease(self, epoch: int, driver: str) -> None:
-        """On disk for the next daemon: the highest epoch ever granted, and who holds it. Where there is no room for it, a driver
-        that comes back is more than that."""
-        path = os.path.join(self._where.state, "epoch")
-        try:
-            with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
-                file.write("%d %s" % (epoch, " ".join(driver.split())[:200]))
-            os.replace(path + ".new", path)
-        except OSError as error:
-            log.warning("who drives is not on disk: %s", error)
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """A frame of the driver."""
@@ -481,7 +474,7 @@ class Daemon:
         self._done = done
         self._driver_name = ""
         self.changed()
-        self._lease(self._epoch, "")
+        write_lease(self._where.file("epoch"), self._epoch, "")
         fence(None, self._clients, self._epoch, "")
 
     def left(self, client: Client) -> None:
@@ -490,7 +483,7 @@ class Daemon:
         if self._driver is client:
             self._driver = None
             self._calls.detach()
-        if not self._clients:
+        if client.role and not any(each.role for each in self._clients):  # who only asks does not keep it alive
             self._alone_since = time.monotonic()
         if client.role == "viewer":
             self.changed()

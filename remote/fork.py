@@ -19,6 +19,8 @@ def fork(entry: Entry, session: str) -> None:
     an earlier connection has made stays as it is. Raises OSError, NoPlace.
     """
     where = places.find_places(session)
+    if not where.state:
+        raise places.NoPlace(where.notes[:-1])
     journal = os.path.join(where.state, "journal.jsonl")
     temporary = "%s.new-%d" % (journal, os.getpid())
     try:

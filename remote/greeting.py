@@ -12,7 +12,8 @@ CAPABILITIES = ["replay", "viewers", "inband_calls", "interrupt_receipt_v1", "sn
 
 
 def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:
-    """The hello of a session. `facts` are bundle, session, cwd, storage and notes."""
+    """The hello of a session. `facts` are bundle, session, cwd, storage and notes; in memory also `summary`, for the
+    host's `ps`, which elsewhere reads a file."""
     return {
         "t": "hello",
         "protocol": PROTOCOL,
@@ -29,13 +30,14 @@ def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, d
 
 
 def send_hello(client: socket.socket, facts: dict[str, object], state_directory: str) -> None:
-    """Greet the first client of a daemon that has just started."""
+    """Greet the first client of a daemon that has just started. `state_directory` is "" for a session in memory."""
     epoch, driver = read_lease(state_directory)
+    journal = os.path.join(state_directory, "journal.jsonl")
     frame = hello_frame(
         facts,
         epoch=epoch,
         driver=driver,
-        seq=_last_seq(os.path.join(state_directory, "journal.jsonl")),
+        seq=_last_seq(journal) if state_directory else 0,
         state="idle",
     )
     client.sendall(json.dumps(frame).encode() + b"\n")
@@ -43,6 +45,8 @@ def send_hello(client: socket.socket, facts: dict[str, object], state_directory:
 
 def read_lease(state_directory: str) -> tuple[int, str]:
     """The highest epoch ever granted in this session, and who holds it: "" when that driver has left."""
+    if not state_directory:
+        return 0, ""
     try:
         with open(os.path.join(state_directory, "epoch"), encoding="utf-8") as file:
             epoch, _, driver = file.read().strip().partition(" ")

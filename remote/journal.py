@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import time
 from bisect import bisect_right
 from collections import deque
@@ -19,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccb.tunnel.wire.ndjson import dump, to_bytes
+
+from .journal_file import journal_file
 
 Json = dict[str, Any]
 
@@ -48,16 +49,15 @@ class Record:
 
 
 class Journal:
-    """Opened by the session's daemon, which alone writes to it (it holds the session's lock)."""
+    """Opened by the session's daemon, which alone writes to it (it holds the session's lock). Without a path it is in memory."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
         self.seq = 0
         self.durable = 0
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
         self.broken = asyncio.Event()  # for good: only a worker that starts again can go on
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        self._file = journal_file(path)
         self._size = 0
         self._ring: deque[tuple[Record, int]] = deque()
         self._ring_bytes = 0
@@ -71,24 +71,23 @@ class Journal:
         """Cut off a torn last line; note damaged lines in the middle, which reading passes over. Their numbers are not given
         again, also when they were the last."""
         offset = lost_lines = lost_bytes = 0
-        with open(self.path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    self._size = offset
-                    os.ftruncate(self._fd, offset)
-                    self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
-                    break
-                record = _parse(line)
-                most = self.seq + 1 + max(lost_lines, lost_bytes // _SMALLEST)
-                if record is None or not self.seq < record.seq <= most:
-                    self.damaged.append("line %d is damaged and was passed over" % number)
-                    self._bad.add(offset)
-                    lost_lines += 1
-                    lost_bytes += len(line)
-                else:
-                    self._note(record, offset, len(line))
-                    lost_lines = lost_bytes = 0
-                offset += len(line)
+        for number, line in enumerate(self._file.lines(0), 1):
+            if not line.endswith(b"\n"):
+                self._size = offset
+                self._file.truncate(offset)
+                self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
+                break
+            record = _parse(line)
+            most = self.seq + 1 + max(lost_lines, lost_bytes // _SMALLEST)
+            if record is None or not self.seq < record.seq <= most:
+                self.damaged.append("line %d is damaged and was passed over" % number)
+                self._bad.add(offset)
+                lost_lines += 1
+                lost_bytes += len(line)
+            else:
+                self._note(record, offset, len(line))
+                lost_lines = lost_bytes = 0
+            offset += len(line)
         self._size = offset
         self.seq += lost_lines
         self.durable = self.seq
@@ -103,6 +102,11 @@ class Journal:
         while self._ring_bytes > _RING_BYTES and len(self._ring) > 1:
             self._ring_bytes -= self._ring.popleft()[1]
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._size
+
     def append(self, kind: str, body: Json) -> Record:
         """Write one record. Raises JournalError, and then the file is as it was."""
         if self._failure is not None:
@@ -114,7 +118,7 @@ class Journal:
         written = 0
         try:
             while written < len(line):
-                written += os.write(self._fd, line[written:])
+                written += self._file.write(line[written:])
         except OSError as error:
             if written:
                 self._take_back()
@@ -126,7 +130,7 @@ class Journal:
     def _take_back(self) -> None:
         """Remove the half-written record. When that fails too, nothing may be written behind it: a restart cuts it off."""
         try:
-            os.ftruncate(self._fd, self._size)
+            self._file.truncate(self._size)
         except OSError as error:
             self._failure = JournalError("a half-written record cannot be removed: %s" % (error.strerror or error))
             log.error("%s", self._failure)
@@ -150,9 +154,7 @@ class Journal:
     async def _sync(self) -> None:
         reached = self.seq
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                None, os.fdatasync if hasattr(os, "fdatasync") else os.fsync, self._fd
-            )
+            await asyncio.get_running_loop().run_in_executor(None, self._file.sync)
             self.durable = reached
         except OSError as error:
             self._failure = JournalError("the journal cannot be made durable: %s" % (error.strerror or error))
@@ -238,15 +240,13 @@ class Journal:
         """The records from byte `start` on, up to byte `end`, with their places and lengths. Those before byte `first` are
         left out."""
         offset = start
-        with open(self.path, "rb") as file:
-            file.seek(start)
-            for line in file:
-                if end is not None and offset >= end:
-                    return
-                record = _parse(line) if offset >= first and offset not in self._bad else None
-                if record is not None:
-                    yield record, offset, len(line)
-                offset += len(line)
+        for line in self._file.lines(start):
+            if end is not None and offset >= end:
+                return
+            record = _parse(line) if offset >= first and offset not in self._bad else None
+            if record is not None:
+                yield record, offset, len(line)
+            offset += len(line)
 
     def _stored(self, after: int) -> Iterator[Record]:
         if self._ring and self._ring[0][0].seq <= after + 1:
@@ -271,7 +271,7 @@ class Journal:
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
         self._failure = JournalError("the journal is closed")  # the number of its file may soon be another one's
-        os.close(self._fd)
+        self._file.close()
 
 
 def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 
-from . import bridge, identity, places
+from . import bridge, identity, places, sockets
 from .choice import check_host, check_owner, chosen_session, owner_of
 from .directory import resolve_directory
 from .greeting import send_hello
@@ -22,6 +22,8 @@ from .refusal import Refusal
 
 _ANSWER_DEADLINE_S = 20.0
 _FIRST_CLIENT_S = 60.0
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+_LOCK_BYTES = 512
 
 
 def start(params: dict[str, object], bundle: str, storage: str) -> int:
@@ -31,7 +33,7 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
     for home), `create`, and optionally `fresh` (refuse a session that exists), `grace_s`, `idle_s`, `notes` (of the stub).
     `continue` takes the session of `cwd` that was used last. `fork_of` (an id), or `fork` with `continue`, makes
     `session` a copy of that one. With `command` there is no session: see `host_commands`. `storage` is `disk` or
-    `memory`, for hello.
+    `memory`: where the bundle is.
     """
     users_umask = os.umask(0o077)
     if "command" in params:
@@ -43,7 +45,7 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
             daemon = _find_or_start(params, bundle, storage, users_umask)
         except OSError as error:
             said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+            full = error.errno in _FULL
             raise Refusal(
                 "no_storage" if full else "internal",
                 "the session cannot be started on the host: %s" % said,
@@ -60,51 +62,86 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
     """A connection to the session's daemon, which is started when none is alive."""
     session, state = chosen_session(params)
-    where = _places(session, state)
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
+    try:
+        daemon = _in_memory(params, session, deadline)
+        if daemon is not None:
+            return daemon
+        where = places.find_places(session, state)
+        params = {**params, "notes": _notes_of_the_bundle(_texts(params.get("notes")), storage)}
+        try:
+            return _serve(params, bundle, where, users_umask, deadline)
+        except OSError as error:
+            if error.errno not in _FULL or not where.state or places.state_exists(session):
+                raise
+            said = "%s: %s" % (error.filename or where.state, error.strerror)
+            where = places.memory_places(session, [*where.notes, said])
+            return _serve(params, bundle, where, users_umask, deadline)
+    except places.NoPlace as error:
+        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+    except sockets.Stranger as stranger:
+        text = "%s listens where the session %s would" % (stranger, session)
+        raise Refusal("in_use", text, {}) from None
+
+
+def _notes_of_the_bundle(notes: list[str], storage: str) -> list[str]:
+    """With the place it is in, when a better one could not be used."""
+    if storage == "memory":
+        return [*notes, "the worker's program is in memory only, and is sent again with every connection"]
+    return [*notes, "the worker's program is in %s" % os.path.dirname(sys.path[0])] if notes else notes
+
+
+def _in_memory(params: dict[str, object], session: str, deadline: float) -> socket.socket | None:
+    """A connection to the daemon of a session that is in no directory, if it is alive."""
+    address = sockets.memory_address(session)
+    daemon = sockets.connect(address, deadline) if address else None
+    if daemon is not None and params.get("fresh"):
+        daemon.close()
+        raise _in_use(session)
+    return daemon
+
+
+def _serve(
+    params: dict[str, object], bundle: str, where: places.Places, users_umask: int, deadline: float
+) -> socket.socket:
+    """The same, at these places."""
+    log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
     asked: set[int] = set()
     while True:
-        lock = _lock(where.lock)
+        lock = _lock(where.lock) if where.lock else sockets.claim(where.socket)
         owner: dict[str, object] | None = None
         if lock is not None:
             try:
-                where = _places(session, state)  # one that ended unused meanwhile has taken its directory with it
-                owner = _start(params, bundle, storage, where, lock, users_umask)
+                places.make_again(where)
+                owner = _start(params, bundle, where, lock, users_umask)
             except BaseException:
-                _remove_unused(where.state)
+                _remove_unused(where)
                 _remove(where.lock)
                 raise
             finally:
                 os.close(lock)
         elif params.get("fresh"):
-            raise _in_use(session)
-        daemon = _connect(where.socket if owner is None else str(owner.get("socket") or ""), deadline)
+            raise _in_use(str(params["session"]))
+        address = where.socket if owner is None else str(owner.get("socket") or "")
+        daemon = sockets.connect(address, deadline)
         if daemon is not None:
             return daemon
-        log = os.path.join(where.state, "daemon.log")
         if lock is not None and owner is None:
-            raise Refusal("internal", "the session's daemon ended before it said hello", {"log": log})
+            raise Refusal("internal", "the session's daemon ended before it said hello", log)
         if owner is not None:
             _call(owner, asked, last=time.monotonic() > deadline - _ANSWER_DEADLINE_S * 0.6)
         if time.monotonic() > deadline:
-            raise Refusal("internal", "the session's daemon does not answer", {"log": log})
+            raise Refusal("internal", "the session's daemon does not answer", log)
         time.sleep(0.02)  # the holder of the lock is about to listen, or about to be gone; then it is our turn
 
 
-def _places(session: str, state: str) -> places.Places:
-    try:
-        return places.find_places(session, state)
-    except places.NoPlace as error:
-        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
-
-
 def _start(
-    params: dict[str, object], bundle: str, storage: str, where: places.Places, lock: int, users_umask: int
+    params: dict[str, object], bundle: str, where: places.Places, lock: int, users_umask: int
 ) -> dict[str, object] | None:
     """Start the daemon of a session that has none, if these parameters allow it; it takes over `lock`. The owner of the journal
     when there is one after all: a daemon whose lock was lost, or that was started with another runtime directory."""
     session = str(params["session"]) if params.get("create", True) else os.path.basename(where.state)
-    journal = os.path.join(where.state, "journal.jsonl")
+    journal = where.file("journal.jsonl")
     exists = os.path.exists(journal) and os.path.getsize(journal) > 0
     if exists and params.get("fresh"):
         raise _in_use(session)
@@ -113,7 +150,7 @@ def _start(
     if exists:
         check_host(where.state)
     cwd = resolve_directory((exists and _journalled_directory(journal)) or str(params.get("cwd") or "~"))
-    barrier, held = _own(journal)
+    barrier, held = _own(journal) if journal else (-1, False)
     try:
         if held:
             owner = owner_of(where.state)
@@ -123,17 +160,21 @@ def _start(
             "bundle": bundle,
             "session": session,
             "cwd": cwd,
-            "storage": storage if where.durable else "volatile",
+            "storage": where.storage,
             "notes": _texts(params.get("notes")) + where.notes,
         }
-        with _listen(where.socket) as listener:
+        log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if where.lock:
+            os.write(lock, b" " * _LOCK_BYTES)  # room for what the daemon says there
+        with sockets.listen(where.socket, lock) as listener:
             try:
                 if _fork():
                     os.umask(users_umask)  # what tools make belongs to the user; our own files name their modes
-                    _daemon(listener, lock, barrier, where, facts, params)
+                    _daemon(listener, lock, barrier, log, where, facts, params)
             except OSError:
                 _remove(where.socket)
                 raise
+        os.close(log)
     finally:
         if barrier >= 0:
             os.close(barrier)
@@ -200,30 +241,6 @@ def _lock(path: str) -> int | None:
         os.close(fd)  # a daemon that was ending removed the file between open and lock
 
 
-def _listen(path: str) -> socket.socket:
-    _remove(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    os.chmod(path, 0o600)
-    listener.listen(16)
-    return listener
-
-
-def _connect(path: str, deadline: float) -> socket.socket | None:
-    """A connection on which the hello is waiting; None when nobody listens, or who did is gone (a process that was killed
-    holds its lock and its socket a little longer than its connections)."""
-    daemon = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        daemon.settimeout(max(0.1, deadline - time.monotonic()))
-        daemon.connect(path)
-        if daemon.recv(1, socket.MSG_PEEK):
-            return daemon
-    except OSError:
-        pass
-    daemon.close()
-    return None
-
-
 def _fork() -> bool:
     """Fork twice, so that the daemon is nobody's child; True in the daemon. The middle process is reaped here.
 
@@ -248,6 +265,7 @@ def _daemon(
     listener: socket.socket,
     lock: int,
     barrier: int,
+    log: int,
     where: places.Places,
     facts: dict[str, object],
     params: dict[str, object],
@@ -256,7 +274,8 @@ def _daemon(
     status = 1
     first: socket.socket | None = None
     try:
-        log = os.open(os.path.join(where.state, "daemon.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if not where.lock:
+            sockets.listen_as_this_process(listener)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null, 1)
@@ -269,8 +288,11 @@ def _daemon(
                 except OSError:
                     pass
         _name_process()
-        os.ftruncate(lock, 0)
-        os.write(lock, json.dumps({**identity.own_identity(), "bundle": facts["bundle"]}).encode())
+        owner = {**identity.own_identity(), "bundle": facts["bundle"]}
+        if where.lock:
+            os.pwrite(lock, json.dumps(owner).encode().ljust(_LOCK_BYTES), 0)
+        if not where.state:
+            facts["summary"] = {**owner, "cwd": facts["cwd"]}
         for number in (signal.SIGTERM, signal.SIGINT):  # until the daemon has its own: the imports take their time
             signal.signal(number, _leave)
         grace_s = _seconds(params.get("grace_s"))
@@ -280,7 +302,7 @@ def _daemon(
             if kills() and not move_out(str(facts["session"])):
                 facts["notes"] = [*_texts(facts["notes"]), bound_note()]
                 grace_s = 0.0
-        first = _greet_first(listener, facts, where.state)
+        first = _greet_first(listener, facts, where)
         if first is None:
             status = 0
             return
@@ -301,7 +323,7 @@ def _daemon(
     finally:
         _remove(where.socket)
         if status == 0:
-            _remove_unused(where.state)
+            _remove_unused(where)
         _remove(where.lock)
         sys.stderr.flush()
         os._exit(status)
@@ -315,7 +337,7 @@ def _seconds(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _greet_first(listener: socket.socket, facts: dict[str, object], state_directory: str) -> socket.socket | None:
+def _greet_first(listener: socket.socket, facts: dict[str, object], where: places.Places) -> socket.socket | None:
     """The first client that takes its hello; None when nobody does."""
     listener.settimeout(_FIRST_CLIENT_S)
     while True:
@@ -324,10 +346,12 @@ def _greet_first(listener: socket.socket, facts: dict[str, object], state_direct
         except OSError:
             return None
         try:
-            send_hello(client, facts, state_directory)
-            return client
+            if not sockets.stranger(client, where.socket):
+                send_hello(client, facts, where.state)
+                return client
         except OSError:
-            client.close()
+            pass
+        client.close()
 
 
 def _leave(number: int, frame: object) -> None:
@@ -355,25 +379,24 @@ def _name_process() -> None:
 
 def _remove(path: str) -> None:
     try:
-        os.unlink(path)
+        if path and not sockets.in_memory(path):
+            os.unlink(path)
     except OSError:
         pass
 
 
-def _remove_unused(state_directory: str) -> None:
+def _remove_unused(where: places.Places) -> None:
     """A session that was never begun has an empty journal and leaves nothing."""
+    if not where.state:
+        return
     try:
-        if os.path.getsize(os.path.join(state_directory, "journal.jsonl")):
+        if os.path.getsize(where.file("journal.jsonl")):
             return
     except OSError:
         pass
     for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json"):
-        _remove(os.path.join(state_directory, name))
-    _remove_empty(state_directory)
-
-
-def _remove_empty(path: str) -> None:
+        _remove(where.file(name))
     try:
-        os.rmdir(path)
+        os.rmdir(where.state)
     except OSError:
         pass

@@ -1,16 +1,23 @@
-"""The directories of a session on the host: durable state, and sockets and locks that must not be on a shared file system.
+"""The places of a session on the host: durable state, and sockets and locks that must not be on a shared file system. Where
+nothing can be written, both are in memory.
 
 On the way to hello, so it imports next to nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+
+from . import sockets
 
 MAX_SOCKET_PATH = 100
 """Bytes; sun_path holds 108 on Linux, 104 elsewhere."""
 
+
+_STATE_ROOM = 8192  # less is gone with the first turn
+_RUNTIME_ROOM = 512  # a lock
 
 MADE = ".made"
 """A file in a directory of ours that lists the parents which were made for it; also written by deploy/stub.py."""
@@ -26,15 +33,39 @@ class NoPlace(Exception):
 
 class Places:
     """`state` is the session's own directory (journal, log, large outputs), `runtime` is shared by the sessions of this
-    user on this host. `notes` say which better place could not be used. `durable` is False when the state is in `runtime`."""
+    user on this host; each is "" when it is only in memory. `notes` say which better place could not be used. `durable` is
+    False when the state is in `runtime` or in memory. `lock` is "" where the socket itself is the lock.
+    """
 
     def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
         self.state = state
         self.runtime = runtime
         self.durable = durable
         self.notes = notes
-        self.socket = os.path.join(runtime, session + ".sock")
-        self.lock = os.path.join(runtime, session + ".lock")
+        self.socket = os.path.join(runtime, session + ".sock") if runtime else sockets.memory_address(session)
+        self.lock = os.path.join(runtime, session + ".lock") if runtime else ""
+
+    @property
+    def storage(self) -> str:
+        """For hello: where the journal is."""
+        return "disk" if self.durable else "volatile" if self.state else "memory"
+
+    def file(self, name: str) -> str:
+        """A file of the session's own, "" when it has none."""
+        return os.path.join(self.state, name) if self.state else ""
+
+
+MEMORY_NOTE = (
+    "no file can be made on this host, so the session is kept in memory only: it survives a lost connection, but not the end of its"
+    " worker (a restart of the host, a kill, leaving for good); long outputs are not kept whole"
+)
+
+
+def memory_places(session: str, notes: list[str]) -> Places:
+    """Nothing on the host. Raises NoPlace where the system has no sockets without files."""
+    if not sockets.memory_address(session):
+        raise NoPlace(notes)
+    return Places("", "", session, False, [*notes, MEMORY_NOTE])
 
 
 def is_session_id(text: str) -> bool:
@@ -48,19 +79,23 @@ def home_directory() -> str:
     return home if home.startswith("/") else ""
 
 
-def private_directory(path: str, top: str) -> str:
-    """Make `path` below `top` with mode 0700. Every step below `top` must be a directory of ours; raises OSError if not."""
+def private_directory(path: str, top: str, made: list[str] | None = None) -> str:
+    """Make `path` below `top` with mode 0700. Every step below `top` must be a directory of ours; raises OSError if not. Adds to
+    `made` what was not there before, outer ones first."""
+    made = [] if made is None else made
     missing, step = [], top
     while not os.path.isdir(step):
         missing.append(step)
         step = os.path.dirname(step)
     if missing:
+        made += reversed(missing)
         os.makedirs(top, 0o700, exist_ok=True)
     step = top
     for name in os.path.relpath(path, top).split(os.sep):
         step = os.path.join(step, name)
         try:
             os.mkdir(step, 0o700)
+            made.append(step)
         except FileExistsError:
             pass
         if missing:
@@ -86,17 +121,34 @@ def _note_made(directory: str, parents: list[str]) -> None:
         pass
 
 
-def _writable(path: str) -> None:
-    """Raise OSError unless a file can be made in `path` (a full disk and a read-only mount show only so)."""
+def _writable(path: str, room: int) -> None:
+    """Raise OSError unless a file of `room` bytes can be made in `path` (a full disk and a read-only mount show only so)."""
     probe = os.path.join(path, ".probe-%d" % os.getpid())
     fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        os.write(fd, b"x")
+        if os.write(fd, b"x" * room) < room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
     finally:
-        os.close(fd)
         os.unlink(probe)
+        os.close(fd)
+
+
+def _usable(path: str, top: str, room: int) -> None:
+    """Make the directory, and raise OSError unless it takes so many bytes; what was made for nothing is taken away again."""
+    made: list[str] = []
+    try:
+        private_directory(path, top, made)
+        _writable(path, room)
+    except OSError:
+        for each in reversed(made):
+            for remove, name in ((os.unlink, os.path.join(each, MADE)), (os.rmdir, each)):
+                try:
+                    remove(name)
+                except OSError:
+                    pass
+        raise
 
 
 def _said(error: OSError) -> str:
@@ -157,8 +209,7 @@ def runtime_directory(session: str) -> tuple[str, list[str]]:
         try:
             if top == xdg and os.stat(top).st_uid != os.getuid():
                 raise PermissionError(1, "belongs to another user", top)
-            private_directory(path, top)
-            _writable(path)
+            _usable(path, top, _RUNTIME_ROOM)
         except OSError as error:
             notes.append(_said(error))
             continue
@@ -176,29 +227,66 @@ def durable_directory(session: str) -> tuple[str, str]:
 
 
 def state_exists(session: str) -> bool:
-    """Whether there is a session of that very id on the disk."""
+    """Whether a session of that very id was begun on the disk."""
     path, _ = durable_directory(session)
-    return bool(path) and "/" not in session and os.path.exists(os.path.join(path, "journal.jsonl"))
+    try:
+        return bool(path) and "/" not in session and os.path.getsize(os.path.join(path, "journal.jsonl")) > 0
+    except OSError:
+        return False
 
 
 def find_places(session: str, state: str = "") -> Places:
-    """Directories for `session`, made when missing; `state` is the state directory of one that exists. Raises NoPlace."""
-    runtime, notes = runtime_directory(session)
+    """Places for `session`, its directories made when missing; `state` is the state directory of one that exists. A session
+    that exists stays where it is, whatever can be written there now. Raises NoPlace."""
     path, top = durable_directory(session)
-    volatile = os.path.join(runtime, "sessions", session)
-    if path and state in ("", path):
-        try:
-            private_directory(path, top)
-            _writable(path)
-            return Places(path, runtime, session, True, notes)
-        except OSError as error:
-            notes.append(_said(error))
-    elif not path:
-        notes.append("there is no home directory")
+    if state and state != path:
+        runtime = os.path.dirname(os.path.dirname(state))
+        _must_be_ours(state, os.path.dirname(runtime))
+        return Places(state, runtime, session, False, [_kept_in(state)])
     try:
-        private_directory(volatile, runtime)
-        _writable(volatile)
+        runtime, notes = runtime_directory(session)
+    except NoPlace as error:
+        runtime, notes = "", error.notes
+    if state or state_exists(session):
+        _must_be_ours(path, top)
+        return _with_socket(Places(path, runtime, session, True, notes))
+    try:
+        if path:
+            _usable(path, top, _STATE_ROOM)
+            return _with_socket(Places(path, runtime, session, True, notes))
+        notes.append("there is no home directory")
     except OSError as error:
-        raise NoPlace([*notes, _said(error)]) from None
-    notes.append("the session is kept in %s, which may not outlive a restart of the host" % volatile)
-    return Places(volatile, runtime, session, False, notes)
+        notes.append(_said(error))
+    if not runtime:
+        return memory_places(session, notes)
+    volatile = os.path.join(runtime, "sessions", session)
+    try:
+        _usable(volatile, runtime, _STATE_ROOM)
+    except OSError as error:
+        return memory_places(session, [*notes, _said(error)])
+    return Places(volatile, runtime, session, False, [*notes, _kept_in(volatile)])
+
+
+def make_again(where: Places) -> None:
+    """The state directory, in case a session that ended unused has just taken it along. Raises OSError."""
+    if where.state:
+        top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
+        private_directory(where.state, top)
+
+
+def _must_be_ours(directory: str, top: str) -> None:
+    try:
+        private_directory(directory, top)
+    except OSError as error:
+        raise NoPlace([_said(error)]) from None
+
+
+def _kept_in(directory: str) -> str:
+    return "the session is kept in %s, which may not outlive a restart of the host" % directory
+
+
+def _with_socket(where: Places) -> Places:
+    """Raises NoPlace when there is no directory for the socket, and no sockets without files."""
+    if not where.socket:
+        raise NoPlace(where.notes)
+    return where

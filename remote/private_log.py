@@ -21,9 +21,12 @@ def private_file(path: str, flags: int) -> int:
 
 
 def log_to(path: str) -> None:
-    """Log everything from INFO on to this file."""
+    """Log everything from INFO on to this file; nothing anywhere when there is none."""
+    root = logging.getLogger()
+    if not path:
+        root.addHandler(logging.NullHandler())
+        return
     handler = _PrivateLog(path, maxBytes=1024 * 1024, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)

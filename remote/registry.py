@@ -10,17 +10,18 @@ import stat
 import time
 from typing import Any
 
-from . import identity, places
+from . import identity, places, sockets
 from .summary import read_summary
 
 Json = dict[str, Any]
 
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
 _TAIL = 256 * 1024
+_ASK_S = 2.0
 
 
 class Entry:
-    """One session. `directory` is its state directory; `summary` what is known of it."""
+    """One session. `directory` is its state directory ("" when it is in memory only); `summary` what is known of it."""
 
     def __init__(self, session: str, directory: str, summary: Json) -> None:
         self.session = session
@@ -56,7 +57,7 @@ class Entry:
 
     @property
     def journal(self) -> str:
-        return os.path.join(self.directory, "journal.jsonl")
+        return os.path.join(self.directory, "journal.jsonl") if self.directory else ""
 
 
 def state_directories() -> list[str]:
@@ -110,8 +111,8 @@ def directories() -> list[tuple[str, str]]:
 
 
 def living() -> dict[str, Json]:
-    """The daemons that live here, by session, as their lock files name them."""
-    found = {}
+    """The daemons that live here, by session, as their lock files name them, or they themselves where there are none."""
+    found = in_memory()
     for top in runtime_directories():
         if not is_ours(top):
             continue
@@ -121,6 +122,35 @@ def living() -> dict[str, Json]:
                 if identity.is_alive(owner):
                     found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
     return found
+
+
+def in_memory() -> dict[str, Json]:
+    """The summaries of the sessions that listen at a name in memory, as far as these have no file for it."""
+    found = {}
+    for session in sockets.sessions_in_memory():
+        if _ID.fullmatch(session):
+            address = sockets.memory_address(session)
+            owner = _asked(address).get("summary")
+            if isinstance(owner, dict) and identity.is_alive(owner):
+                found[session] = {**owner, "socket": address}
+    return found
+
+
+def _asked(address: str) -> Json:
+    """The hello of the daemon at a name in memory, {} when it is none of ours or does not answer."""
+    deadline = time.monotonic() + _ASK_S
+    try:
+        daemon = sockets.connect(address, deadline)
+        if daemon is None:
+            return {}
+        said = b""
+        with daemon:
+            while not said.endswith(b"\n") and len(said) < _TAIL and time.monotonic() < deadline:
+                said += daemon.recv(65536) or b"\n"
+        hello = json.loads(said)
+    except (OSError, ValueError, RecursionError, sockets.Stranger):
+        return {}
+    return hello if isinstance(hello, dict) else {}
 
 
 def read_lock(path: str) -> Json:
@@ -142,6 +172,10 @@ def sessions() -> list[Entry]:
         entry = _entry(session, directory, owners.get(session))
         if entry is not None:
             found.append(entry)
+    there = {entry.session for entry in found}
+    for session, owner in owners.items():
+        if sockets.in_memory(owner["socket"]) and owner.get("state") and session not in there:
+            found.append(Entry(session, "", owner))
     found.sort(key=lambda entry: entry.updated, reverse=True)
     return found
 
@@ -227,7 +261,7 @@ def described(entry: Entry) -> Json:
     summary, alive, now = entry.summary, entry.alive, time.time()
     created = summary.get("created")
     pid = summary.get("pid") if alive else None
-    size, used = 0, entry.updated
+    size, used = _count(summary.get("bytes")), entry.updated
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)
         size = info.st_size
@@ -247,6 +281,7 @@ def described(entry: Entry) -> Json:
         "rss": resident(pid) if isinstance(pid, int) else 0,
         "bytes": size,
         "host": entry.elsewhere,
+        "storage": "" if entry.directory else "memory",
     }
 
 

@@ -23,26 +23,29 @@ _MAX_BYTES = 64 * 1024
 
 
 class SummaryFile:
-    """Kept by the session's daemon. `fixed` holds the fields that never change, among them those of OWNER."""
+    """Kept by the session's daemon. `fixed` holds the fields that never change, among them those of OWNER. Without a directory
+    there are only `fields`, one and the same object all the time."""
 
     def __init__(self, state_directory: str, fixed: Json) -> None:
-        self._path = os.path.join(state_directory, NAME)
-        self._fields: Json = dict(fixed)
+        self._path = os.path.join(state_directory, NAME) if state_directory else ""
+        self.fields: Json = dict(fixed)
         self._written = b""
 
     def update(self, **fields: object) -> None:
         """Change fields; written at once when that changes anything. A failure is logged, never raised."""
-        self._fields.update(fields)
+        self.fields.update(fields)
         self._write()
 
     def remove_owner(self) -> None:
         """The owning process is about to end."""
         for name in OWNER:
-            self._fields.pop(name, None)
+            self.fields.pop(name, None)
         self._write()
 
     def _write(self) -> None:
-        data = json.dumps(self._fields, ensure_ascii=False).encode("utf-8", "replace")
+        if not self._path:
+            return
+        data = json.dumps(self.fields, ensure_ascii=False).encode("utf-8", "replace")
         if data == self._written:
             return
         try:

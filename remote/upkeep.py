@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable
 from typing import Callable
 
+from . import sockets
 from .places import Places, private_directory
 
 log = logging.getLogger(__name__)
@@ -34,16 +35,17 @@ async def keep_reachable(where: Places, accept: Accept) -> None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(called.wait(), REFRESH_S)
             called.clear()
-            touch(where.lock)
             if sys.path[0].endswith(".zip"):  # our bundle: modules are still read from it, and old bundles are removed
                 touch(sys.path[0])
-            if touch(where.socket):
+            if where.lock:
+                touch(where.lock)
+            if sockets.in_memory(where.socket) or touch(where.socket):
                 continue
             log.warning("the socket is gone; it is made again")
             if server is not None:
                 server.close()
             try:
-                server = await asyncio.start_unix_server(accept, sock=listen(where))
+                server = await asyncio.start_unix_server(accept, sock=listen_again(where))
             except OSError as error:
                 log.error("the socket cannot be made again: %s", error)
     finally:
@@ -64,16 +66,9 @@ def touch(path: str) -> bool:
     return True
 
 
-def listen(where: Places) -> socket.socket:
+def listen_again(where: Places) -> socket.socket:
     """A new socket in the place of one that is gone. Raises OSError."""
     private_directory(where.runtime, os.path.dirname(where.runtime))
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(where.socket)
-        os.chmod(where.socket, 0o600)
-        listener.listen(16)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
+    listener = sockets.listen(where.socket)
+    listener.setblocking(False)
     return listener

@@ -37,6 +37,12 @@ class Screen(Protocol):
     async def stop_session(self) -> None: ...
 
 
+_JOURNAL = {
+    "volatile": "journal in a directory that may not outlive a restart of the host",
+    "memory": "journal in memory only",
+}
+
+
 class Replies:
     """Answers commands of one session."""
 
@@ -103,12 +109,13 @@ class Replies:
     def _status(self) -> str:
         hello, (state, reason) = self._client.hello, self._screen.link
         story = self._screen.story
+        journal = _JOURNAL.get(hello.storage, "journal on disk")
         return "\n".join(
             (
                 f"Session     {one_line(hello.session)}",
                 f"Host        {self._where}",
                 f"Worker      pid {hello.pid}, Python {one_line(hello.python)} on {one_line(hello.platform)}",
-                f"Connection  {state.value}{': ' + one_line(reason) if reason else ''}; journal on {one_line(hello.storage)}",
+                f"Connection  {state.value}{': ' + one_line(reason) if reason else ''}; {journal}",
                 f"Model       {one_line(story.model) or '?'}, permission mode {one_line(story.mode)}",
                 f"Used        {self._cost()}",
             )

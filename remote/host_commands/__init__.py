@@ -44,7 +44,11 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from .logs import last_lines
 
         lines = params.get("lines")
-        for line in last_lines(_one(params), lines if isinstance(lines, int) and lines > 0 else _LINES):
+        directory = _one(params)
+        if not directory:
+            reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
+            return
+        for line in last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _LINES):
             reports.log(*line)
     elif command == "stop":
         from .stopping import chosen, stop_all
@@ -68,7 +72,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 
 
 def _one(params: Json) -> str:
-    """The state directory of the session that is named."""
+    """The state directory of the session that is named, "" when it is in memory only."""
     wanted = str(params.get("session") or "")
     found = by_prefix(wanted) if places.is_session_id(wanted) else []
     if len(found) != 1:

@@ -86,7 +86,7 @@ def stop_all(targets: Iterable[Target], reports: Reports) -> None:
 
 async def _stop(target: Target, reports: Reports) -> None:
     pid = target.pid
-    mark = mark_of(target.directory, target.owner) if target.directory else ""
+    mark = mark_of(target.directory, target.owner)
     how = "was not running"
     if pid:
         how = await _end(target)
@@ -137,7 +137,10 @@ def remove_sockets(target: Target) -> None:
 
 
 def mark_of(directory: str, owner: Json) -> str:
-    """The mark of the processes that the tools of this session's last worker have started; "" when there is none."""
+    """The mark of the processes that the tools of this session's last worker have started; "" when there is none. `directory` is
+    "" for a session in memory, or one that was never begun."""
+    if not directory:
+        return str(owner.get("mark") or "")
     summary = read_summary(directory)
     if isinstance(summary.get("mark"), str) and summary.get("pid") == owner.get("pid"):
         return str(summary["mark"])

@@ -12,6 +12,7 @@ from typing import Any
 from ..process import Process
 from .base import ToolContext, ToolResult
 from .changing import refusal
+from .cwd_report import CwdReport
 from .output import MOST_CHARS, Output
 from .shells import MOST_RUNNING
 
@@ -134,10 +135,12 @@ class _Foreground:
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
         cwd = context.shells.directory(context.host, _roots(context))
-        report = context.spill.scratch("cwd")
+        report = CwdReport(context.spill)
         try:
-            process = context.host.start(_arguments(_shell(context), self._command, report), cwd, self._output.add)
+            argv = _arguments(_shell(context), self._command, report.path)
+            process = context.host.start(argv, cwd, self._output.add)
         except OSError as error:
+            report.take()
             self._output.close()
             return refusal(f"The command could not be started: {error}")
         ended = False
@@ -149,7 +152,7 @@ class _Foreground:
                     await process.stop()
             finally:
                 self._output.close()
-                moved = _take_report(report)
+                moved = report.take()
         if not ended:
             return self._timed_out(timeout)
         if process.has_leftovers():
@@ -242,21 +245,6 @@ def _arguments(shell: str, command: str, report: str) -> list[str]:
 def _quoted_twice(path: str) -> str:
     """For a place inside single quotes: what the shell evaluates when the trap runs."""
     return shlex.quote(path).replace("'", "'\\''")
-
-
-def _take_report(path: str) -> str:
-    """The directory a command reported, with its file taken away; "" for none."""
-    if not path:
-        return ""
-    try:
-        with open(path, "rb") as file:
-            told = os.fsdecode(file.read(65536))
-    except OSError:
-        return ""
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-    return told[:-1] if told.endswith("\n") else told
 
 
 def _is_under(path: str, directory: str) -> bool:

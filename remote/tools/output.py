@@ -119,7 +119,7 @@ class Output:
 
     def _note(self) -> str:
         if self._file is None:
-            return f"the whole output has {self.total:,} bytes and could not be kept in a file"
+            return f"the whole output has {self.total:,} bytes and could not be kept in a file: {self._spill.why_none}"
         if self._file.dropped:
             return (
                 f"the output has {self.total:,} bytes; the first {self._file.kept:,} of them are in {self._file.path}, "
@@ -135,7 +135,7 @@ def limited(text: str, spill: Spill, name: str, most: int = MOST_CHARS) -> str:
     data = text.encode("utf-8", "replace")
     kept = spill.keep(data, f"{name}.txt")
     if kept is None:
-        note = f"the whole output has {len(text):,} characters and could not be kept in a file"
+        note = f"the whole output has {len(text):,} characters and could not be kept in a file: {spill.why_none}"
     else:
         note = f"the whole output ({len(text):,} characters) is in {kept.path}; use Read or Grep on it"
     return joined(text, text, most, note)

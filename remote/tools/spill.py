@@ -56,12 +56,14 @@ class SpillFile:
 
 
 class Spill:
-    """The session's outputs directory (made 0700 when first needed, files 0600)."""
+    """The session's outputs directory (made 0700 when first needed, files 0600); none ("") for a session in memory. `why_none`
+    says why the last file could not be made."""
 
     def __init__(self, directory: str, file_cap: int = FILE_CAP, total_cap: int = TOTAL_CAP) -> None:
         self.directory = directory
         self._file_cap = file_cap
         self._total_cap = total_cap
+        self.why_none = "" if directory else "this session is in memory only"
         self._total = 0
         self._count = 0
         self._open: set[SpillFile] = set()
@@ -69,6 +71,8 @@ class Spill:
 
     def open(self, name: str) -> SpillFile | None:
         """A new file whose name ends in `name`; None when the host has no room or no right for it."""
+        if not self.directory:
+            return None
         label = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[-80:]
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
@@ -82,10 +86,13 @@ class Spill:
                     return spilled
         except OSError as error:
             _log.warning("no output can be kept in %s: %s", self.directory, error)
+            self.why_none = error.strerror or str(error)
             return None
 
     def scratch(self, name: str) -> str:
         """A path in the directory for a small file of a tool's own; "" when there can be none."""
+        if not self.directory:
+            return ""
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
         except OSError:
@@ -95,6 +102,8 @@ class Spill:
 
     def sweep(self) -> None:
         """Remove the small files of a worker that was killed. Its processes must have ended."""
+        if not self.directory:
+            return
         ours = f".{os.getpid()}-"
         with contextlib.suppress(OSError):
             for name in os.listdir(self.directory):

@@ -294,7 +294,7 @@ async def test_an_id_that_is_no_name_of_a_file_is_refused(host: WorkerHost, sess
     assert not (host.home / ".local").exists()
 
 
-async def test_a_host_that_takes_no_byte_is_said(host: WorkerHost, session: str) -> None:
+async def test_a_host_that_takes_no_byte_is_said_and_the_session_is_in_memory(host: WorkerHost, session: str) -> None:
     """A limit on file sizes fails every write, as a full disk does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
@@ -302,11 +302,11 @@ async def test_a_host_that_takes_no_byte_is_said(host: WorkerHost, session: str)
         laptop = await host.connect(session)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    refused = await laptop.next(Refused)
-    assert refused.code == "no_storage"
-    assert any(os.strerror(errno.EFBIG) in each for each in refused.data["tried"])
+    hello = await laptop.next(Hello)
+    assert hello.storage == "memory"
+    assert any(os.strerror(errno.EFBIG) in each for each in hello.notes)
     assert not host.state(session).exists()
-    assert not list((host.runtime / "ccb").glob(".probe*"))
+    assert host.runtime_files() == []
 
 
 @contextmanager

@@ -186,7 +186,7 @@ async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_writte
             journal.append("message", {"x": "a" * 300})
     with pytest.raises(JournalError, match="cannot be removed"):
         journal.append("message", {"n": 2})
-    os.close(journal._fd)
+    journal._file.close()
     again = Journal(str(path))
     assert read(again) == [(1, 1)]
     assert again.append("message", {"n": 2}).seq == 2

@@ -22,5 +22,5 @@ def test_a_start_imports_only_what_it_takes(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-S", "-c", _START], env=env, capture_output=True, check=True, timeout=60)
     modules = json.loads(done.stdout)
     ours = [name[11:] for name in modules if name.startswith("ccb.remote.")]
-    assert ours == ["bridge", "choice", "directory", "greeting", "identity", "main", "places", "refusal"]
+    assert ours == ["bridge", "choice", "directory", "greeting", "identity", "main", "places", "refusal", "sockets"]
     assert not {"asyncio", "typing", "dataclasses", "logging", "subprocess", "shutil", "difflib"} & set(modules)

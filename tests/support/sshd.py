@@ -101,10 +101,14 @@ def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -
 
 @asynccontextmanager
 async def sshd(
-    directory: Path, options: Sequence[str] = (), *, environment: dict[str, str] | None = None
+    directory: Path,
+    options: Sequence[str] = (),
+    *,
+    environment: dict[str, str] | None = None,
+    wrapper: Sequence[str] = (),
 ) -> AsyncIterator[Sshd]:
     """A server whose files are in `directory`. `options` are lines of sshd_config and win over the defaults here;
-    `environment` is set for every login (SetEnv)."""
+    `environment` is set for every login (SetEnv); `wrapper` is a command that makes itself the one it is given (env, unshare)."""
     directory.mkdir(parents=True, exist_ok=True)
     host_key = make_key(directory / "host_ed25519")
     identity = make_key(directory / "id_ed25519")
@@ -130,7 +134,7 @@ async def sshd(
             lines.append(f"SetEnv {pairs}")
         config.write_text("\n".join(lines) + "\n", encoding="utf-8")
         process = await asyncio.create_subprocess_exec(
-            _SSHD, "-D", "-E", str(log), "-f", str(config),
+            *wrapper, _SSHD, "-D", "-E", str(log), "-f", str(config),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip

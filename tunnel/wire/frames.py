@@ -24,7 +24,8 @@ Json = dict[str, Any]
 class Hello:
     """W>L. The first frame on every connection, sent unprompted. `epoch` is the highest one granted so far, `seq` the
     last event in the journal (0 for a new session), `state` is `idle`, `running` or `requires_action`. `driver` names the
-    client that drives, also while its connection is lost; empty when it has left (or never came)."""
+    client that drives, also while its connection is lost; empty when it has left (or never came). `storage` is where the
+    journal is: on `disk`, `volatile` (a directory that may not outlive a restart) or in `memory`."""
 
     t: ClassVar[str] = "hello"
     protocol: int

@@ -1,0 +1,255 @@
+"""A host on which no file can be made at all: the session lives in memory, and is a session for all that. Root only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pwd
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.relay import relay
+from tests.support.sealed import ENVIRONMENT, seal, writable_mounts
+from tests.support.sshd import HostUser, Sshd, host_user
+from tests.support.sshd import sshd as serve
+from tests.support.whole_session import STDIO, STREAM, allow, until, user_message
+
+PYTHONS = [Path(sys.base_prefix), *sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*"))[-1:]]
+"""The prefixes of the Pythons the worker runs on."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A sealed machine, one of its users, and the Python there."""
+
+    user: HostUser
+    server: Sshd
+    version: str
+
+    @property
+    def uid(self) -> int:
+        return pwd.getpwnam(self.user.name).pw_uid
+
+    def where(self, port: int | None = None) -> list[str]:
+        return [
+            "ssh",
+            f"{self.user.name}@127.0.0.1:~/app",
+            *self.server.client_options(port),
+            "--transport",
+            "asyncssh",
+        ]
+
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.uids().real == self.uid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def daemons(self) -> list[int]:
+        return [process.pid for process in self.processes() if process.name() == "ccb"]
+
+    def runs(self, words: str) -> bool:
+        """Whether a process with these words in its command line runs."""
+        ours = {process.pid for process in self.processes()}
+        return any(words in found and pid in ours for pid, found in commands())
+
+    def files(self) -> list[str]:
+        """Everything on this machine that belongs to the user."""
+        left_out = ["-path", "/proc", "-o", "-path", "/srv", "-o", "-path", "/usr", "-o", "-path", "/root"]
+        find = ["find", "/", "(", *left_out, ")", "-prune", "-o", "-user", str(self.uid), "-print"]
+        return sorted(subprocess.run(find, capture_output=True, text=True, check=False).stdout.splitlines())
+
+
+def commands() -> list[tuple[int, str]]:
+    """Every process and its command line."""
+    return [(process.pid, " ".join(process.info["cmdline"] or [])) for process in psutil.process_iter(["cmdline"])]
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+@pytest.fixture
+async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Host]:
+    with host_user(tmp_path) as user:
+        (user.home / "app" / "sub").mkdir(parents=True)
+        (user.home / "app" / "greet.py").write_text('print("bonjour")\n', encoding="utf-8")
+        files = tmp_path / "sealed"
+        files.mkdir(mode=0o755)
+        wrapper = seal(tmp_path / "seal", files, request.param)
+        async with serve(files, environment=ENVIRONMENT, wrapper=wrapper) as server:
+            host = Host(user, server, request.param.name)
+            (pid,) = [pid for pid, words in commands() if str(files) in words]
+            assert writable_mounts(pid, files) == []
+            yield host
+
+
+def tool(name: str, **tool_input: object) -> dict[str, object]:
+    return {"blocks": [{"type": "tool_use", "name": name, "input": tool_input}]}
+
+
+@contextlib.contextmanager
+def running_as(user: HostUser, program: str, *argv: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python program of another user, which has said that it is ready."""
+    command = ["setpriv", "--reuid", user.name, "--clear-groups", "/usr/bin/python3", "-c", program, *argv]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+INTRUDER = """
+import socket, sys
+peer = socket.socket(socket.AF_UNIX)
+peer.settimeout(20)
+peer.connect("\\0" + sys.argv[1])
+print(peer.recv(100))
+"""
+SQUATTER = """
+import socket, sys
+squat = socket.socket(socket.AF_UNIX)
+squat.bind("\\0" + sys.argv[1])
+squat.listen()
+print("ready", flush=True)
+while True:
+    peer, _ = squat.accept()
+    peer.settimeout(1)
+    try:
+        peer.sendall(b"{}\\n")
+        print(peer.recv(100), flush=True)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("host", PYTHONS, ids=lambda path: path.name, indirect=True)
+async def test_a_session_without_any_file_is_whole(
+    host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    before = host.files()
+    wait = "pwd; echo run >&2; until [ -e ../go ]; do sleep 0.05; done; /media/python/bin/python3 -V"
+    fake_model.add(
+        tool("Read", file_path=str(host.user.home / "app" / "greet.py")),
+        tool("Bash", command="cd sub && python3 -c 'print(6 * 7)'"),
+        tool("Bash", command=wait),
+        tool("Bash", command="seq 20000"),
+        {"text": "first answer"},
+        {"text": "second answer"},
+        {"text": "third answer"},
+    )
+    async with AsyncExitStack() as stack:
+        between = await stack.enter_async_context(relay(host.server.port))
+        argv = [*host.where(between.port), "-p", *STDIO, "--allowedTools", "Bash(seq:*)"]
+        async with laptop.start(argv) as running:
+            await running.send(user_message("say it in English"))
+            session = (await running.until("system", "init"))["session_id"]
+            await allow(running, "Bash")
+            await allow(running, "Bash")
+            await until(lambda: host.runs("../go ]"))
+            between.cut()
+            await until(lambda: between.connections == 2)
+            (host.user.home / "app" / "go").touch()
+            assert (await running.until("result"))["result"] == "first answer"
+            (daemon,) = host.daemons()
+            no_files_of(daemon)
+            name = f"ccb-{host.uid}-{session}"
+            with host_user(tmp_path, home=False) as other, running_as(other, INTRUDER, name) as intruder:
+                assert intruder.communicate(timeout=30)[0] == "b''\n"
+            await running.send(user_message("still there?"))
+            assert (await running.until("result"))["result"] == "second answer"
+            listed = await laptop.run(["ps", host.where()[1].split(":")[0], *host.where()[2:], "--json"])
+            (row,) = [json.loads(line) for line in listed.stdout.splitlines()]
+            assert (row["session"], row["pid"], row["prompts"]) == (session, daemon, 2), listed
+            assert (row["alive"], row["prompt"], row["cwd"]) == (True, "still there?", str(host.user.home / "app"))
+            running.process.kill()
+            assert host.daemons() == [daemon]
+    again = await laptop.run([*host.where(), "--resume", session[:8], "-p", "and now?", *STREAM])
+    assert again.code == 0, again.stderr
+    assert "in memory only" in again.stderr
+    assert again.results[-1]["result"] == "third answer"
+    assert again.results[-1]["session_id"] == session
+    said = [request.tool_result_text for request in fake_model.requests]
+    assert "bonjour" in said[1]
+    assert said[2].strip() == "42"
+    assert f"{host.user.home}/app/sub\nrun\nPython {host.version}" in said[3]
+    assert "could not be kept in a file: this session is in memory only" in said[4] and "20000" in said[4]
+    assert "bonjour" in json.dumps(fake_model.requests[-1].messages)
+    await until(lambda: not host.daemons())
+    assert host.files() == before
+    gone = await laptop.run([*host.where(), "--resume", session, "-p", "and now?"])
+    assert (gone.code, "there is no session" in gone.stderr) == (1, True), gone
+
+
+def no_files_of(pid: int) -> None:
+    """That a process has no file open to write to, not even one without a name."""
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        assert os.readlink(fd).startswith(("/dev/null", "socket:", "pipe:", "anon_inode:")), os.readlink(fd)
+
+
+@pytest.mark.parametrize("host", PYTHONS[-1:], ids=lambda path: path.name, indirect=True)
+async def test_a_session_in_memory_is_found_copied_by_nobody_and_ended(
+    host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    fake_model.add({"text": "one"}, {"text": "two", "times": 0})
+    at, options = host.where()[1].split(":")[0], host.where()[2:]
+    async with laptop.start([*host.where(), "-p", *STDIO]) as running:
+        await running.send(user_message("hello"))
+        session = (await running.until("result"))["session_id"]
+        (daemon,) = host.daemons()
+        running.process.kill()
+    copied = await laptop.run([*host.where(), "--resume", session, "--fork-session", "-p", "hi"])
+    assert (copied.code, "is in memory only" in copied.stderr) == (73, True), copied
+    logged = await laptop.run(["logs", at, session, *options])
+    assert (logged.code, "in memory only" in logged.stdout) == (0, True), logged
+    swept = await laptop.run(["gc", at, *options])
+    assert swept.code == 0, swept
+    assert host.daemons() == [daemon]
+    latest = await laptop.run([*host.where(), "--continue", "-p", "go on", *STREAM])
+    assert (latest.code, latest.results[-1]["session_id"]) == (0, session), latest
+    await until(lambda: not host.daemons())
+    async with laptop.start([*host.where(), "-p", *STDIO]) as running:
+        await running.send(user_message("hello"))
+        session = (await running.until("result"))["session_id"]
+        stopped = await laptop.run(["stop", at, session[:8], *options])
+        assert stopped.code == 0 and session[:8] in stopped.stdout, stopped
+        assert not host.daemons()
+    async with laptop.start([*host.where(), "-p", *STDIO]) as running:
+        await running.send(user_message("hello"))
+        await running.until("result")
+        cleaned = await laptop.run(["clean", at, "--yes", *options])
+        assert cleaned.code == 0, cleaned
+        assert not host.daemons()
+
+
+@pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
+async def test_a_name_that_another_user_has_taken_is_not_believed(
+    host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    session = str(uuid.uuid4())
+    with host_user(tmp_path, home=False) as other, running_as(other, SQUATTER, f"ccb-{host.uid}-{session}") as squatter:
+        assert squatter.stdout is not None
+        assert await asyncio.to_thread(squatter.stdout.readline) == "ready\n"
+        done = await laptop.run([*host.where(), "--session-id", session, "-p", "hi"])
+        uid = pwd.getpwnam(other.name).pw_uid
+        assert (done.code, f"another user (uid {uid}) listens" in done.stderr) == (2, True), done
+        squatter.kill()
+        assert squatter.communicate()[0].strip() in ("", "b''")
+    assert not host.daemons()
+    fake_model.add({"text": "hello"})
+    done = await laptop.run([*host.where(), "--session-id", session, "-p", "hi"])
+    assert (done.code, done.stdout) == (0, "hello\n"), done
