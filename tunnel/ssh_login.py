@@ -7,6 +7,7 @@ import dataclasses
 import fnmatch
 import ipaddress
 import os
+import socket
 from typing import TYPE_CHECKING
 
 from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
@@ -78,7 +79,7 @@ async def log_in(
         raise
 
 
-def _is_loopback(sock: Overheard | None) -> bool:
+def _is_loopback(sock: socket.socket | None) -> bool:
     """Whether `sock` leads to this machine; nobody knows where a proxy command or a jump host leads."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return False
