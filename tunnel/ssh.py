@@ -14,6 +14,7 @@ from .login import Prompts
 from .plain_text import neutralise
 from .proxy_command import FirstLine
 from .ssh_config import HostConfig, SshTarget
+from .ssh_effect import only_openssh
 from .stderr_tail import StderrTail
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
 def _say_what_has_no_effect(target: SshTarget, config: HostConfig, prompts: Prompts) -> None:
     if not config.no_effect:
         return
-    sentence = (
-        f"Without effect on {target.shown}: {', '.join(config.no_effect)} (`--transport ssh` honours ssh's options)."
-    )
+    honoured = only_openssh(config.no_effect)
+    way_out = f" (`--transport ssh` honours {', '.join(honoured)})" if honoured else ""
+    sentence = f"Without effect on {target.shown}: {', '.join(config.no_effect)}{way_out}."
     if sentence not in prompts.memory.said:
         prompts.memory.said.add(sentence)
         prompts.banner(sentence)

@@ -12,6 +12,9 @@ _NAMES = (
     "GSSAPIDelegateCredentials", "HostbasedAuthentication", "PKCS11Provider", "SecurityKeyProvider", "VerifyHostKeyDNS",
     "KnownHostsCommand", "LocalCommand", "ProxyUseFdpass",
 )  # fmt: skip
+_NEVER = frozenset(
+    ("LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11")
+)  # ccb forwards nothing and runs its own command, whichever ssh connects
 _OFF = ("", "no", "none", "false", "internal")
 
 
@@ -21,12 +24,17 @@ def changed(lines: Lines, defaults: Lines) -> dict[str, Sequence[str]]:
 
 
 def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
-    """Names of options that were set and that only OpenSSH honours, as ssh_config(5) spells them."""
+    """Names of options that were set and have no effect over asyncssh, as ssh_config(5) spells them."""
     given = changed(lines, defaults)
     found = [name for name in _NAMES if given.get(name.lower()) and given[name.lower()][0].lower() not in _OFF]
     if "LocalCommand" in found and _first(lines, "permitlocalcommand") not in ("yes", "true"):
         found.remove("LocalCommand")  # ssh does not run it either
     return tuple(found)
+
+
+def only_openssh(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of `names` that have their effect with `--transport ssh`."""
+    return tuple(name for name in names if name not in _NEVER)
 
 
 def _first(lines: Lines, name: str) -> str:
