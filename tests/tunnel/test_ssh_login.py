@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, logged_in, output, target
+from tests.support.login import Person, every_host, logged_in, only_config, output, target
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
@@ -164,20 +164,21 @@ async def test_an_agent_logs_in(sshd: Sshd, host_user: HostUser, tmp_path: Path)
 
 
 async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(tmp_path / "jump") as jump:
         authorized = jump.identity.with_name("authorized_keys")
         authorized.write_text(sshd.identity.with_suffix(".pub").read_text())
         known = tmp_path / "known_hosts"
         known.write_text(sshd.known_hosts.read_text() + jump.known_hosts.read_text())
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
         option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
         async with logged_in(target(sshd, host_user, option, known=known)) as transport:
             assert f"{jump.port}" not in await output(transport, "echo $SSH_CONNECTION")
         assert f"Accepted publickey for {host_user.name}" in jump.log.read_text()
         known.write_text(sshd.known_hosts.read_text())
         with pytest.raises(HostKeyError, match="not known"):
-            await connect(target(sshd, host_user, option, known=known), NobodyToAsk())
+            await connect(target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known), NobodyToAsk())
 
 
 async def test_a_proxy_command_may_use_the_shell(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
