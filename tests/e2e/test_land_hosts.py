@@ -89,14 +89,21 @@ async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_mod
 
 
 @pytest.mark.parametrize("disk", ["-o ro", "-o nr_inodes=1"])
-async def test_a_host_where_nothing_can_be_written_is_said_to_be_one(
+async def test_a_host_where_nothing_can_be_written_says_so_and_runs_the_session_in_memory(
     disk: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
     setup = f"mount -t tmpfs {disk} tmpfs /tmp; mount -t tmpfs {disk} tmpfs /mnt/home"
-    done = await laptop.run(["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "-p", "look"])
-    assert (done.code, done.stdout) == (73, "")
+    look = {"type": "tool_use", "name": "Bash", "input": {"command": "find /tmp /mnt/home"}}
+    fake_model.add({"blocks": [look]}, {"text": "ok"})
+    where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "--allowedTools", "Bash"]
+    done = await laptop.run([*where, "-p", "look"])
+    assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
     said = "Read-only file system" if disk == "-o ro" else "No space left on device"
-    assert f"  tried: /tmp/ccb-0: {said}; /mnt/home/.ccb-run: {said}\n" in done.stderr
+    for place in ("/tmp/ccb-0", "/mnt/home/.ccb-run", "/mnt/home/.local"):
+        assert f"ccb: on the host: {place}: {said}\n" in done.stderr
+    assert "ccb: on the host: no file can be made on this host, so the session is kept in memory only" in done.stderr
+    assert "ccb: on the host: the worker's program is in memory only" in done.stderr
+    assert fake_model.requests[1].tool_result_text.split() == ["/tmp", "/mnt/home"]
 
 
 @pytest.mark.parametrize("years", [10, -10])
