@@ -84,9 +84,12 @@ def variables_without_asking() -> dict[str, str]:
 
 
 class Askpass:
-    """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context."""
+    """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context. `gave_up` is
+    set when the person did not want to answer: ssh would go on with an empty password and ask again. Without a passphrase it
+    goes on with the next key."""
 
     def __init__(self, directory: Path, prompts: Prompts) -> None:
+        self.gave_up = asyncio.Event()
         self._socket = directory / "ask"
         self._program = directory / "askpass"
         self._prompts = prompts
@@ -148,6 +151,8 @@ class Askpass:
         try:
             await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
             answers = asking.result() if asking.done() else None
+            if asking.done() and not answers and not echo and "passphrase" not in last.lower():
+                self.gave_up.set()
         finally:
             for task in (asking, gone):
                 task.cancel()

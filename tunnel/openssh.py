@@ -14,7 +14,7 @@ from pathlib import Path
 from .askpass import Askpass, listens, private_directory, variables_without_asking
 from .command import CommandPipe, CommandTransport, start
 from .command_failures import SSH_FAILED, ssh_failure
-from .errors import Unreachable
+from .errors import AuthFailed, Unreachable
 from .login import NobodyToAsk, Prompts
 from .plain_text import neutralise
 from .ssh_config import SshTarget, ssh_says
@@ -63,7 +63,7 @@ async def connect(
             master = None
         else:
             master = directory / "m"
-            await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts)
+            await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts, askpass.gave_up)
             # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
             # of an option counts, and a ProxyJump before it would count instead.
             argv = [*words, "-o", "ProxyCommand=false", *_options(target), *_quiet(), "-o", "BatchMode=yes"]
@@ -147,22 +147,44 @@ def _quiet() -> list[str]:
 
 
 async def _log_in(
-    base: Sequence[str], target: SshTarget, options: Sequence[str], env: Mapping[str, str], shown: str, prompts: Prompts
+    base: Sequence[str],
+    target: SshTarget,
+    options: Sequence[str],
+    env: Mapping[str, str],
+    shown: str,
+    prompts: Prompts,
+    gave_up: asyncio.Event,
 ) -> None:
-    """Make the master: ssh goes into the background once it is logged in, and its control socket is there."""
+    """Make the master: ssh goes into the background once it is logged in, and its control socket is there. It is ended when the
+    person gave up."""
     argv = [*base, *options, "-M", "-N", "-f", "-T", "-o", f"ControlPersist={MASTER_IDLE_S}", "--", target.host]
     null = asyncio.subprocess.DEVNULL
     child = await start(argv, shown, stdin=null, stdout=null, env=env)
     tail = StderrTail()
     stderr = child.process.stderr
     assert stderr is not None
-    try:
+
+    async def status_at_end() -> int:
         while data := await stderr.readline():
             tail.feed(data)
             prompts.banner(neutralise(data.decode("utf-8", "replace")))
-        status = await child.process.wait()
+        return await child.process.wait()
+
+    ending, giving_up = asyncio.create_task(status_at_end()), asyncio.create_task(gave_up.wait())
+    try:
+        await asyncio.wait({ending, giving_up}, return_when=asyncio.FIRST_COMPLETED)
+        if giving_up.done():
+            raise AuthFailed(
+                f"the login to {target.shown} was given up",
+                evidence=neutralise(tail.text().strip()),
+                do="Answer what it asks, or let a key or an agent log in.",
+            )
+        status = ending.result()
     finally:
         await child.end()
+        for task in (ending, giving_up):
+            task.cancel()
+        await asyncio.gather(ending, giving_up, return_exceptions=True)
     if status:
         said = neutralise(tail.text().strip())
         error = ssh_failure(target.shown, status, said)

@@ -13,6 +13,7 @@ from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel import openssh
+from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login import LoginMemory
 from ccb.tunnel.ssh_config import SshTarget
 
@@ -24,10 +25,11 @@ def env(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 class Slow:
-    """Answers each question of ssh, but only when `found` is set."""
+    """Answers each question of ssh, but only when `found` is set; without an answer, gives up."""
 
-    def __init__(self, answer: str) -> None:
+    def __init__(self, answer: str | None) -> None:
         self.memory = LoginMemory()
+        self.questions = 0
         self.answer = answer
         self.asked = asyncio.Event()
         self.found = asyncio.Event()
@@ -42,9 +44,10 @@ class Slow:
         raise AssertionError("ssh asks in its own words")
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        self.questions += 1
         self.asked.set()
         await self.found.wait()
-        return [self.answer]
+        return None if self.answer is None else [self.answer]
 
     def banner(self, text: str) -> None:
         pass
@@ -72,3 +75,18 @@ async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
         assert not logging_in.done()
         person.found.set()
         await (await asyncio.wait_for(logging_in, 30)).close()
+
+
+async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
+    host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    options = ["PasswordAuthentication yes", "AuthenticationMethods password"]
+    async with serve(tmp_path / "server", options) as server:
+        known = f"UserKnownHostsFile={server.known_hosts}"
+        where = SshTarget("127.0.0.1", host_user.name, server.port, (), (known,))
+        person = Slow(None)
+        person.found.set()
+        with pytest.raises(AuthFailed, match="given up"):
+            await openssh.connect(where, person, env=env, words=("ssh", "-F", "/dev/null"))
+        assert person.questions == 1
+        assert "Failed password" not in server.log.read_text()
