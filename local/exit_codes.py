@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     )
     USAGE = 2  # wrong flag, wrong target, wrong combination
     PERMISSION_DENIED = 3  # ended well, but a tool call was denied because nobody could be asked
-    LIMIT_REACHED = 4  # --max-turns or a budget
+    LIMIT_REACHED = 4  # --max-turns
     NO_SUCH_PATH = 66  # the directory does not exist on the host
     UNREACHABLE = 69  # name does not resolve, port closed, time-out, channel refused
     INTERNAL = 70  # a bug in ccb; the log file is named
