@@ -132,4 +132,6 @@ class Dialer:
             return {**self.parameters, "fresh": False} if self._tried else dict(self.parameters)
         kept = {name: self.parameters[name] for name in ("grace_s", "idle_s") if name in self.parameters}
         create = bool(self.parameters.get("create")) and not known.begun
+        if known.hello.storage == "memory":
+            kept["in_memory"] = True
         return {"session": known.hello.session, "cwd": known.hello.cwd, "create": create, **kept}

@@ -33,6 +33,9 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
         found = registry.by_prefix(wanted)
         if len(found) != 1:
             text = "several sessions start with %s" if found else "there is no session %s on this host"
+            if params.get("in_memory") and not found:
+                _end_what_is_left(wanted)
+                text = "the session %s was in memory only on this host, and its worker has ended"
             raise Refusal("no_session", text % wanted[:64], {"near": [each.session for each in found[:8]]})
         entry = found[0]
     params["create"] = False
@@ -51,6 +54,15 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
         except places.NoPlace as error:
             raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     return session, ""
+
+
+def _end_what_is_left(session: str) -> None:
+    """What a killed worker has left running; that of a session on disk is ended by the next one."""
+    import asyncio
+
+    from .process import stop_marked
+
+    asyncio.run(stop_marked(session))
 
 
 def check_host(state: str) -> None:

@@ -142,7 +142,8 @@ class Daemon:
         self._alone_since = self._busy_until = time.monotonic()
         cwd = str(facts["cwd"])
         self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
-        self._context = make_context(cwd, where.file("outputs"))
+        token = "" if where.state else str(facts["session"])  # known to who finds what a killed worker has left
+        self._context = make_context(cwd, where.file("outputs"), token)
         self._summary = SummaryFile(
             where.state,
             {

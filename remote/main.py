@@ -32,8 +32,8 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
     `params`: `session` (UUID; of a session that exists also the start of one), `cwd` (absolute, `~…`, relative to home, or ""
     for home), `create`, and optionally `fresh` (refuse a session that exists), `grace_s`, `idle_s`, `notes` (of the stub).
     `continue` takes the session of `cwd` that was used last. `fork_of` (an id), or `fork` with `continue`, makes
-    `session` a copy of that one. With `command` there is no session: see `host_commands`. `storage` is `disk` or
-    `memory`: where the bundle is.
+    `session` a copy of that one. `in_memory`: the session was when it was last seen. With `command` there is no session: see
+    `host_commands`. `storage` is `disk` or `memory`: where the bundle is.
     """
     users_umask = os.umask(0o077)
     if "command" in params:

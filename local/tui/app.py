@@ -429,6 +429,7 @@ class Repl(App[int]):
             asked=len(self.approvals.questions) > 0,
             working=self.story.running,
             lost=self._lost.what if self._lost is not None else "",
+            in_memory=self._client.hello.storage == "memory",
         )
 
     @contextmanager

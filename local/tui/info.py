@@ -30,10 +30,19 @@ class Left:
 
 
 def farewell(
-    info: ReplInfo, session: str, used: str, *, stopped: bool, asked: bool, working: bool, lost: str = ""
+    info: ReplInfo,
+    session: str,
+    used: str,
+    *,
+    stopped: bool,
+    asked: bool,
+    working: bool,
+    lost: str = "",
+    in_memory: bool = False,
 ) -> str:
     """What stays on the terminal: which session it was, what it used, what becomes of it and how to come back. `lost`: why it
-    ended here while it may go on there."""
+    ended here while it may go on there. `in_memory`: there is nothing left of it once its worker has ended."""
+    ends = in_memory and not (lost or asked or working)
     where = f"{one_line(info.host)}:{one_line(info.path)}"
     lines = [f"Session {one_line(session)} on {where}" + (f": {used}" if used else "")]
     if stopped:
@@ -44,6 +53,8 @@ def farewell(
         lines.append("The agent waits there for an answer.")
     elif working:
         lines.append("The agent goes on working there.")
-    if info.resume:
+    elif ends:
+        lines.append("It was in memory only, and ends with this unless something still runs there in the background.")
+    if info.resume and not ends:
         lines += ["Come back with:", f"  {one_line(info.resume)}"]
     return "\n".join(lines)

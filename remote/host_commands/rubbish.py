@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import time
+from collections.abc import Iterable
 
 from .. import identity
 from ..process import stop_marked
@@ -50,9 +51,8 @@ def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
     tops = state_directories()
     for pid in own_processes():
         with contextlib.suppress(OSError):
-            with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
-                if file.read().strip() != "ccb":
-                    continue
+            if not _is_daemon(pid):
+                continue
             for fd in os.listdir("/proc/%d/fd" % pid):
                 path = os.readlink("/proc/%d/fd/%s" % (pid, fd))
                 folder, _, name = path.rpartition("/")
@@ -77,6 +77,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
             dead[mark] = entry.session
+    dead.update(_marks_of_memory(marked))
     for mark, session in dead.items():
         if mark in alive:
             continue
@@ -84,6 +85,22 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
             asyncio.run(stop_marked(mark))
         for pid in marked[mark]:
             reports.stopped(session, pid, "left running by a tool of a worker that was killed")
+
+
+def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
+    """Of sessions that were in memory only, whose marks begin with their id. None while a daemon lives that is not found (it may
+    be in another network namespace)."""
+    owners = living()
+    found = {owner.get("pid") for owner in owners.values()}
+    if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
+        return {}
+    return {mark: mark for mark in marked if len(mark) == 36 and mark not in owners}
+
+
+def _is_daemon(pid: int) -> bool:
+    with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
+        return file.read().strip() == "ccb"
+    return False
 
 
 def _old_sessions(remover: Remover, older_than_s: float) -> None:

@@ -35,16 +35,16 @@ def default_tools() -> list[Tool]:
     ]
 
 
-def make_context(cwd: str, outputs: str) -> ToolContext:
-    """What a session lends to its tools. `outputs` is the directory for outputs too long for the model. The caller ends
-    it with `close_context`."""
+def make_context(cwd: str, outputs: str, token: str = "") -> ToolContext:
+    """What a session lends to its tools. `outputs` is the directory for outputs too long for the model, "" for none; `token` is
+    for the mark of its processes, when another than a fresh one. The caller ends it with `close_context`."""
     from ..host import LocalHost
     from .base import ToolContext
     from .file_state import FileState
     from .shells import Shells
     from .spill import Spill
 
-    host = LocalHost(untrusted=[cwd])
+    host = LocalHost(token, untrusted=[cwd])
     return ToolContext(
         host=host,
         cwd=cwd,

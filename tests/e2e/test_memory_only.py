@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pwd
+import signal
 import subprocess
 import sys
 import uuid
@@ -234,6 +235,31 @@ async def test_a_session_in_memory_is_found_copied_by_nobody_and_ended(
         cleaned = await laptop.run(["clean", at, "--yes", *options])
         assert cleaned.code == 0, cleaned
         assert not host.daemons()
+
+
+@pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
+@pytest.mark.parametrize("who_comes", ["the laptop", "gc"])
+async def test_nothing_of_a_worker_in_memory_that_was_killed_runs_on(
+    who_comes: str, host: Host, laptop: Laptop, fake_model: FakeModel
+) -> None:
+    fake_model.add(tool("Bash", command="setsid sleep 1234 & wait"))
+    async with laptop.start([*host.where(), "-p", *STDIO, "--allowedTools", "Bash"]) as running:
+        await running.send(user_message("hello"))
+        await until(lambda: host.runs("sleep 1234"))
+        (daemon,) = host.daemons()
+        if who_comes == "gc":
+            running.process.kill()
+            await running.process.wait()
+        os.kill(daemon, signal.SIGKILL)
+        if who_comes == "gc":
+            assert host.runs("sleep 1234")
+            swept = await laptop.run(["gc", host.where()[1].split(":")[0], *host.where()[2:]])
+            assert swept.code == 0, swept
+        else:
+            lost = await running.done()
+            assert lost.code == 1, lost
+            assert "was in memory only on this host, and its worker has ended" in lost.stderr
+    assert not host.runs("sleep 1234")
 
 
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from tests.support.pilot import RESUME, Desk, desk
-from tests.support.scripted_session import ScriptedSession
+from tests.support.scripted_session import ScriptedSession, hello
 
 from ccb.local.client import LinkChange, LinkState
 from ccb.local.exit_codes import ExitCode
@@ -321,6 +322,14 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(w
         lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
         assert at.app.farewell().splitlines() == lines
         assert not at.app.stopped
+
+
+async def test_the_farewell_to_a_session_in_memory_promises_no_way_back() -> None:
+    async with desk(ScriptedSession(greeting=replace(hello(), storage="memory"))) as at:
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value == 0)
+        said = at.app.farewell()
+        assert "in memory only" in said and RESUME not in said
 
 
 async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:
