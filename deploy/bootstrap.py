@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccb.tunnel.errors import ConnectionLost, DeployError, NoPython, NoStorage
+from ccb.tunnel.errors import AuthFailed, ConnectionLost, DeployError, NoPython, NoStorage
+from ccb.tunnel.expired import EXPIRED, RENEW
 from ccb.tunnel.pipe import Pipe, Transport
 from ccb.tunnel.plain_text import neutralise
 
@@ -52,7 +53,7 @@ async def launch(
     """Start the worker behind `transport`; one exec round trip when the host has the bundle, one more and the upload when not.
     With `heard` the shell is asked for what it knows, and everything that is said goes in there.
 
-    Raises NoPython, NoStorage, DeployError (what the host said instead), ConnectionLost.
+    Raises NoPython, NoStorage, AuthFailed (an account that has expired), DeployError (what the host said instead), ConnectionLost.
     """
     marker = secrets.token_hex(16)
     pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates, probe=heard is not None))
@@ -162,7 +163,7 @@ class _MarkerReader:
         self._buffer += data
 
 
-async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | ConnectionLost:
+async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | AuthFailed | ConnectionLost:
     try:
         status = await asyncio.wait_for(pipe.exit_status(), 5)
     except TimeoutError:
@@ -192,8 +193,12 @@ async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployErr
 
 def _no_marker(
     transport: Transport, reader: _MarkerReader, what: str, pipe: Pipe, status: int | None = None
-) -> DeployError:
+) -> DeployError | AuthFailed:
     evidence = _evidence(reader, pipe, status)
+    if EXPIRED.search(evidence):
+        return AuthFailed(
+            f"{transport.name} ended the login: the account or its password has expired", evidence=evidence, do=RENEW
+        )
     if "No space left" in evidence or "Read-only file system" in evidence:
         return NoStorage(what, evidence=evidence, do="Free some space on the host.")
     return DeployError(

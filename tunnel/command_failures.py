@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
+from .expired import EXPIRED, RENEW
 from .first_words import TRY_LATER
 
 SSH_FAILED = 255
@@ -38,6 +39,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "ssh does not accept its configuration",
         "Mend it until `ssh {name} true` works.",
     ),
+    (EXPIRED.pattern, AuthFailed, "{name} ended the login: the account or its password has expired", RENEW),
     (
         r"permission denied|too many authentication failures|authentication failed|no supported authentication",
         AuthFailed,
@@ -57,7 +59,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
-        r"kex_exchange_identification: (connection closed|read: connection reset)",
+        r"kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)",  # unknown: by our own false
         Dropped,
         "{name} closed the connection before any login",
         TRY_LATER,

@@ -21,11 +21,13 @@ _MOST_PROMPTS = 32
 
 class LoginClient(asyncssh.SSHClient):
     """Callbacks of one login. `offered` is the host key that was shown and not found among the trusted ones; `asked`: the
-    person was asked something. `greeted` is set when the server has got as far as asking for a login."""
+    person was asked something. `greeted` is set when the server has got as far as asking for a login; `said` is its last
+    banner."""
 
     def __init__(self, name: str, config: HostConfig, prompts: Prompts) -> None:
         self.offered: asyncssh.SSHKey | None = None
         self.asked = False
+        self.said = ""
         self.greeted = asyncio.Event()
         self._name = name
         self._config = config
@@ -91,7 +93,8 @@ class LoginClient(asyncssh.SSHClient):
 
     def auth_banner_received(self, msg: str, lang: str) -> None:
         self.greeted.set()
-        self._prompts.banner(neutralise(msg))
+        self.said = neutralise(msg)
+        self._prompts.banner(self.said)
 
     async def public_key_auth_requested(self) -> list[asyncssh.SSHKey] | list[asyncssh.SSHKeyPair] | None:
         self.greeted.set()

@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
+from .expired import EXPIRED, RENEW
 from .first_words import TRY_LATER, Overheard, takes_nobody
 from .host_keys import KnownKeys, judge, look_up, read_revoked, remember, revoked
 from .login import NobodyToAsk, Prompts
@@ -234,8 +235,8 @@ class _Attempt:
         return AuthFailed(
             f"{name} refused the login",
             evidence=f"{self.client.tried()}\n{said}",
-            do=f"Make `ssh {name}` work first: it needs a key in the host's authorized_keys, an agent or a password. Where it "
-            "works already, add `--transport ssh`.",
+            do=f"Make `ssh {name}` work first: it needs a key in the host's authorized_keys, an agent or a password, "
+            "and an account that is not locked or expired. Where it works already, add `--transport ssh`.",
         )
 
     def _failed(self, error: Exception, *, no_way: bool) -> ConnectError:
@@ -252,6 +253,12 @@ class _Attempt:
                 f"{name} ended the login after too many keys (MaxAuthTries)",
                 evidence=f"{self.client.tried()}\n{said}",
                 do="Say which key is meant: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+            )
+        if EXPIRED.search(self.client.said):
+            return AuthFailed(
+                f"{name} ended the login: the account or its password has expired",
+                evidence=self.client.said.strip(),
+                do=RENEW,
             )
         if self.client.asked:
             return AuthFailed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -104,4 +105,19 @@ async def test_an_account_that_runs_no_command_says_so_in_its_own_words(
     assert what.startswith(f"ccb: {user.name}@127.0.0.1 did not run our command (exit code ")
     assert evidence == f"  It said: {says}"
     assert account.removeprefix("a ").removeprefix("internal-") in way_out
+    assert not fake_model.requests
+
+
+@pytest.mark.parametrize("transport", ["asyncssh", "ssh"])
+@pytest.mark.parametrize("what", ["-d", "-E"])
+async def test_an_expired_password_or_account_is_named(
+    what: str, transport: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    with host_user(tmp_path) as user:
+        subprocess.run(["chage", what, "0" if what == "-d" else "1", user.name], check=True)
+        async with serve(tmp_path / "strict", ["UsePAM yes"]) as server:
+            done = await laptop.run([*at(user, server, "--transport", transport).where, "-p", "hi"])
+    assert (done.code, done.stdout) == (77, "")
+    assert "ended the login: the account or its password has expired\n" in done.stderr
+    assert f"Your {'password' if what == '-d' else 'account'} has expired" in done.stderr
     assert not fake_model.requests
