@@ -180,7 +180,7 @@ async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployErr
         return DeployError(
             f"{transport.name} gives a terminal instead of a pipe, and has no stty that could make it plain",
             evidence=_evidence(reader, pipe, status),
-            do="Leave the option that asks for a terminal away (--pty, -t).",
+            do="Leave out the option that asks for a terminal (--pty, -t).",
         )
     if status is None:
         return ConnectionLost(

@@ -387,7 +387,7 @@ def _place_local(arguments: Arguments, words: list[str], *, may_be_command: bool
 def _check_no_connection(arguments: Arguments, instead: str) -> None:
     for name, given in (("-i", arguments.identities), ("-P", arguments.port), ("-o", arguments.ssh_options)):
         if given:
-            raise UsageError(f"{name} needs a host", do=f"Write `{instead}`, or leave it away.")
+            raise UsageError(f"{name} needs a host", do=f"Write `{instead}`, or leave it out.")
 
 
 def _check_spelling(words: list[str]) -> None:

@@ -61,7 +61,7 @@ def check_way(arguments: Arguments) -> None:
     if arguments.local and (arguments.transport is not None or arguments.ssh_command is not None):
         raise UsageError("--local excludes --transport and --ssh-command", do="Give one of them.")
     if arguments.ssh_command is not None and arguments.transport not in (None, Way.OPENSSH.value):
-        raise UsageError("--ssh-command goes with --transport ssh only", do="Leave --transport away.")
+        raise UsageError("--ssh-command goes with --transport ssh only", do="Leave out --transport.")
     if way in (Way.OPENSSH, Way.WRAPPER) and arguments.target is None:
         raise UsageError(f"ccb {arguments.command} needs a host", do=f"Write `ccb {arguments.command} [user@]host …`.")
     if arguments.container is not None:

@@ -112,7 +112,7 @@ class ContainerPipe:
             return DeployError(
                 f"{self._host} has neither docker nor podman on its PATH",
                 evidence=said,
-                do="Install one of them there, or leave --container away.",
+                do="Install one of them there, or leave out --container.",
             )
         shown = f"docker exec -i {self._container} sh  (on {self._host})"
         return command_failure(f"the container {self._container} on {self._host}", shown, status, said)
