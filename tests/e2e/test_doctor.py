@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import socket
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from tests.e2e.test_bad_input import bare_host, gone
 from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.laptop import Done, Laptop, make_laptop
+from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
@@ -45,6 +48,19 @@ async def doctor(laptop: Laptop, user: str, server: Sshd, *words: str) -> tuple[
     """The run, and its findings by place and name."""
     done = await laptop.run(["doctor", f"{user}@127.0.0.1", "--json", *server.client_options(), *words])
     return done, findings(done)
+
+
+def silent_port(stack: ExitStack) -> int:
+    """A listener whose queue is full is silent, as a firewall is."""
+    listener = stack.enter_context(socket.socket())
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    port: int = listener.getsockname()[1]
+    for _ in range(8):
+        waiting = stack.enter_context(socket.socket())
+        waiting.setblocking(False)
+        waiting.connect_ex(("127.0.0.1", port))
+    return port
 
 
 def findings(done: Done) -> dict[tuple[str, str], Json]:
@@ -159,6 +175,53 @@ async def test_a_refused_login_names_what_was_offered(
     assert (done.code, blocking(found)) == (1, [("connection", "login")])
     assert "1 public key in files" in found["connection", "login"]["found"]
     assert found["connection", "known_hosts"]["state"] == "ok"
+
+
+async def test_throughput_is_measured_both_ways_and_in_time(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
+    async with relay(sshd.port, delay_s=0.05) as link:
+        link.rate = 200_000
+        words = ["doctor", f"{host_user.name}@127.0.0.1", "--json", *sshd.client_options(link.port)]
+        found = findings(await laptop.run(words))
+    said = found["host", "throughput"]["found"]
+    rates = [float(rate) * 1000 for rate in re.findall(r"([\d.]+) KB/s", said)]
+    assert len(rates) == 2 and all(60_000 < rate < 400_000 for rate in rates), said
+    assert found["host", "round trip"]["found"].startswith("1"), "100 ms and a little"
+
+
+@pytest.mark.parametrize("way", ["asyncssh", "ssh"])
+async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, laptop: Laptop) -> None:
+    with ExitStack() as stack:
+        port = silent_port(stack)
+        words = [
+            "doctor",
+            "somebody@127.0.0.1",
+            "--json",
+            "-P",
+            str(port),
+            "-o",
+            "ConnectTimeout=1",
+            "--transport",
+            way,
+        ]
+        done = await laptop.run(words)
+    found = findings(done)
+    assert (done.code, blocking(found)) == (1, [("connection", "reachability")])
+    said = found["connection", "reachability"]["found"]
+    assert "did not answer in 1 s" in said or "timed out" in said
+
+
+async def test_a_host_with_low_limits_blocks_only_where_a_session_fails(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser
+) -> None:
+    (host_user.home / ".bashrc").write_text("ulimit -n 40; ulimit -f 10; export LC_ALL=xx_YY\n", encoding="ascii")
+    done, found = await doctor(laptop, host_user.name, sshd)
+    assert (done.code, blocking(found)) == (0, [])
+    assert found["host", "nofile"]["state"] == found["host", "file size"]["state"] == "warn"
+    assert "File too large" in found["host", "bundle cache"]["found"]
+    assert "not installed here" in found["host", "locale"]["found"]
+    (host_user.home / ".bashrc").write_text("ulimit -n 14\n", encoding="ascii")
+    done, found = await doctor(laptop, host_user.name, sshd)
+    assert (done.code, blocking(found)) == (1, [("host", "nofile")])
 
 
 async def test_over_the_openssh_client_it_says_what_is_not_tried(

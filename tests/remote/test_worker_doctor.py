@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import struct
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.remote.worker_process import WorkerHost, worker_host
 
-from ccb.remote.host_commands import doctor_storage, doctor_system
+from ccb.remote.host_commands import doctor_storage, doctor_system, quota
+from ccb.remote.host_commands.findings import said_by
 from ccb.tunnel.wire import Bye, Credit, Data, Ping, Report, Stop
 
 
@@ -98,3 +102,56 @@ def test_a_program_that_does_not_run_is_told_from_one_that_is_not_there(
     found = {each.name: each for each in doctor_system.tools()}
     assert found["git"].state == "warn" and "does not run" in found["git"].found
     assert found["rg"].state == "info" and "not there" in found["rg"].found
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\nsh -c 'echo $$ > {tmp_path}/pid; exec sleep 1000'\n", encoding="ascii")
+    slow.chmod(0o755)
+    assert said_by([str(slow)], seconds=1.0) == ""
+    pid = int((tmp_path / "pid").read_text(encoding="ascii"))
+    deadline = time.monotonic() + 10
+    while os.path.exists(f"/proc/{pid}/cmdline") and Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < deadline, "its child is still there"
+
+
+def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
+    raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
+    limits = quota.decoded(raw)
+    assert limits is not None
+    assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
+    assert doctor_storage.quota_text(limits) == "quota 900K of 1M, 99 of 100 files"
+    assert quota.decoded(bytes(128)) is None
+
+
+def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> None:
+    assert quota.of_path(str(tmp_path), "") is None
+
+
+def test_a_quota_on_a_server_is_asked_of_the_program_that_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "quota"
+    program.write_text('#!/bin/sh\necho\necho "Block limit reached on server:/home"\nexit 1\n', encoding="ascii")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert quota.over_on_network() == "Block limit reached on server:/home"
+
+
+def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path) -> None:
+    assert doctor_storage._write_problem(str(tmp_path)) == ("", "")
+    problem, fix = doctor_storage._write_problem(str(tmp_path / "missing"))
+    assert os.strerror(errno.ENOENT) in problem and fix
+    full, fix = doctor_storage._write_problem("/proc/self")
+    assert full and fix
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_cause_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "file").write_text("x", encoding="ascii")
+    found = {each.name: each for each in doctor_storage.directories()}
+    assert [name for name, each in found.items() if each.state == "warn"] == ["home"]
+    assert "as home; sessions are kept in" in found["state"].found

@@ -1,0 +1,53 @@
+"""What the doctor says of keys in files, with keys that ssh-keygen made; and of clocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.sshd import make_key
+
+from ccb.local.doctor_keys import default_keys, keys_finding
+from ccb.local.findings import skew_text
+
+
+def test_keys_are_told_apart_without_being_unlocked(tmp_path: Path) -> None:
+    plain, locked = make_key(tmp_path / "plain"), make_key(tmp_path / "locked", passphrase="secret words")
+    old = make_key(tmp_path / "old", "rsa")
+    found = keys_finding("laptop", [plain, locked, plain.with_suffix(".pub"), plain])
+    assert found.state.value == "ok"
+    assert found.found.splitlines() == [
+        f"{plain}: without passphrase",
+        f"{locked}: with passphrase",
+        f"{plain}.pub: public half only: the agent must hold the other",
+    ]
+    old.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\n", encoding="ascii")
+    assert keys_finding("laptop", [old]).found.endswith(": damaged")
+
+
+def test_a_key_that_others_can_read_or_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+    key = make_key(tmp_path / "key")
+    key.chmod(0o644)
+    found = keys_finding("laptop", [key, tmp_path / "missing"])
+    assert found.state.value == "warn" and found.fix
+    assert f"chmod 600 {key}" in found.found and f"{tmp_path}/missing: No such file" in found.found
+
+
+def test_no_key_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = keys_finding("laptop", [*default_keys(), tmp_path / ".ssh" / "id_xmss"])
+    assert (found.state.value, found.fix) == ("info", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "as it says, within 0.1 s"),
+        (-1.26, "1.3 seconds behind it"),
+        (90.0, "90.0 seconds ahead of it"),
+        (7300.0, "2 hours ahead of it"),
+        (-315360000.0, "3650 days behind it"),
+    ],
+)
+def test_a_clock_that_is_off_is_told_in_units_of_people(seconds: float, text: str) -> None:
+    assert skew_text(seconds, 0.1, "it") == text
