@@ -43,9 +43,9 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
             await loading
         from .ssh_login import log_in
 
-        for hop in way:
+        for number, hop in enumerate(way):
             if hops:
-                hops.append(await log_in(hop, prompts, hops[-1]))
+                hops.append(await log_in(hop, prompts, hops[-1], through=way[number - 1][0].shown))
             else:
                 taken, sock = sock, None
                 hops.append(await log_in(hop, prompts, None, line, taken))

@@ -21,12 +21,13 @@ _MOST_PROMPTS = 32
 
 class LoginClient(asyncssh.SSHClient):
     """Callbacks of one login. `offered` is the host key that was shown and not found among the trusted ones; `asked`: the
-    person was asked something. `greeted` is set when the server has got as far as asking for a login; `said` is its last
-    banner."""
+    person was asked something; `gave_up`: and did not want to answer. `greeted` is set when the server has got as far as
+    asking for a login; `said` is its last banner."""
 
     def __init__(self, name: str, config: HostConfig, prompts: Prompts) -> None:
         self.offered: asyncssh.SSHKey | None = None
         self.asked = False
+        self.gave_up = False
         self.said = ""
         self.greeted = asyncio.Event()
         self._name = name
@@ -121,20 +122,20 @@ class LoginClient(asyncssh.SSHClient):
 
     async def password_auth_requested(self) -> str | None:
         self.greeted.set()
-        if self._passwords >= self._config.prompts:
+        if self.gave_up or self._passwords >= self._config.prompts:
             return None
         self._passwords += 1
         self.asked = True
         password = await self._prompts.password(self._name, self._passwords)
         if password is None:
-            self._passwords = self._config.prompts
+            self.gave_up = True
         else:
             self._tried.append("password")
         return password
 
     def kbdint_auth_requested(self) -> str | None:
         self.greeted.set()
-        if self._challenges >= self._config.prompts:
+        if self.gave_up or self._challenges >= self._config.prompts:
             return None
         self._challenges += 1
         return ""
@@ -153,7 +154,7 @@ class LoginClient(asyncssh.SSHClient):
         shown = [(neutralise(text), echo) for text, echo in prompts]
         answers = await self._prompts.challenge(neutralise(name), neutralise(instructions), shown)
         if answers is None:
-            self._challenges = self._config.prompts
+            self.gave_up = True
         else:
             self._tried.append("keyboard-interactive")
         return answers

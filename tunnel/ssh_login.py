@@ -40,8 +40,10 @@ async def log_in(
     tunnel: asyncssh.SSHClientConnection | None,
     line: FirstLine | None = None,
     sock: Overheard | None = None,
+    through: str = "",
 ) -> asyncssh.SSHClientConnection:
-    """An authenticated connection to `hop` through `tunnel`, or over `sock`, which `line` has opened.
+    """An authenticated connection to `hop` through `tunnel`, to the jump host that is called `through`, or over `sock`, which
+    `line` has opened.
 
     Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
@@ -59,7 +61,7 @@ async def log_in(
         accepted = False
         while True:
             attempt = _Attempt(hop, prompts, known, tunnel, line, sock, certificates=certificates)
-            connection = await attempt.run()
+            connection = await attempt.run(through)
             if connection is not None:
                 return connection
             shown = attempt.client.offered
@@ -134,13 +136,14 @@ class _Attempt:
         self.client: LoginClient = LoginClient(hop[0].shown, hop[1], prompts)
         self.error: ConnectError = HostKeyError(f"the host key of {hop[0].shown} cannot be verified")
         self._target, self._config = hop
+        self._prompts = prompts
         self._known = known
         self._tunnel = tunnel
         self._line = line
         self._sock = sock
         self._certificates = certificates
 
-    async def run(self) -> asyncssh.SSHClientConnection | None:
+    async def run(self, through: str) -> asyncssh.SSHClientConnection | None:
         """The connection; None when the host did not prove itself with what is trusted."""
         import asyncssh
         from asyncssh.packet import PacketDecodeError
@@ -160,6 +163,8 @@ class _Attempt:
             if self.client.offered is None and not self._certificates:
                 raise self.error from error
             return None
+        except asyncssh.ChannelOpenError as error:
+            raise self._no_way_on(error, through) from error
         except asyncssh.PermissionDenied as error:
             raise self._refused(neutralise(str(error))) from error
         except (asyncssh.Error, PacketDecodeError, OSError, TimeoutError) as error:
@@ -232,11 +237,36 @@ class _Attempt:
 
     def _refused(self, said: str) -> AuthFailed:
         name = self._target.shown
+        if self.client.gave_up and type(self._prompts) is not NobodyToAsk:
+            return AuthFailed(
+                f"the login to {name} was given up",
+                evidence=self.client.tried(),
+                do="Answer what it asks, or let a key or an agent log in.",
+            )
         return AuthFailed(
             f"{name} refused the login",
             evidence=f"{self.client.tried()}\n{said}",
             do=f"Make `ssh {name}` work first: it needs a key in the host's authorized_keys, an agent or a password, "
             "and an account that is not locked or expired. Where it works already, add `--transport ssh`.",
+        )
+
+    def _no_way_on(self, error: asyncssh.ChannelOpenError, through: str) -> ConnectError:
+        """The jump host was reached, but does not lead further."""
+        from asyncssh import OPEN_ADMINISTRATIVELY_PROHIBITED
+
+        said = neutralise(error.reason)
+        where = f"{self._config.hostname} port {self._config.port}"
+        if error.code == OPEN_ADMINISTRATIVELY_PROHIBITED:
+            return Unreachable(
+                f"the jump host {through} does not lead to {where}",
+                evidence=f"It refuses to forward: {said}",
+                do=f"Name another jump host, have forwarding allowed there (AllowTcpForwarding, PermitOpen), or use "
+                f"-o ProxyCommand='ssh {through} nc %h %p'.",
+            )
+        return Unreachable(
+            f"the jump host {through} cannot reach {where}",
+            evidence=said,
+            do="Check host and port as the jump host sees them, and that an SSH server listens there.",
         )
 
     def _failed(self, error: Exception, *, no_way: bool) -> ConnectError:

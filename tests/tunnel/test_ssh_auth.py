@@ -303,9 +303,11 @@ async def test_several_questions_at_once_and_a_person_who_takes_long(
 async def test_a_person_who_gives_up_is_not_asked_again(host_user: HostUser, tmp_path: Path) -> None:
     async with bank(tmp_path / "bank") as server:
         person = Person()
-        with pytest.raises(AuthFailed):
+        with pytest.raises(AuthFailed, match="was given up"):
             await connect(target(server, host_user), person)
         assert len(person.challenges) == 1
+        with pytest.raises(AuthFailed, match="refused the login"):
+            await connect(target(server, host_user), NobodyToAsk())
 
 
 async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: HostUser, tmp_path: Path) -> None:

@@ -288,3 +288,25 @@ async def test_without_openssh_the_flags_still_count(
     monkeypatch.setenv("PATH", str(tmp_path))
     async with logged_in(target(sshd, host_user)) as transport:
         assert "hello" in await output(transport, "echo hello")
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [("AllowTcpForwarding no", "does not lead to 127.0.0.1 port"), ("", "cannot reach 127.0.0.1 port")],
+)
+async def test_a_jump_host_that_leads_no_further_is_named(
+    sshd: Sshd,
+    host_user: HostUser,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    says: str,
+) -> None:
+    async with serve(tmp_path / "jump", [option] if option else []) as jump:
+        authorized = jump.identity.with_name("authorized_keys")
+        authorized.write_text(sshd.identity.with_suffix(".pub").read_text())
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, jump.known_hosts))
+        way = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
+        port = sshd.port if option else 1
+        with pytest.raises(Unreachable, match=f"the jump host {host_user.name}@127.0.0.1 {says} {port}"):
+            await connect(target(sshd, host_user, way, port=port), NobodyToAsk())
