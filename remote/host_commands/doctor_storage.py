@@ -76,7 +76,11 @@ def _sockets() -> tuple[Finding, str]:
         path, notes = places.runtime_directory("0" * 36)
     except places.NoPlace as error:
         text = "; ".join(error.notes)
-        return Finding("sockets", BLOCK, text, fix), ""
+        try:
+            places.memory_places("0" * 36, [])
+        except places.NoPlace:
+            return Finding("sockets", BLOCK, text, fix), ""
+        return Finding("sockets", WARN, "in memory: nothing can be written (%s)" % text, fix), ""
     if path not in existed:
         remove_made(path)
     if notes:
@@ -223,6 +227,9 @@ def bundle_cache(bundle: str) -> list[Finding]:
     kept, refused = [], []
     place = ""
     for top in worker_directories():
+        if is_ours(top):
+            kept += [os.path.join(top, name) for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
+    for top in _stores():
         there = nearest(top)
         problem = "%s is no directory" % there if not os.path.isdir(there) else ""
         problem = problem or next((text for text in (_foreign(step, step) for step in _steps(top)) if text), "")
@@ -230,8 +237,6 @@ def bundle_cache(bundle: str) -> list[Finding]:
         if problem:
             refused.append("%s: %s" % (top, problem))
         place = place or ("" if problem else top)
-        if is_ours(top):
-            kept += [os.path.join(top, name) for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
     own = next((path for path in kept if os.path.basename(path) == bundle + ".zip"), "")
     if not own and not place:
         text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
@@ -239,6 +244,14 @@ def bundle_cache(bundle: str) -> list[Finding]:
     size = sum(os.lstat(path).st_size for path in kept)
     others = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
     return [Finding("bundle cache", OK, "%s; %s" % (os.path.dirname(own) if own else place, others))]
+
+
+def _stores() -> list[str]:
+    """Where a bundle is put, the best place first; as in deploy/stub.py."""
+    home, runtime = places.home_directory(), os.environ.get("XDG_RUNTIME_DIR") or ""
+    found = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
+    tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []
+    return found + [os.path.join(top, "worker") for top in [*tops, "/tmp/ccb-%d" % os.getuid()]]  # noqa: S108
 
 
 def _steps(top: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.test_bad_input import bare_host, gone
+from tests.e2e.test_land_hosts import scene
 from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.laptop import Done, Laptop, make_laptop
 from tests.support.relay import relay
@@ -222,6 +223,19 @@ async def test_a_host_with_low_limits_blocks_only_where_a_session_fails(
     (host_user.home / ".bashrc").write_text("ulimit -n 14\n", encoding="ascii")
     done, found = await doctor(laptop, host_user.name, sshd)
     assert (done.code, blocking(found)) == (1, [("host", "nofile")])
+
+
+async def test_a_host_where_nothing_can_be_written_blocks_nothing(laptop: Laptop, tmp_path: Path) -> None:
+    program = scene(tmp_path, "mount -t tmpfs -o ro tmpfs /tmp; mount -t tmpfs -o ro tmpfs /mnt/home")
+    done = await laptop.run(["doctor", "box", "--json", "--transport", str(program)])
+    found = findings(done)
+    assert (done.code, blocking(found)) == (0, [])
+    assert found["host", "sockets"]["state"] == "warn" and "in memory" in found["host", "sockets"]["found"]
+    assert "Read-only file system" in found["host", "home"]["found"]
+    assert found["host", "home"]["fix"].startswith("Mount it for writing")
+    assert "sessions are kept in memory only" in found["host", "state"]["found"]
+    assert "nothing can be stored" in found["host", "bundle cache"]["found"]
+    assert "no connection of SSH" in found["host", "MaxSessions"]["found"]
 
 
 async def test_over_the_openssh_client_it_says_what_is_not_tried(
