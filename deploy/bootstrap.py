@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccb.tunnel.errors import AuthFailed, ConnectionLost, DeployError, NoPython, NoStorage
+from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
 from ccb.tunnel.expired import EXPIRED, RENEW
-from ccb.tunnel.pipe import Pipe, Transport
+from ccb.tunnel.pipe import Pipe, RunsBeside, Transport
 from ccb.tunnel.plain_text import neutralise
 
 from .bundle import Bundle
@@ -24,6 +24,10 @@ MAX_NOISE = 2 * 1024 * 1024
 DEADLINE_S = 30.0
 """From the exec request to the stub's first word."""
 
+SUSPICIOUS_S = 8.0
+"""Seconds of silence after which it is looked whether a start-up file waits for input."""
+
+_FIRST_COMES_S = 3.0
 _MAX_FACTS = 64 * 1024
 _SHOWN_NOISE = 600
 
@@ -60,7 +64,7 @@ async def launch(
     try:
         reader = _MarkerReader(pipe, marker.encode(), heard)
         try:
-            facts = await asyncio.wait_for(reader.next(), deadline_s)
+            facts = await asyncio.wait_for(_first_word(transport, reader), deadline_s)
         except TimeoutError:
             raise _no_marker(transport, reader, f"the host said nothing of ours for {deadline_s:.0f} s", pipe) from None
         uploaded = facts.get("need") is True
@@ -163,6 +167,41 @@ class _MarkerReader:
         self._buffer += data
 
 
+async def _first_word(transport: Transport, reader: _MarkerReader) -> dict[str, Any]:
+    """What the stub says first. Raises DeployError when a start-up file takes the input that is not for it, and so never ends."""
+    first = asyncio.create_task(reader.next(), name="the stub's first word")
+    doubt = asyncio.create_task(_answers_without_input(transport), name="a start-up file that waits?")
+    try:
+        await asyncio.wait((first, doubt), return_when=asyncio.FIRST_COMPLETED)
+        if not first.done() and doubt.result():
+            await asyncio.wait((first,), timeout=_FIRST_COMES_S)
+            if not first.done():
+                raise DeployError(
+                    f"a start-up file of the login shell on {transport.name} waits for input",
+                    evidence="A command beside it that had no input was run; this one was not.\n"
+                    + reader.shown_noise(),
+                    do="Let it ask on terminals only: put `[ -t 0 ] || return` before what reads (cat, read, …).",
+                )
+        return await first
+    finally:
+        for task in (first, doubt):
+            task.cancel()
+        await asyncio.gather(first, doubt, return_exceptions=True)
+
+
+async def _answers_without_input(transport: Transport) -> bool:
+    """Whether the shell runs a command that has no input, looked at after some silence; also False where
+    that cannot be known."""
+    await asyncio.sleep(SUSPICIOUS_S)
+    sign = secrets.token_hex(16)
+    if not isinstance(transport, RunsBeside):
+        return False
+    try:
+        return sign.encode() in await transport.output_without_input(f"exec sh -c 'echo {sign}'", MAX_NOISE)
+    except CcbError:
+        return False
+
+
 async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | AuthFailed | ConnectionLost:
     try:
         status = await asyncio.wait_for(pipe.exit_status(), 5)
@@ -205,7 +244,8 @@ def _no_marker(
         what,
         evidence=evidence,
         do="The login shell must be able to run `sh`: "
-        "check for ForceCommand, nologin, a restricted shell or an sftp-only account.",
+        "check for ForceCommand, nologin, a restricted shell or an sftp-only account"
+        + (", and for a start-up file that waits for input." if status is None else "."),
     )
 
 

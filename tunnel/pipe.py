@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Pipe(Protocol):
@@ -43,3 +43,11 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close the connection and everything on it."""
+
+
+@runtime_checkable
+class RunsBeside(Protocol):
+    """A transport on whose connection one command more costs no login."""
+
+    async def output_without_input(self, command: str, most: int) -> bytes:
+        """The first `most` bytes that `command` prints when its stdin is at its end from the start. Raises CcbError."""

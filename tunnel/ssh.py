@@ -122,6 +122,17 @@ class SshTransport:
             raise _lost(self._name, error) from error
         return SshPipe(self._name, process)
 
+    async def output_without_input(self, command: str, most: int) -> bytes:
+        pipe = await self.execute(command)
+        try:
+            pipe.end_input()
+            said = b""
+            while len(said) < most and (data := await pipe.read(most - len(said))):
+                said += data
+            return said
+        finally:
+            await pipe.close()
+
     @property
     def alive(self) -> bool:
         return not self._connection.is_closed()
@@ -166,6 +177,11 @@ class SshPipe:
             await self._process.stdin.drain()
         except (asyncssh.Error, OSError) as error:
             raise _lost(self._name, error) from error
+
+    def end_input(self) -> None:
+        """Nothing more will be written."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.write_eof()
 
     async def close(self) -> None:
         self._process.close()
