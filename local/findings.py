@@ -10,6 +10,8 @@ from enum import Enum
 from .session_table import one_line
 
 _NAME = 15
+_MARK = 8
+_NARROW = 60  # from here on down the evidence stands below the name
 
 
 class State(Enum):
@@ -36,15 +38,18 @@ class Finding:
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
-    """At most `width` cells each, nothing of the host shown as it came."""
-    room = max(30, width - _NAME - 10)
+    """At most `width` cells each (from 40 on), nothing of the host shown as it came."""
+    narrow = width < _NARROW
+    indent = " " * (_MARK if narrow else _MARK + _NAME + 1)
+    room = max(30, width - len(indent) - 1)
     found = [one_line(line) for line in finding.found.splitlines() if line.strip()] or [""]
     wrapped = [piece for line in found for piece in textwrap.wrap(line, room, break_on_hyphens=False) or [""]]
     head = f"  {_MARKS[finding.state]:<6}{one_line(finding.name):<{_NAME}}"
-    lines = [f"{head} {wrapped[0]}".rstrip(), *(" " * (_NAME + 9) + line for line in wrapped[1:])]
+    lines = [head.rstrip()] if narrow else [f"{head} {wrapped.pop(0)}".rstrip()]
+    lines += [indent + line for line in wrapped]
     if finding.fix and finding.state is not State.OK:
         fixes = textwrap.wrap(one_line(finding.fix), room - 3, break_on_hyphens=False, break_long_words=False)
-        lines += [" " * (_NAME + 9) + ("-> " if number == 0 else "   ") + line for number, line in enumerate(fixes)]
+        lines += [indent + ("-> " if number == 0 else "   ") + line for number, line in enumerate(fixes)]
     return lines
 
 

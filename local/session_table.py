@@ -55,7 +55,7 @@ def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
-    """A head line and a line for each session, at most `width` cells (from 50 on): where it is narrow, names are cut first,
+    """A head line and a line for each session, at most `width` cells (from 36 on): where it is narrow, names are cut first,
     then columns are left out."""
     ids = short_ids(rows)
     columns = {
@@ -73,11 +73,11 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
         taken = max(0, min(_LEAST_PROMPT - left, widths[name] - least))
         widths[name] -= taken
         left += taken
-    for name in ("RSS", "DRIVER", "USED"):
+    for name in ("RSS", "DRIVER", "USED", "PATH"):
         if left < _LEAST_PROMPT:
             left += widths.pop(name) + len(_GAP)
     columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
-    columns["PATH"] = [_path(row.cwd, widths["PATH"]) for row in rows]
+    columns["PATH"] = [_path(row.cwd, widths.get("PATH", 0)) for row in rows]
     lines = []
     for number in range(-1, len(rows)):
         cells = []

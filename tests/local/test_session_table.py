@@ -57,6 +57,12 @@ def test_no_line_is_wider_than_the_terminal_and_the_columns_stand_in_line(width:
         assert lines[0].split() == ["ID", "STATE", "AGE", "USED", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
 
 
+def test_on_a_very_narrow_terminal_the_prompt_is_worth_more_than_the_path() -> None:
+    head, line = session_table([ONE], 36)
+    assert head.split() == ["ID", "STATE", "AGE", "LAST", "PROMPT"]
+    assert "make the tes" in line and cell_len(line) <= 36
+
+
 def test_nothing_of_the_host_reaches_the_terminal_as_it_came() -> None:
     evil = ONE.model_copy(update={"cwd": "/a\x1b]2;x\x07\nb", "prompt": "\x1b[31mred\r\nline", "driver": "\x9b1m"})
     text = "".join(session_table([evil], 100))

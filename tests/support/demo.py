@@ -93,7 +93,11 @@ async def _run(*, repl: bool, real: bool) -> int:
         command = [sys.executable, "-m", "ccb", *words]
         _say(f"An SSH server listens on 127.0.0.1:{sshd.port}; it has never seen ccb, has no key and no pip packages.")
         if repl:
-            return await _repl(command, env)
+            code = await _repl(command, env)
+            _say(
+                "\nThe demo's server has ended, and this session with it. On a real host that command would come back to it."
+            )
+            return code
         headless = ["--permission-mode", "acceptEdits", "--allowedTools", f"Bash({TEST_COMMAND})"]
         _say(f"$ ccb ssh 127.0.0.1:{project} -p {PROMPT!r} \\\n      {' '.join(headless)}\n")
         code = await _headless([*command, "-p", PROMPT, *headless, "--output-format", "stream-json", "--verbose"], env)
