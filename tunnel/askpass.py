@@ -102,7 +102,11 @@ class Askpass:
         """What a command's environment needs, for every OpenSSH: old ones look for DISPLAY, new ones for REQUIRE."""
         if isinstance(self._prompts, NobodyToAsk):
             return variables_without_asking()
-        return {"SSH_ASKPASS": str(self._program), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":0"}
+        return {
+            "SSH_ASKPASS": str(self._program),
+            "SSH_ASKPASS_REQUIRE": "force",
+            "DISPLAY": os.environ.get("DISPLAY", ":0"),
+        }
 
     async def __aenter__(self) -> Self:
         if not isinstance(self._prompts, NobodyToAsk):

@@ -12,19 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .errors import CcbError, ConnectionLost, UsageError
 from .plain_text import neutralise
-from .stderr_tail import StderrTail
+from .stderr_tail import Notice, StderrTail
 
 _READ_LIMIT = 1024 * 1024
-_MOST_LINE = 2000
 _CLOSE_S = 5.0
 _LAST_WORDS_S = 2.0
 
 Failure = Callable[[int | None, str], CcbError | None]
 """From exit code (None: killed) and stderr of a command that ended without a word on stdout to the error it stands for; None
 where that is for the caller to say."""
-
-Notice = Callable[[str], None]
-"""Shows the person what a command says on stderr while it connects; neutralised already."""
 
 
 class _Protocol(SubprocessStreamProtocol):
@@ -85,7 +81,6 @@ class CommandPipe:
         self._process = process
         self._stdin = process.stdin
         self._stdout = process.stdout
-        self._stderr = process.stderr
         self._failure = failure
         self._notice = notice
         self._lost_status = lost_status
@@ -94,7 +89,8 @@ class CommandPipe:
         self._killed = False
         self._failed = False
         self._tail = StderrTail()
-        self._stderr_task = asyncio.create_task(self._drain_stderr(), name="stderr of a command")
+        draining = self._tail.drain(process.stderr.read, self._say if notice is not None else None)
+        self._stderr_task = asyncio.create_task(draining, name="stderr of a command")
 
     @property
     def failed(self) -> bool:
@@ -162,16 +158,10 @@ class CommandPipe:
             return None
         return status if status >= 0 else None
 
-    async def _drain_stderr(self) -> None:
-        line = ""
-        while data := await self._stderr.read(4096):
-            self._tail.feed(data)
-            if self._notice is None or self._heard:
-                continue
-            *lines, line = (line + data.decode("utf-8", "replace")).split("\n")
-            for each in lines:
-                self._notice(neutralise(each[:_MOST_LINE]))
-            line = line[:_MOST_LINE]
+    def _say(self, line: str) -> None:
+        """What it says while it connects."""
+        if self._notice is not None and not self._heard:
+            self._notice(line)
 
 
 class CommandTransport:

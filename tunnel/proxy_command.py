@@ -1,75 +1,104 @@
-"""A ProxyCommand: a child of a shell whose stdin and stdout are the connection. asyncssh's own way of running one takes what
-the command says on stderr for bytes of the server."""
+"""A ProxyCommand: a child of the person's shell whose stdin and stdout are the connection, or which passes an open one on.
+asyncssh's own way of running one takes what the command says on stderr for bytes of the server."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import socket
-from collections.abc import Callable
+from contextlib import AsyncExitStack
 
-from .errors import Unreachable
+from .command import Child, start
+from .environment import without_secrets
+from .errors import Unreachable, UsageError
 from .first_words import Overheard
+from .login import Prompts
 from .plain_text import neutralise
 from .ssh_config import HostConfig
 from .stderr_tail import StderrTail
 from .tcp import open_socket
 
-_MOST_LINE = 2000
 _LEAVE_S = 2.0
 
 
 class FirstLine:
-    """The byte stream to the first host on the way: TCP, or the proxy command, which ends with `close`. `notice` shows the
-    person what the command says; neutralised."""
+    """The byte stream to the first host on the way: TCP, or the proxy command, which ends with `close`. What the command says
+    is shown by `prompts`, and an ssh in it asks through them."""
 
-    def __init__(self, config: HostConfig, notice: Callable[[str], None]) -> None:
+    def __init__(self, config: HostConfig, prompts: Prompts) -> None:
         self._config = config
-        self._notice = notice
-        self._process: asyncio.subprocess.Process | None = None
+        self._prompts = prompts
+        self._child: Child | None = None
         self._tail = StderrTail()
         self._listening: asyncio.Task[None] | None = None
+        self._asking = AsyncExitStack()
 
     async def open(self) -> Overheard:
         """A new stream in place of the one before. Raises Unreachable."""
         await self.close()
         if self._config.proxy_command is None:
             return Overheard(await open_socket(self._config))
-        ours, its = socket.socketpair()
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", self._config.proxy_command,
-                stdin=its.fileno(), stdout=its.fileno(), stderr=asyncio.subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            ours.close()
-            raise Unreachable("the ProxyCommand cannot be started", evidence=str(error), do="Check /bin/sh.") from error
-        finally:
-            its.close()
-        self._tail = StderrTail()
-        self._listening = asyncio.create_task(self._listen(self._process), name="stderr of a ProxyCommand")
-        return Overheard(ours)
+        from .askpass import Askpass, private_directory
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        line = ""
-        while data := await process.stderr.read(4096):
-            self._tail.feed(data)
-            *lines, line = (line + data.decode("utf-8", "replace")).split("\n")
-            for each in lines:
-                self._notice(neutralise(each[:_MOST_LINE]))
-            line = line[:_MOST_LINE]
+        env = without_secrets(os.environ)
+        directory = private_directory(env)
+        self._asking.callback(shutil.rmtree, directory, ignore_errors=True)
+        askpass = await self._asking.enter_async_context(Askpass(directory, self._prompts))
+        ours, its = socket.socketpair()
+        with its:
+            try:
+                await self._start(self._config.proxy_command, its, {**env, **askpass.variables})
+                return Overheard(await self._passed(ours) if self._config.proxy_passes else ours)
+            except BaseException:
+                ours.close()
+                raise
+
+    async def _start(self, command: str, stream: socket.socket, env: dict[str, str]) -> None:
+        argv = (env.get("SHELL") or "/bin/sh", "-c", command)  # as ssh does
+        try:
+            child = await start(argv, command, stdin=stream.fileno(), stdout=stream.fileno(), env=env)
+        except UsageError as error:
+            raise Unreachable(
+                "the ProxyCommand cannot be started", evidence=error.evidence or error.what, do=f"Check {argv[0]}."
+            ) from error
+        assert child.process.stderr is not None
+        self._child, self._tail = child, StderrTail()
+        listening = self._tail.drain(child.process.stderr.read, self._prompts.banner)
+        self._listening = asyncio.create_task(listening, name="stderr of a ProxyCommand")
+
+    async def _passed(self, ours: socket.socket) -> socket.socket:
+        """The connection that the command sends over `ours`."""
+        ours.setblocking(False)
+        loop, sent = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(ours, sent.set)
+        try:
+            await asyncio.wait_for(sent.wait(), self._config.connect_timeout_s)
+            descriptors = socket.recv_fds(ours, 1, 1)[1]
+        except TimeoutError:
+            descriptors = []
+        finally:
+            loop.remove_reader(ours)
+        if not descriptors:
+            await self.settle()
+            raise Unreachable(
+                "the ProxyCommand passed no connection on (ProxyUseFdpass)",
+                evidence=self.last_words(),
+                do="Mend the ProxyCommand until it connects.",
+            )
+        ours.close()
+        return socket.socket(fileno=descriptors[0])
 
     async def settle(self) -> bool:
         """After the stream has ended: wait a moment for the command's end and its words; whether it failed."""
-        if self._process is None or self._listening is None:
+        if self._child is None or self._listening is None:
             return False
         await asyncio.wait((self._listening,), timeout=_LEAVE_S)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _LEAVE_S)
-        return self._process.returncode not in (None, 0)
+            await asyncio.wait_for(self._child.exited(), _LEAVE_S)
+        return self._child.process.returncode not in (None, 0)
 
     def last_words(self) -> str:
         """What the command said at the end; neutralised, may be empty."""
@@ -77,15 +106,18 @@ class FirstLine:
 
     async def close(self) -> None:
         """End the command and what it started."""
-        process, self._process = self._process, None
+        child, self._child = self._child, None
         listening, self._listening = self._listening, None
-        if process is not None:
-            for sign in (signal.SIGHUP, signal.SIGKILL):
+        try:
+            if child is not None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, sign)
+                    os.killpg(child.process.pid, signal.SIGHUP)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), _LEAVE_S)
-                    break
-        if listening is not None:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+                    await asyncio.wait_for(child.exited(), _LEAVE_S)
+        finally:
+            if child is not None:
+                await child.end()
+            if listening is not None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+            await self._asking.aclose()

@@ -37,7 +37,7 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
     try:
         try:
             way = await route(target)
-            line = FirstLine(way[0][1], prompts.banner)
+            line = FirstLine(way[0][1], prompts)
             sock = await line.open()
         finally:
             await loading
@@ -52,9 +52,11 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
     except BaseException:
         if sock is not None:
             sock.close()
-        await _close_all(hops[::-1])
-        if line is not None:
-            await line.close()
+        try:
+            await _close_all(hops[::-1])
+        finally:
+            if line is not None:
+                await line.close()
         raise
     _say_what_has_no_effect(target, way[-1][1], prompts)
     return SshTransport(target.shown, hops[-1], hops[:-1], line)
@@ -142,8 +144,10 @@ class SshTransport:
             connection.abort()
 
     async def close(self) -> None:
-        await _close_all([self._connection, *reversed(self._hops)])
-        await self._line.close()
+        try:
+            await _close_all([self._connection, *reversed(self._hops)])
+        finally:
+            await self._line.close()
 
 
 class SshPipe:

@@ -116,6 +116,7 @@ async def test_a_command_that_cannot_be_started(tmp_path: Path) -> None:
 
 async def test_a_proxy_command_that_the_system_cannot_start() -> None:
     config = await resolve(SshTarget("host"))
-    stream = FirstLine(replace(config, proxy_command="true " + "x" * 3_000_000), lambda text: None)
+    stream = FirstLine(replace(config, proxy_command="true " + "x" * 3_000_000), NobodyToAsk())
     with pytest.raises(Unreachable, match="the ProxyCommand cannot be started"):
         await stream.open()
+    await stream.close()

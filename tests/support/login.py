@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from ccb.tunnel.host_keys import HostKeyInfo
-from ccb.tunnel.login import NobodyToAsk, Prompts
+from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.ssh import SshTransport, connect
 from ccb.tunnel.ssh_config import SshTarget
 
 from .sshd import HostUser, Sshd
 
 
-class Person(NobodyToAsk):
+class Person:
     """Each answer is used once; without one the person gives up."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Person(NobodyToAsk):
         passwords: Sequence[str] = (),
         answers: Sequence[list[str]] = (),
     ) -> None:
-        super().__init__()
+        self.memory = LoginMemory()
         self.trust = trust
         self.passphrases = list(passphrases)
         self.passwords = list(passwords)
