@@ -126,9 +126,9 @@ async def sshd(
             "PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
             "PermitRootLogin yes", "LogLevel VERBOSE", "PrintMotd no",
         ]  # fmt: skip
-        for line in ("MaxStartups 100", "Subsystem sftp internal-sftp"):  # of these two, the last wins or is an error
-            if not any(option.startswith(line.split(" ")[0] + " ") for option in options):
-                lines.append(line)
+        named = {option.split(" ")[0] for option in options}
+        for name, value in (("MaxStartups", "100"), ("Subsystem", "sftp internal-sftp")):
+            lines += [] if name in named else [f"{name} {value}"]  # of these two, the last wins or is an error
         if environment:
             pairs = " ".join(f'"{name}={value}"' for name, value in environment.items())
             lines.append(f"SetEnv {pairs}")
