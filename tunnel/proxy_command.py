@@ -48,13 +48,13 @@ class FirstLine:
         self._asking.callback(shutil.rmtree, directory, ignore_errors=True)
         askpass = await self._asking.enter_async_context(Askpass(directory, self._prompts))
         ours, its = socket.socketpair()
-        with its:
-            try:
+        try:
+            with its:
                 await self._start(self._config.proxy_command, its, {**env, **askpass.variables})
-                return Overheard(await self._passed(ours) if self._config.proxy_passes else ours)
-            except BaseException:
-                ours.close()
-                raise
+            return Overheard(await self._passed(ours) if self._config.proxy_passes else ours)
+        except BaseException:
+            ours.close()
+            raise
 
     async def _start(self, command: str, stream: socket.socket, env: dict[str, str]) -> None:
         argv = (env.get("SHELL") or "/bin/sh", "-c", command)  # as ssh does
