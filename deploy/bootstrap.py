@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
-from ccb.tunnel.expired import EXPIRED, RENEW
+from ccb.tunnel.expired import expired
 from ccb.tunnel.pipe import Pipe, RunsBeside, Transport
 from ccb.tunnel.plain_text import neutralise
 
@@ -234,10 +234,8 @@ def _no_marker(
     transport: Transport, reader: _MarkerReader, what: str, pipe: Pipe, status: int | None = None
 ) -> DeployError | AuthFailed:
     evidence = _evidence(reader, pipe, status)
-    if EXPIRED.search(evidence):
-        return AuthFailed(
-            f"{transport.name} ended the login: the account or its password has expired", evidence=evidence, do=RENEW
-        )
+    if too_old := expired(transport.name, evidence):
+        return too_old
     if "No space left" in evidence or "Read-only file system" in evidence:
         return NoStorage(what, evidence=evidence, do="Free some space on the host.")
     return DeployError(

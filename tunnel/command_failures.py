@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from .errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
-from .expired import EXPIRED, RENEW
-from .first_words import TRY_LATER
+from .expired import expired
+from .first_words import taken_by_nobody
 
 SSH_FAILED = 255
 """The exit code by which ssh speaks for itself, not for the command."""
@@ -39,7 +39,6 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "ssh does not accept its configuration",
         "Mend it until `ssh {name} true` works.",
     ),
-    (EXPIRED.pattern, AuthFailed, "{name} ended the login: the account or its password has expired", RENEW),
     (
         r"permission denied|too many authentication failures|authentication failed|no supported authentication",
         AuthFailed,
@@ -59,12 +58,6 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
-        r"kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)",  # unknown: by our own false
-        Dropped,
-        "{name} closed the connection before any login",
-        TRY_LATER,
-    ),
-    (
         r"connection (closed|reset|to .* closed)|kex_exchange_identification|broken pipe|corrupted",
         Dropped,
         "the SSH connection to {name} broke off",
@@ -72,12 +65,19 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
     ),
 )
 
+_BEFORE_LOGIN = r"kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)"
+"""Unknown is who a ProxyCommand leads to, as the one by which a client that must not log in fails."""
+
 
 def ssh_failure(name: str, status: int | None, said: str) -> CcbError | None:
     """What the OpenSSH client means."""
     if status != SSH_FAILED:
         return None
     said = "\n".join(line.strip("@ ") for line in said.splitlines() if line.strip("@ "))
+    if error := expired(name, said):
+        return error
+    if re.search(_BEFORE_LOGIN, said, re.IGNORECASE):
+        return taken_by_nobody(name, said)
     for pattern, kind, what, do in _SSH:
         if re.search(pattern, said, re.IGNORECASE):
             return kind(what.format(name=name), evidence=said, do=do.format(name=name))

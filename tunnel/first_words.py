@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import socket
 
+from .errors import Dropped
 from .plain_text import neutralise
 
 _MOST = 512
 _MOST_SHOWN = 200
-
-TRY_LATER = "Too many logins are under way there (MaxStartups), or it shuts this address out: try again in a minute."
 
 
 class Overheard(socket.socket):
@@ -41,3 +40,12 @@ class Overheard(socket.socket):
 def takes_nobody(said: str) -> bool:
     """Whether these words, or none at all, are those of a server that takes no login for the moment."""
     return not said or re.search(r"MaxStartups|not allowed at this time", said, re.IGNORECASE) is not None
+
+
+def taken_by_nobody(name: str, said: str) -> Dropped:
+    """The error for such a server."""
+    return Dropped(
+        f"{name} closed the connection before any login",
+        evidence=said,
+        do="Too many logins are under way there (MaxStartups), or it shuts this address out: try again in a minute.",
+    )

@@ -11,8 +11,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
-from .expired import EXPIRED, RENEW
-from .first_words import TRY_LATER, Overheard, takes_nobody
+from .expired import expired
+from .first_words import Overheard, taken_by_nobody, takes_nobody
 from .host_keys import KnownKeys, judge, look_up, read_revoked, remember, revoked
 from .login import NobodyToAsk, Prompts
 from .plain_text import neutralise
@@ -284,12 +284,8 @@ class _Attempt:
                 evidence=f"{self.client.tried()}\n{said}",
                 do="Say which key is meant: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
             )
-        if EXPIRED.search(self.client.said):
-            return AuthFailed(
-                f"{name} ended the login: the account or its password has expired",
-                evidence=self.client.said.strip(),
-                do=RENEW,
-            )
+        if too_old := expired(name, self.client.said):
+            return too_old
         if self.client.asked:
             return AuthFailed(
                 f"{name} closed the connection during the login",
@@ -302,11 +298,7 @@ class _Attempt:
         if dropped and not no_way and self._sock is not None and not self._sock.spoke_ssh:
             first = self._sock.said
             if takes_nobody(first):
-                return Dropped(
-                    f"{name} closed the connection before any login {where}",
-                    evidence=f"It said: {first}" if first else "It said nothing.",
-                    do=TRY_LATER,
-                )
+                return taken_by_nobody(f"{name} {where}", f"It said: {first}" if first else "It said nothing.")
             said += f"\nIt said: {first}"
         return (Dropped if dropped and not no_way else Unreachable)(
             f"no SSH connection to {name} {where}",
