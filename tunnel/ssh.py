@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .errors import ConnectionLost, Unreachable
@@ -13,7 +14,7 @@ from .jumps import route
 from .login import Prompts
 from .plain_text import neutralise
 from .proxy_command import FirstLine
-from .ssh_config import HostConfig, SshTarget
+from .ssh_config import SshTarget
 from .ssh_effect import only_openssh
 from .stderr_tail import StderrTail
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
+_OPEN_S = 30.0
 
 
 async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
@@ -37,6 +39,11 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
     try:
         try:
             way = await route(target)
+            for name, config in way:
+                of_its_own = name is target  # nothing is forwarded or run on the way
+                _say_what_has_no_effect(
+                    name, config.no_effect if of_its_own else only_openssh(config.no_effect), prompts
+                )
             line = FirstLine(way[0][1], prompts)
             sock = await line.open()
         finally:
@@ -58,16 +65,15 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
             if line is not None:
                 await line.close()
         raise
-    _say_what_has_no_effect(target, way[-1][1], prompts)
     return SshTransport(target.shown, hops[-1], hops[:-1], line)
 
 
-def _say_what_has_no_effect(target: SshTarget, config: HostConfig, prompts: Prompts) -> None:
-    if not config.no_effect:
+def _say_what_has_no_effect(target: SshTarget, options: Sequence[str], prompts: Prompts) -> None:
+    if not options:
         return
-    honoured = only_openssh(config.no_effect)
+    honoured = only_openssh(options)
     way_out = f" (`--transport ssh` honours {', '.join(honoured)})" if honoured else ""
-    sentence = f"Without effect on {target.shown}: {', '.join(config.no_effect)}{way_out}."
+    sentence = f"Without effect on {target.shown}: {', '.join(options)}{way_out}."
     if sentence not in prompts.memory.said:
         prompts.memory.said.add(sentence)
         prompts.banner(sentence)
@@ -111,7 +117,8 @@ class SshTransport:
         import asyncssh
 
         try:
-            process = await self._connection.create_process(command, encoding=None)
+            async with asyncio.timeout(_OPEN_S):
+                process = await self._connection.create_process(command, encoding=None)
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
                 raise _lost(self._name, error) from error

@@ -60,6 +60,8 @@ class LoginClient(asyncssh.SSHClient):
                 self._blind.append(file)
 
     async def _passphrase(self, path: str, attempt: int) -> str | None:
+        if attempt > self._config.prompts:
+            return None
         self.asked = True
         return await self._prompts.passphrase(path, attempt)
 
@@ -151,7 +153,9 @@ class LoginClient(asyncssh.SSHClient):
             log.warning("%s asks %d questions at once", self._name, len(prompts))
             return None
         self.asked = True
-        shown = [(neutralise(text), echo) for text, echo in prompts]
+        shown = [
+            (f"({self._name}) {neutralise(text)}", echo) for text, echo in prompts
+        ]  # no host asks in another's name
         answers = await self._prompts.challenge(neutralise(name), neutralise(instructions), shown)
         if answers is None:
             self.gave_up = True

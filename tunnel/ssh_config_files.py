@@ -38,14 +38,15 @@ _TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _OPTIONS = (
     *_SEVERAL,
-    "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "Ciphers", "Compression",
+    "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "CASignatureAlgorithms",
+    "CheckHostIP", "Ciphers", "Compression",
     "ConnectionAttempts", "ConnectTimeout", "ForwardAgent", "ForwardX11", "GlobalKnownHostsFile",
     "GSSAPIDelegateCredentials", "HashKnownHosts", "HostbasedAuthentication", "HostKeyAlgorithms", "HostKeyAlias",
     "IdentitiesOnly", "IdentityAgent", "KbdInteractiveAuthentication", "KexAlgorithms", "KnownHostsCommand", "LocalCommand",
     "MACs", "NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PasswordAuthentication", "PermitLocalCommand",
     "PKCS11Provider", "PreferredAuthentications", "ProxyCommand", "ProxyJump", "ProxyUseFdpass", "PubkeyAcceptedAlgorithms",
-    "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RevokedHostKeys", "SecurityKeyProvider", "ServerAliveCountMax",
-    "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "UserKnownHostsFile", "VerifyHostKeyDNS",
+    "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RequiredRSASize", "RevokedHostKeys", "SecurityKeyProvider",
+    "ServerAliveCountMax", "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "UserKnownHostsFile", "VerifyHostKeyDNS",
 )  # fmt: skip
 _OLD_NAMES = {
     "challengeresponseauthentication": "KbdInteractiveAuthentication",

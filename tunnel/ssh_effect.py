@@ -10,7 +10,7 @@ Lines = Mapping[str, Sequence[str]]
 _NAMES = (
     "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "Tunnel",
     "GSSAPIDelegateCredentials", "HostbasedAuthentication", "PKCS11Provider", "SecurityKeyProvider", "VerifyHostKeyDNS",
-    "KnownHostsCommand", "LocalCommand",
+    "KnownHostsCommand", "LocalCommand", "CheckHostIP", "CASignatureAlgorithms", "RequiredRSASize",
 )  # fmt: skip
 _NEVER = frozenset(
     ("LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11")

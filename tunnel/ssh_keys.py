@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from .login import LoginMemory
 log = logging.getLogger(__name__)
 
 _MAGIC = b"openssh-key-v1\0"
-_TRIES = 3
 
 AskPassphrase = Callable[[str, int], Awaitable[str | None]]
 """Path of the key and number of the attempt; None: gave up."""
@@ -109,14 +109,14 @@ def unlock(data: bytes, passphrase: str) -> asyncssh.SSHKey | None:
 
 
 async def unlocked(data: bytes, path: Path, ask: AskPassphrase, memory: LoginMemory) -> asyncssh.SSHKey | None:
-    """The key in `data`: from before, or with a passphrase that is asked for three times. None: gave up."""
+    """The key in `data`: from before, or with a passphrase that is asked for until `ask` gives none. None: gave up."""
     name = hashlib.sha256(data).digest()
     if name in memory.keys:
         return memory.keys[name]
-    for attempt in range(1, _TRIES + 1):
+    for attempt in itertools.count(1):
         passphrase = await ask(str(path), attempt)
         if passphrase is None:
-            return None
+            break
         key = await asyncio.to_thread(unlock, data, passphrase)
         if key is not None:
             memory.keys[name] = key

@@ -12,7 +12,7 @@ from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, Unreachable
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import SshTransport, connect
 from ccb.tunnel.ssh_config import SshTarget
@@ -130,6 +130,45 @@ async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) 
     async with logged_in(target(sshd, host_user, *options), person):
         pass
     assert len(person.told) == 1
+
+
+async def test_what_a_login_goes_without_is_said_of_every_hop_before_it_can_fail(
+    sshd: Sshd, host_user: HostUser, no_openssh: Path
+) -> None:
+    no_openssh.write_text(
+        f"Host hop\n  HostName 127.0.0.1\n  Port {sshd.port}\n  UserKnownHostsFile none\n  StrictHostKeyChecking yes\n"
+        "  KnownHostsCommand /bin/keys\n  LocalForward 1 localhost:2\nHost far\n  ProxyJump hop\n  CheckHostIP yes\n"
+    )
+    person = Person()
+    with pytest.raises(HostKeyError):
+        await connect(SshTarget("far", host_user.name), person)
+    assert person.told == [
+        "Without effect on hop: KnownHostsCommand (`--transport ssh` honours KnownHostsCommand).",
+        f"Without effect on {host_user.name}@far: CheckHostIP (`--transport ssh` honours CheckHostIP).",
+    ]
+
+
+async def test_a_passphrase_is_asked_for_as_often_as_was_set(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret")
+    sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
+    person = Person(passphrases=["wrong", "secret"])
+    with pytest.raises(AuthFailed):
+        await connect(target(sshd, host_user, "NumberOfPasswordPrompts=1", key=locked), person)
+    assert len(person.asked_passphrases) == 1
+
+
+@pytest.mark.timeout(60)
+async def test_a_channel_that_is_not_opened_is_a_lost_connection(
+    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.ssh._OPEN_S", 0.5)
+    async with relay(sshd.port) as link:
+        sshd.trust(link.port)
+        async with logged_in(target(sshd, host_user, port=link.port)) as transport:
+            link.freeze()
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(transport.execute("true"), 10)  # the keep-alive would take 15
+            transport.abort()
 
 
 async def test_a_server_that_says_nothing_is_given_up(
