@@ -32,6 +32,7 @@ _WAY_S = 300
 """Seconds for a way that leads over others: a jump host or a proxy command asks its questions before the host can greet."""
 
 _EXIT_S = 3.0
+_NO_COMMAND = ("-o", "RemoteCommand=none")  # before what the person says: the first value counts
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
 
 
@@ -43,7 +44,7 @@ async def connect(
     A master of the person's own that lives is used as it is, and so is what they say about ControlMaster and ControlPath with
     `-o`. Raises UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
     """
-    base = [*words, *_options(target)]
+    base = [*words, *_NO_COMMAND, *_options(target)]
     shown = f"{' '.join(words)} {target.shown}"
     configured = await ssh_says([*base, "-G"], target.host, env)
     wanted = any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
@@ -66,8 +67,20 @@ async def connect(
             await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts, askpass.gave_up)
             # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
             # of an option counts, and a ProxyJump before it would count instead.
-            argv = [*words, "-o", "ProxyCommand=false", *_options(target), *_quiet(), "-o", "BatchMode=yes"]
-            argv += ["-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", _literal(master), "-T", "--", target.host]
+            argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *_options(target), *_quiet()]
+            argv += [
+                "-o",
+                "BatchMode=yes",
+                "-o",
+                "LogLevel=ERROR",
+                "-o",
+                "ControlMaster=no",
+                "-S",
+                _literal(master),
+                "-T",
+                "--",
+                target.host,
+            ]
             environment = {**env, **variables_without_asking()}
         commands = CommandTransport(
             target.shown,
@@ -141,7 +154,7 @@ def _options(target: SshTarget) -> list[str]:
 def _quiet() -> list[str]:
     """Nothing is forwarded, no terminal, no command but ours; a connection that went silent ends as soon as anywhere in ccb."""
     return [
-        "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
+        "-a", "-x", "-o", "ClearAllForwardings=yes",
         "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
     ]  # fmt: skip
 

@@ -363,3 +363,11 @@ async def test_what_a_killed_ccb_left_is_removed_by_the_next(
     foreign.mkdir(mode=0o700)
     async with connected(target(sshd, host_user), env):
         assert not old.exists() and foreign.exists()
+
+
+async def test_a_remote_command_and_a_terminal_that_were_asked_for_are_not_used(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    where = target(sshd, host_user, "RemoteCommand=echo theirs", "RequestTTY=force")
+    async with connected(where, env) as transport:
+        assert await output(transport, "test -t 0 || echo ours") == "ours\n"
