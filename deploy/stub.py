@@ -9,7 +9,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -33,9 +32,7 @@ def places() -> Iterator[str]:
     for top in (cache, runtime):
         if top.startswith("/"):
             yield os.path.join(top, "ccb", "worker")
-    yield os.path.join(
-        tempfile.gettempdir() if os.path.isdir("/tmp") is False else "/tmp", "ccb-%d" % os.getuid(), "worker"
-    )
+    yield os.path.join("/tmp", "ccb-%d" % os.getuid(), "worker")
 
 
 made: list[str] = []  # the directories made by this run, outer ones first

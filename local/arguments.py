@@ -262,7 +262,9 @@ def _converted(option: Option, value: str) -> str | int | float:
             try:
                 return str(uuid.UUID(value))
             except ValueError:
-                raise UsageError("Error: Invalid session ID. Must be a valid UUID.") from None
+                raise UsageError(
+                    "Error: Invalid session ID. Must be a valid UUID.", do="`uuidgen` makes one; without it, ccb does."
+                ) from None
         case "port":
             return parse_port(value)
         case "ssh_options":
@@ -367,7 +369,8 @@ def _check_session(arguments: Arguments) -> None:
         raise UsageError("--fork-session needs --continue or --resume", do="Say which session is to be copied.")
     if arguments.session_id and old and not arguments.fork_session:
         raise UsageError(
-            "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified."
+            "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
+            do="Add --fork-session, or leave --session-id away.",
         )
     if arguments.resume == "" and arguments.headless:
         raise UsageError("--resume needs the ID of a session in a headless run", do="`ccb ps HOST` lists them.")
@@ -409,16 +412,23 @@ def _check_combination(arguments: Arguments) -> None:
     stream_out = arguments.output_format == "stream-json"
     stream_in = arguments.input_format == "stream-json"
     if stream_in and not stream_out:
-        raise UsageError("Error: --input-format=stream-json requires output-format=stream-json.")
+        raise UsageError(
+            "Error: --input-format=stream-json requires output-format=stream-json.",
+            do="Add --output-format=stream-json.",
+        )
     if stream_out and not arguments.verbose:
         raise UsageError(
             "Error: When using --print, --output-format=stream-json requires --verbose", do="Add --verbose."
         )
     if arguments.include_partial_messages and not stream_out:
-        raise UsageError("Error: --include-partial-messages requires --print and --output-format=stream-json.")
+        raise UsageError(
+            "Error: --include-partial-messages requires --print and --output-format=stream-json.",
+            do="Add -p and --output-format=stream-json.",
+        )
     if arguments.replay_user_messages and not stream_in:
         raise UsageError(
-            "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json."
+            "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
+            do="Add both.",
         )
     if arguments.permission_prompt_tool and not stream_in:
         raise UsageError(

@@ -28,6 +28,7 @@ class BadInput(CcbError):
     """A line on stdin that no client may send. Ends the run with exit code 1, as the reference does."""
 
     exit_name = "AGENT_FAILED"
+    way_out = "Write one message of the stream-json protocol in each line."
 
 
 def is_piped(fd: int) -> bool:

@@ -383,7 +383,7 @@ class Session:
     def _lost(self, error: CcbError) -> ConnectionLost:
         return ConnectionLost(
             f"the connection was lost and could not be made again within {self._terms.patience:g} s",
-            evidence=str(error),
+            evidence="\n".join(part for part in (error.what, error.evidence) if part),
             do=self._come_back(),
         )
 
@@ -393,6 +393,7 @@ class Session:
     async def _pump(self, connection: Connection) -> str:
         """Read one link to the goodbye of the host, which is returned. Raises ConnectionLost, ProtocolError."""
         sending = asyncio.create_task(self._send(connection.link), name="session outbox")
+        goodbye = ""
         try:
             async for frame in connection.link.frames():
                 match frame:
@@ -418,8 +419,8 @@ class Session:
                             raise ConnectionLost("an earlier connection of this ccb reached the host late")
                         await self._fenced(frame.by)
                     case Bye():
-                        return neutralise(frame.reason)
-            raise ConnectionLost("the connection ended")
+                        goodbye = neutralise(frame.reason)
+            return goodbye
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

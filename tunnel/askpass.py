@@ -44,7 +44,7 @@ def private_directory(env: Mapping[str, str]) -> Path:
     """A new directory that only this user may enter, with a path short enough for a socket; those that killed ccbs have left
     are removed. Raises ConfigError."""
     runtime = env.get("XDG_RUNTIME_DIR", "")
-    for top in (runtime, tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours
+    for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it ours
         if top.startswith("/") and len(os.fsencode(top)) <= _LONGEST_DIRECTORY:
             with contextlib.suppress(OSError):
                 _sweep(Path(top))

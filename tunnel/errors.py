@@ -24,15 +24,16 @@ from __future__ import annotations
 
 class CcbError(Exception):
     """`what` happened, the `evidence` (may be several lines, control characters already neutralised), and the one thing to
-    `do`. `exit_name` is a member name of `ccb.local.exit_codes.ExitCode`."""
+    `do`. `exit_name` is a member name of `ccb.local.exit_codes.ExitCode`, `way_out` what to do where nothing better is known."""
 
     exit_name = "INTERNAL"
+    way_out = "Run again with --debug and report it."
 
     def __init__(self, what: str, *, evidence: str = "", do: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.evidence = evidence
-        self.do = do
+        self.do = do or self.way_out
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.what, self.evidence, self.do) if part)
@@ -40,6 +41,7 @@ class CcbError(Exception):
 
 class UsageError(CcbError):
     exit_name = "USAGE"
+    way_out = "See `ccb help`."
 
 
 class KeptElsewhere(CcbError):
@@ -92,6 +94,7 @@ class NoSuchPath(DeployError):
 
 class ConnectionLost(CcbError):
     exit_name = "LINK_LOST"
+    way_out = "Connect again."
 
 
 class ProtocolError(CcbError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from typing import Any
@@ -28,7 +29,7 @@ async def open_socket(config: HostConfig) -> socket.socket:
     except (socket.gaierror, UnicodeError) as error:
         raise Unreachable(
             f"the name {config.hostname} does not resolve",
-            evidence=str(error),
+            evidence=(error.strerror if isinstance(error, OSError) else "") or str(error),
             do="Check the spelling, or the network.",
         ) from error
     except TimeoutError:
@@ -50,9 +51,15 @@ async def open_socket(config: HostConfig) -> socket.socket:
         ) from last
     raise Unreachable(
         f"cannot reach {where}",
-        evidence=str(last),
+        evidence=_reason(last),
         do="Check that the host is up and its SSH server listens on that port.",
     ) from last
+
+
+def _reason(error: OSError) -> str:
+    """What the system says; asyncio puts words of its own over it when a connection fails."""
+    text = error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno and text.startswith("Connect call failed") else text
 
 
 async def _connected(config: HostConfig, family: int, proto: int, address: Any) -> socket.socket:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from tests.support.fake_model import FakeModel
@@ -16,9 +19,10 @@ from tests.support.scripted_host import ScriptedHost, session_on
 from ccb.local import headless_input, session
 from ccb.local.arguments import parse_arguments
 from ccb.local.connection import Terms
+from ccb.local.session import Session
 from ccb.tunnel import openssh, ssh_config
 from ccb.tunnel.command_failures import ssh_failure
-from ccb.tunnel.errors import ConfigError, ConnectionLost, Unreachable, UsageError
+from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, Unreachable, UsageError
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.proxy_command import FirstLine
 from ccb.tunnel.ssh_config import SshTarget, resolve
@@ -120,3 +124,38 @@ async def test_a_proxy_command_that_the_system_cannot_start() -> None:
     with pytest.raises(Unreachable, match="the ProxyCommand cannot be started"):
         await stream.open()
     await stream.close()
+
+
+async def test_a_machine_without_a_place_for_the_sockets_of_ssh(tmp_path: Path) -> None:
+    """In a mount namespace of its own, so that /tmp is read-only even for root."""
+    laptop = make_laptop(tmp_path, "http://127.0.0.1:1")
+    program = tmp_path / "ccb"
+    program.write_text(
+        "#!/bin/sh\nexec unshare --mount sh -c 'for d in /tmp /var/tmp /usr/tmp; do [ ! -d $d ] || "
+        f'mount -t tmpfs -o ro tmpfs $d || exit 99; done; cd /proc; exec "$@"\' sh {sys.executable} -m ccb "$@"\n',
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    env = {**laptop.env, "XDG_RUNTIME_DIR": "", "HOME": "/proc"}
+    words = [str(program), "ssh", "--transport", "ssh", "nobody@127.0.0.1:/", "-p", "hi"]
+    process = await asyncio.create_subprocess_exec(
+        *words,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 78, said
+    assert b"there is no place for the sockets of ssh" in said and b"-> Make /tmp or XDG_RUNTIME_DIR writable." in said
+
+
+async def test_a_bug_ends_the_session_with_a_word_and_does_not_hang_it() -> None:
+    def dial(**_: object) -> NoReturn:
+        raise ZeroDivisionError
+
+    with pytest.raises(CcbError) as caught:
+        async with asyncio.timeout(30), Session(dial):
+            pass
+    assert (caught.value.what, caught.value.evidence) == ("reading the session failed", "ZeroDivisionError")
+    assert "report it" in caught.value.do

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import os
@@ -29,12 +30,8 @@ ROOMS = ("local", "tunnel", "deploy")
 GAP = "…"
 _TREE = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, CcbError)}
 
-UNPROVOKED = {
-    "CcbError: reading the session failed": "a bug in ccb would end here",
-    "ConnectionLost: the connection ended": "the last line of defence: a link ends with `bye` or an error",
-    "ConfigError: there is no place for the sockets of ssh": "needs a machine whose /tmp cannot be written by root",
-}
-"""Why no test provokes an error; everything else has one."""
+UNPROVOKED: dict[str, str] = {}
+"""Why no test provokes an error."""
 
 _HEAD = """\
 # Errors
@@ -83,21 +80,31 @@ def _modules() -> list[tuple[str, ast.Module]]:
 
 def exit_names() -> dict[str, str]:
     """Every class of errors, in the order of the tree, and the name of its exit code."""
-    names = {name: kind.exit_name for name, kind in _TREE.items()}
+    return _of_classes("exit_name")
+
+
+@functools.cache
+def ways_out() -> dict[str, str]:
+    """For every class of errors, what to do where an error of it does not say."""
+    return _of_classes("way_out")
+
+
+def _of_classes(attribute: str) -> dict[str, str]:
+    found: dict[str, str] = {name: getattr(kind, attribute) for name, kind in _TREE.items()}
     for _, tree in _modules():
         for node in tree.body:
-            bases = [base.id for base in getattr(node, "bases", []) if isinstance(base, ast.Name) and base.id in names]
-            if isinstance(node, ast.ClassDef) and bases and node.name not in names:
-                names[node.name] = _own_exit_name(node) or names[bases[0]]
-    return names
+            bases = [base.id for base in getattr(node, "bases", []) if isinstance(base, ast.Name) and base.id in found]
+            if isinstance(node, ast.ClassDef) and bases and node.name not in found:
+                found[node.name] = _own(node, attribute) or found[bases[0]]
+    return found
 
 
-def _own_exit_name(node: ast.ClassDef) -> str:
+def _own(node: ast.ClassDef, attribute: str) -> str:
     for each in node.body:
         if (
             isinstance(each, ast.Assign)
             and isinstance(each.value, ast.Constant)
-            and _named(each.targets) == ["exit_name"]
+            and _named(each.targets) == [attribute]
         ):
             return str(each.value.value)
     return ""
@@ -121,7 +128,7 @@ def _raised(tree: ast.Module, names: Sequence[str]) -> Iterator[tuple[str, str, 
                 do = next((word.value for word in node.keywords if word.arg == "do"), None)
                 for text in _written(node.args[0], tree):
                     for what in _texts(text, constants):
-                        yield name, what, " Or: ".join(_texts(do, constants)) if do is not None else ""
+                        yield name, what, " Or: ".join(_texts(do, constants)) if do is not None else ways_out()[name]
 
 
 def _tabled(row: ast.Tuple, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -133,7 +140,7 @@ def _tabled(row: ast.Tuple, names: Sequence[str]) -> Iterator[tuple[str, str, st
             if isinstance(each, ast.Constant) and isinstance(each.value, str)
         ]
         if isinstance(cell, ast.Name) and cell.id in names and texts:
-            what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ""][:2])
+            what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ways_out()[cell.id]][:2])
             yield cell.id, what, do
 
 
