@@ -21,6 +21,7 @@ from .errors import ConfigError, HostKeyError
 if TYPE_CHECKING:
     import asyncssh
 
+_MARKERS = ("", "@revoked", "@cert-authority")
 _KRL = b"SSHKRL\n\0"
 
 
@@ -118,13 +119,12 @@ def _entries(files: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
         except OSError as error:
             raise ConfigError(f"cannot read {path}", evidence=str(error), do="Make the file readable.") from error
         for number, line in enumerate(text.splitlines(), 1):
-            entry = line.strip()
-            if not entry or entry.startswith("#"):
+            words = line.split()
+            if not words or words[0].startswith("#"):
                 continue
-            marker = ""
-            if entry.startswith("@"):
-                marker, _, entry = entry.partition(" ")
-            yield f"{path}:{number}", marker, entry.strip()
+            marker = words.pop(0) if words[0].startswith("@") else ""
+            if marker in _MARKERS:
+                yield f"{path}:{number}", marker, " ".join(words)
 
 
 def _keys_for(entry: str, name: str) -> list[asyncssh.SSHKey]:
@@ -162,11 +162,11 @@ def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store:
         raise revoked(host, f"{algorithm} {fingerprint} is marked as revoked.")
     changed = [place for place, kind in zip(known.places, known.kinds, strict=True) if kind == algorithm]
     if changed:
-        pattern = pattern_for(host, port)
+        pattern = shlex.quote(pattern_for(host, port))
         raise HostKeyError(
             f"the host key of {host} has changed: somebody may be listening in",
             evidence=f"It shows {algorithm} {fingerprint}; another one is on file at {', '.join(changed)}.",
-            do=f"If the host was really set up anew:  ssh-keygen -f {_file_of(changed[0])} -R '{pattern}'",
+            do=f"If the host was really set up anew:  ssh-keygen -f {_file_of(changed[0])} -R {pattern}",
         )
     return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
 

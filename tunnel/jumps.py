@@ -36,7 +36,7 @@ def _reached_through(hop: Hop) -> Hop:
 
 def _named(spec: str) -> SshTarget:
     """A jump host with what the configuration says of it: as for ssh, the options of the command line are the host's own."""
-    user, _, rest = spec.strip().removeprefix("ssh://").rpartition("@")
+    user, _, rest = spec.strip().removeprefix("ssh://").rstrip("/").rpartition("@")
     host, port = rest, None
     if rest.startswith("["):
         host, _, tail = rest[1:].partition("]")

@@ -223,6 +223,25 @@ async def test_revoked_host_keys_are_refused(sshd: Sshd, host_user: HostUser, tm
     assert "--transport ssh" in caught.value.do
 
 
+async def test_lines_of_known_hosts_are_read_as_ssh_reads_them(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    known, name = tmp_path / "known_hosts", f"[127.0.0.1]:{sshd.port}"
+    kind, key, _ = public(sshd.host_key).split()
+    where = target(sshd, host_user, "StrictHostKeyChecking=yes", known=known)
+    for line, good in (
+        (f"{name}\t{kind}\t{key}\r\n", True),
+        (f"@trusted {name} {kind} {key}\n", False),
+        (f"{name} {kind} {key}\n@revoked\t{name}\t{kind}\t{key}\n", False),
+    ):
+        known.write_text(line)
+        assert (ssh(where).returncode == 0) is good
+        if good:
+            async with logged_in(where):
+                pass
+        else:
+            with pytest.raises(HostKeyError):
+                await connect(where, NobodyToAsk())
+
+
 async def test_only_this_machine_itself_goes_without_authentication(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
