@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ class LoginClient(asyncssh.SSHClient):
         self._files: list[asyncssh.SSHKeyPair] = []
         self._certificates: list[asyncssh.SSHCertificate] = []
         self._agent: asyncssh.SSHAgentClient | None = None
+        self._agent_failed = ""
         self._offered_keys = False
         self._tried: list[str] = []
         self._not_unlocked: list[Path] = []
@@ -73,21 +75,33 @@ class LoginClient(asyncssh.SSHClient):
             return list(await self._agent.get_keys())
         except (OSError, ValueError, asyncssh.Error) as error:
             log.warning("the agent at %s does not answer: %s", self._config.agent, error)
+            self._agent_failed = neutralise(f"The agent at {self._config.agent} does not answer: {error}.")
             return []
 
     async def close(self) -> None:
         """The login is over: leave the agent."""
         if self._agent is not None:
-            self._agent.close()
-            await self._agent.wait_closed()
+            with contextlib.suppress(OSError, asyncssh.Error):  # an agent that has died has left us
+                self._agent.close()
+                await self._agent.wait_closed()
             self._agent = None
 
     def tried(self) -> str:
         """What was offered, for the error message."""
-        text = "Tried: " + (", ".join(dict.fromkeys(self._tried)) or "nothing, there was no key and no agent") + "."
+        nothing = "nothing, there was no key" + ("" if self._agent_failed else " and no agent")
+        text = "Tried: " + (", ".join(dict.fromkeys(self._tried)) or nothing) + "."
+        if self._agent_failed:
+            text += f" {self._agent_failed}"
         locked = [*self._not_unlocked, *(file.path for file in self._blind)]
         if locked:
             text += " Locked by a passphrase: " + ", ".join(map(str, dict.fromkeys(locked))) + "."
+        for certificate in self._certificates:
+            if not isinstance(certificate, asyncssh.public_key.SSHOpenSSHCertificate):
+                continue
+            try:
+                certificate.validate(asyncssh.public_key.CERT_TYPE_USER, self._config.user)
+            except ValueError as error:
+                text += f"\n{error}: the one of {certificate.key.get_fingerprint()}."
         return text
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -59,8 +60,8 @@ def by_agent(server: Sshd, user: HostUser, agent: Path, *options: str, identitie
     return SshTarget("127.0.0.1", user.name, server.port, files, (known, f"IdentityAgent={agent}", *options))
 
 
-def sign_user(authority: Path, key: Path, user: HostUser) -> Path:
-    command = ["ssh-keygen", "-q", "-s", str(authority), "-I", "person", "-n", user.name, f"{key}.pub"]
+def sign_user(authority: Path, key: Path, user: HostUser, *more: str) -> Path:
+    command = ["ssh-keygen", "-q", "-s", str(authority), "-I", "person", "-n", user.name, *more, f"{key}.pub"]
     subprocess.run(command, check=True)
     return key.with_name(key.name + "-cert.pub")
 
@@ -86,6 +87,37 @@ async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where:
             async with logged_in(target(server, host_user, *options, key=key), Person(passphrases=["secret"])):
                 pass
         assert "Accepted publickey" in server.log.read_text() and "ED25519-CERT" in server.log.read_text()
+
+
+async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "mine")
+    sign_user(make_key(tmp_path / "authority"), key, host_user, "-V", "-2d:-1d")
+    with pytest.raises(AuthFailed) as caught:
+        await connect(target(sshd, host_user, key=key), NobodyToAsk())
+    assert "Certificate expired: the one of SHA256:" in caught.value.evidence
+
+
+async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    agent = socket.socket(socket.AF_UNIX)
+    agent.bind(str(path))
+    agent.listen()
+
+    def die() -> None:
+        """Leave with the request unread, as who is killed."""
+        client, _ = agent.accept()
+        client.recv(1, socket.MSG_PEEK)
+        client.close()
+        agent.close()
+
+    dying = asyncio.create_task(asyncio.to_thread(die))
+    where = by_agent(sshd, host_user, path, identities=[sshd.identity])
+    async with logged_in(where):
+        pass
+    await dying
+    with pytest.raises(AuthFailed) as caught:
+        await connect(by_agent(sshd, host_user, path), NobodyToAsk())
+    assert f"The agent at {path} does not answer" in caught.value.evidence
 
 
 async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser, tmp_path: Path) -> None:
