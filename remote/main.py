@@ -46,8 +46,9 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
         except OSError as error:
             said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
             full = error.errno in _FULL
+            code = "no_processes" if error.errno == errno.EAGAIN else "internal"
             raise Refusal(
-                "no_storage" if full else "internal",
+                "no_storage" if full else code,
                 "the session cannot be started on the host: %s" % said,
                 {"tried": [said]} if full else {},
             ) from error
@@ -67,16 +68,17 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         daemon = _in_memory(params, session, deadline)
         if daemon is not None:
             return daemon
-        where = places.find_places(session, state)
         params = {**params, "notes": _notes_of_the_bundle(_texts(params.get("notes")), storage)}
-        try:
-            return _serve(params, bundle, where, users_umask, deadline)
-        except OSError as error:
-            if error.errno not in _FULL or not where.state or places.state_exists(session):
-                raise
-            said = "%s: %s" % (error.filename or where.state, error.strerror)
-            where = places.memory_places(session, [*where.notes, said])
-            return _serve(params, bundle, where, users_umask, deadline)
+        full: dict[str, str] = {}
+        while True:
+            where = places.find_places(session, state, full)
+            try:
+                return _serve(params, bundle, where, users_umask, deadline)
+            except OSError as error:  # it has filled up meanwhile
+                place = places.place_of(where, error)
+                if error.errno not in _FULL or not place or place in full or places.state_exists(session):
+                    raise
+                full[place] = "%s: %s" % (error.filename or place, error.strerror)
     except places.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     except sockets.Stranger as stranger:

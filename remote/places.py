@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Mapping
 
 from . import sockets
 
@@ -18,6 +19,8 @@ MAX_SOCKET_PATH = 100
 
 _STATE_ROOM = 8192  # less is gone with the first turn
 _RUNTIME_ROOM = 512  # a lock
+
+_NONE: Mapping[str, str] = {}
 
 MADE = ".made"
 """A file in a directory of ours that lists the parents which were made for it; also written by deploy/stub.py."""
@@ -190,8 +193,9 @@ def lingers(root: str = "/") -> bool:
         return False
 
 
-def runtime_directory(session: str) -> tuple[str, list[str]]:
-    """A directory for sockets, and notes on the better ones that failed. Raises NoPlace."""
+def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
+    """A directory for sockets, and notes on the better ones that failed; `full` holds a note on each that is passed over. Raises
+    NoPlace."""
     notes: list[str] = []
     tops = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -203,6 +207,9 @@ def runtime_directory(session: str) -> tuple[str, list[str]]:
         tops.append((home, ".ccb-run"))
     for top, name in tops:
         path = os.path.join(top, name)
+        if path in full:
+            notes.append(full[path])
+            continue
         if len(os.fsencode(os.path.join(path, session + ".sock"))) > MAX_SOCKET_PATH:
             notes.append("%s: too long for a socket" % path)
             continue
@@ -235,26 +242,29 @@ def state_exists(session: str) -> bool:
         return False
 
 
-def find_places(session: str, state: str = "") -> Places:
+def find_places(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> Places:
     """Places for `session`, its directories made when missing; `state` is the state directory of one that exists. A session
-    that exists stays where it is, whatever can be written there now. Raises NoPlace."""
+    that exists stays where it is, whatever can be written there now. `full` as for `runtime_directory`. Raises NoPlace."""
     path, top = durable_directory(session)
     if state and state != path:
         runtime = os.path.dirname(os.path.dirname(state))
         _must_be_ours(state, os.path.dirname(runtime))
         return Places(state, runtime, session, False, [_kept_in(state)])
     try:
-        runtime, notes = runtime_directory(session)
+        runtime, notes = runtime_directory(session, full)
     except NoPlace as error:
         runtime, notes = "", error.notes
     if state or state_exists(session):
         _must_be_ours(path, top)
         return _with_socket(Places(path, runtime, session, True, notes))
     try:
-        if path:
+        if path in full:
+            notes.append(full[path])
+        elif path:
             _usable(path, top, _STATE_ROOM)
             return _with_socket(Places(path, runtime, session, True, notes))
-        notes.append("there is no home directory")
+        else:
+            notes.append("there is no home directory")
     except OSError as error:
         notes.append(_said(error))
     if not runtime:
@@ -265,6 +275,13 @@ def find_places(session: str, state: str = "") -> Places:
     except OSError as error:
         return memory_places(session, [*notes, _said(error)])
     return Places(volatile, runtime, session, False, [*notes, _kept_in(volatile)])
+
+
+def place_of(where: Places, error: OSError) -> str:
+    """The directory (as in `full`) in which a start met this error, "" when it was in none."""
+    if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
+        return where.runtime
+    return where.state
 
 
 def make_again(where: Places) -> None:

@@ -76,13 +76,20 @@ def listen(address: str, claimed: int = -1) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if not in_memory(address):
-            listener.bind(address)
+            _bind(listener, address)
             os.chmod(address, 0o600)
         listener.listen(_BACKLOG)
     except OSError:
         listener.close()
         raise
     return listener
+
+
+def _bind(listener: socket.socket, path: str) -> None:
+    try:
+        listener.bind(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
 
 
 def listen_as_this_process(listener: socket.socket) -> None:

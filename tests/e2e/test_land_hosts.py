@@ -106,6 +106,19 @@ async def test_a_host_where_nothing_can_be_written_says_so_and_runs_the_session_
     assert fake_model.requests[1].tool_result_text.split() == ["/tmp", "/mnt/home"]
 
 
+async def test_a_home_too_long_for_a_socket_keeps_the_journal_though_tmp_takes_nothing(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    home = "/mnt/home/" + "x" * 90
+    setup = f"mount -t tmpfs -o ro tmpfs /tmp; mkdir -p {home}; export HOME={home}"
+    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOOK}}]}, {"text": "ok"})
+    where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "--allowedTools", "Bash"]
+    done = await laptop.run([*where, "-p", "look"])
+    assert (done.code, done.stdout, done.stderr) == (0, "ok\n", "")
+    kept = [os.path.dirname(line.split()[1]) for line in fake_model.requests[1].tool_result_text.splitlines()[1:-1]]
+    assert sorted(kept) == [f"{home}/.cache/ccb", f"{home}/.local/state/ccb/sessions"]
+
+
 @pytest.mark.parametrize("years", [10, -10])
 async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
     years: int, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
