@@ -33,6 +33,7 @@ _WAY_S = 300
 
 _EXIT_S = 3.0
 _NO_COMMAND = ("-o", "RemoteCommand=none")  # before what the person says: the first value counts
+_A_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know them
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
 
 
@@ -55,19 +56,21 @@ async def connect(
         askpass = await stack.enter_async_context(Askpass(directory, prompts))
         asking = {**env, **askpass.variables}
         batch = ["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []
+        known = [option for option in _A_COMMAND if option.partition("=")[0].lower() in configured]
+        command = [word for option in known for word in ("-o", option)]
         once = [*_quiet(), *batch, "-o", "LogLevel=INFO"]
         if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
             direct = all(configured.get(way, "none") == "none" for way in ("proxyjump", "proxycommand"))
             once += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _WAY_S}"]
         if wanted or (theirs and await _answers(base, target, env)):
-            argv, environment = [*base, *once, "-T", "--", target.host], asking
+            argv, environment = [*base, *once, *command, "-T", "--", target.host], asking
             master = None
         else:
             master = directory / "m"
             await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts, askpass.gave_up)
             # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
             # of an option counts, and a ProxyJump before it would count instead.
-            argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *_options(target), *_quiet()]
+            argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *command, *_options(target), *_quiet()]
             argv += [
                 "-o",
                 "BatchMode=yes",

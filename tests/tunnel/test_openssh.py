@@ -292,6 +292,19 @@ async def test_who_forbids_multiplexing_logs_in_for_each_command(
             assert logins(sshd) == number
 
 
+@pytest.mark.parametrize("option", ["StdinNull yes", "SessionType subsystem", "RemoteCommand tmux"])
+async def test_options_that_would_keep_our_command_from_running_do_not_count(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, option: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(f"{option}\n")
+    async with connected(target(sshd, host_user), env, words=("ssh", "-F", str(config))) as transport:
+        pipe = await transport.execute("exec sh -c 'read x; echo got $x'")
+        await pipe.write(b"this\n")
+        assert await asyncio.wait_for(pipe.read(), 20) == b"got this\n"
+        await pipe.close()
+
+
 async def test_a_server_with_one_session_carries_one_command_at_a_time(
     tmp_path: Path, host_user: HostUser, env: dict[str, str]
 ) -> None:
