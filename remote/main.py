@@ -62,10 +62,15 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 
 def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
     """A connection to the session's daemon, which is started when none is alive."""
-    session, state = chosen_session(params)
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
+    by_id = not (params.get("continue") or params.get("fork") or params.get("fork_of"))
+    named = str(params.get("session") or "") if by_id else ""
+    daemon = _in_memory(params, named, deadline) if named else None
+    if daemon is not None:
+        return daemon
+    session, state = chosen_session(params)
     try:
-        daemon = _in_memory(params, session, deadline)
+        daemon = _in_memory(params, session, deadline) if session != named else None
         if daemon is not None:
             return daemon
         params = {**params, "notes": _notes_of_the_bundle(_texts(params.get("notes")), storage)}
@@ -94,9 +99,13 @@ def _notes_of_the_bundle(notes: list[str], storage: str) -> list[str]:
 
 
 def _in_memory(params: dict[str, object], session: str, deadline: float) -> socket.socket | None:
-    """A connection to the daemon of a session that is in no directory, if it is alive."""
+    """A connection to the daemon of a session that is in no directory, if it is alive. A stranger there is in nobody's way who
+    has a directory."""
     address = sockets.memory_address(session)
-    daemon = sockets.connect(address, deadline) if address else None
+    try:
+        daemon = sockets.connect(address, deadline) if address else None
+    except sockets.Stranger:
+        return None
     if daemon is not None and params.get("fresh"):
         daemon.close()
         raise _in_use(session)

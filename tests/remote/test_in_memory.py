@@ -178,6 +178,40 @@ async def test_a_journal_in_memory_has_a_limit_and_stays_whole() -> None:
     await journal.close()
 
 
+SQUATTER = """
+import socket, sys
+squat = socket.socket(socket.AF_UNIX)
+squat.bind("\\0" + sys.argv[1])
+squat.listen(0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+async def test_a_stranger_at_the_name_is_in_nobodys_way_who_has_a_directory(
+    crowded: bool, host: WorkerHost, session: str
+) -> None:
+    address = sockets.memory_address(session)
+    python = ["setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", SQUATTER]
+    with subprocess.Popen([*python, address[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as squatter:
+        assert squatter.stdout is not None
+        assert squatter.stdout.readline() == b"ready\n"
+        with socket.socket(socket.AF_UNIX) as waiting:
+            if crowded:
+                waiting.connect(address)
+            laptop = await host.connect(session)
+            assert (await laptop.attach()).storage == "disk"
+            await laptop.next(Event)
+            await laptop.drop()
+            again = await host.connect(session, create=False)
+            assert (await again.next(Hello)).storage == "disk"
+            with no_byte():
+                refused = await host.connect(str(uuid.uuid4()), fork_of=session)
+            assert (await refused.next(Refused)).code == "no_storage"
+        squatter.terminate()
+
+
 def bound(session: str) -> tuple[socket.socket, str]:
     address = sockets.memory_address(session)
     claimed = sockets.claim(address)
