@@ -34,7 +34,8 @@ def run(argv: Sequence[str]) -> int:
         return _help(arguments)
     for hint in arguments.hints:
         sys.stderr.write(f"ccb: {hint}\n")
-    with logging_to_file(debug=arguments.debug) as log_file:
+    commands = [text for text in (arguments.transport, arguments.ssh_command, *arguments.ssh_options) if text]
+    with logging_to_file(debug=arguments.debug, commands=commands) as log_file:
         if arguments.debug:
             sys.stderr.write(f"ccb: log file {log_file}\n")
         try:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import logging.handlers
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .public_log import PublicFormatter
@@ -62,10 +62,13 @@ class _OnDemand(logging.Handler):
 
 
 @contextlib.contextmanager
-def logging_to_file(*, debug: bool, environ: Mapping[str, str] = os.environ) -> Iterator[Path]:
-    """Send the program's log to its file while the context is open; gives the path of that file."""
+def logging_to_file(
+    *, debug: bool, environ: Mapping[str, str] = os.environ, commands: Iterable[str] = ()
+) -> Iterator[Path]:
+    """Send the program's log to its file while the context is open; gives the path of that file. Of `commands`, which lead to
+    the host, only the programs are logged."""
     path = state_dir(environ) / f"ccb-{os.getpid()}.log"
-    handler = _OnDemand(path, PublicFormatter(environ))
+    handler = _OnDemand(path, PublicFormatter(environ, commands))
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from urllib.parse import unquote
 
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import neutralise
 
 _STRUCK = "[struck out]"
 _MOST_FOREIGN = 200
@@ -38,9 +39,15 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 
 class Striker:
-    """Takes out what is, or looks like, a secret. `environ` names secrets by their values."""
+    """Takes out what is, or looks like, a secret. `environ` names secrets by their values; of `commands` the programs may be
+    shown, and nothing behind them: people write passwords there."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
+        self._commands = {
+            text: f"{program} {_STRUCK}"
+            for text, (program, _, rest) in ((each.strip(), each.strip().partition(" ")) for each in commands)
+            if rest
+        }
         values = {environ.get(name, "").strip() for name in _SECRET_VARIABLES}
         for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
             login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
@@ -49,6 +56,8 @@ class Striker:
 
     def public(self, text: str) -> str:
         """`text` with a mark in their place."""
+        for command, shown in self._commands.items():
+            text = text.replace(command, shown).replace(neutralise(command), shown)
         for value in self._values:
             text = text.replace(value, _STRUCK)
         for pattern, instead in _PATTERNS:
@@ -57,11 +66,11 @@ class Striker:
 
 
 class PublicFormatter(logging.Formatter):
-    """One line for each record, and under it where an exception came from. `environ` names secrets by their values."""
+    """One line for each record, and under it where an exception came from; `environ` and `commands` as for Striker."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         super().__init__()
-        self._strike = Striker(environ).public
+        self._strike = Striker(environ, commands).public
 
     def format(self, record: logging.LogRecord) -> str:
         when = f"{self.formatTime(record)} {record.levelname} {record.name}: "

@@ -74,6 +74,12 @@ def parse_port(text: str) -> int:
 def _parse_url(text: str) -> Target:
     authority, slash, path = text[6:].partition("/")
     user, host = _split_user(authority)
+    if user is not None and ":" in user:
+        shown = f"ssh://{user.partition(':')[0]}:…@{host}"
+        raise UsageError(
+            f"{_shown(shown)} is no target: no password belongs into it",
+            do="Leave it away: it is asked for when the host wants one.",
+        )
     port: int | None = None
     if host.startswith("["):
         host, _, after = host.partition("]")

@@ -146,3 +146,51 @@ async def test_runs_that_fail(laptop: Laptop, fake_model: FakeModel, tmp_path: P
     assert (done.code, "HELPER-4242" in done.stderr) == (77, True)
     assert_public(the_log(laptop), "sk-wrong", "HELPER-4242")
     assert "CredentialError" in the_log(laptop)
+
+
+async def test_ways_to_a_host_that_hold_secrets(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    fails, goes = tmp_path / "fails", tmp_path / "goes"
+    fails.write_text("#!/bin/sh\necho SAID-BY-IT >&2\nexit 7\n", encoding="ascii")
+    goes.write_text('#!/bin/sh\nshift 2\nexec "$@"\n', encoding="ascii")
+    fails.chmod(0o755)
+    goes.chmod(0o755)
+    host, options = f"{host_user.name}@127.0.0.1", sshd.client_options()
+    broken = ["-o", "ProxyCommand=echo SAID-BY-IT >&2; exit 3 # HUNTER-22"]
+    runs: list[tuple[list[str], int]] = [
+        (["ps", "--transport", f"{fails} -p HUNTER-22"], 69),
+        (["ps", "--transport", f"{goes} -p HUNTER-22"], 0),
+        (["ps", "--transport", "no-such-program -p HUNTER-22"], 2),
+        (["ps", host, "--ssh-command", f"{fails} --token HUNTER-22"], 69),
+        (["ps", host, *options, *broken], 69),
+        (["ps", host, *options, *broken, "--transport", "ssh"], 69),
+        (["ps", host, *options, "-o", "SetEnv=X=HUNTER-22"], 0),
+        (["ps", host, *options, "-o", "SetEnv=X=HUNTER-22", "--transport", "ssh"], 0),
+    ]
+    for argv, code in runs:
+        done = await laptop.run([*argv, "--debug"])
+        assert done.code == code, (argv, done.stderr)
+        assert_public(the_log(laptop), "HUNTER-22", "SAID-BY-IT")
+    assert "struck out" in the_log(laptop)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ANTHROPIC_BASE_URL", "https://me:HUNTER-22@provider.invalid"),
+        ("ANTHROPIC_BASE_URL", "https://me:HUNTER-22@provider.invalid:port/"),
+        ("HTTPS_PROXY", "http://me:HUNTER-22@127.0.0.1:port"),
+        ("HTTPS_PROXY", "http://HUNTER-22@127.0.0.1:9"),
+    ],
+)
+async def test_logins_in_urls(variable: str, value: str, laptop: Laptop, tmp_path: Path) -> None:
+    directory = project(tmp_path / "shop")
+    env = {"ANTHROPIC_BASE_URL": "https://provider.invalid", variable: value}
+    done = await laptop.run(["doctor", "--debug"], **env)
+    assert done.code == 1 and "HUNTER-22" not in done.stdout + done.stderr
+    if variable == "ANTHROPIC_BASE_URL":
+        done = await laptop.run([str(directory), "--debug", "-p", PROMPT], **env)
+        assert done.code == 78 and "HUNTER-22" not in done.stderr
+    if (laptop.home / ".local" / "state" / "ccb").exists():
+        assert_public("\n".join(each.read_text() for each in laptop.home.rglob("ccb-*.log*")), "HUNTER-22")

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from ccb.local.log import logging_to_file
 from ccb.tunnel.errors import CredentialError
+from ccb.tunnel.plain_text import neutralise
 
 KEY = "key-of-a-strange-form"
 log = logging.getLogger("ccb.test")
@@ -101,3 +102,14 @@ async def test_a_lost_exception_of_a_task_is_named_without_its_objects(path: Pat
 def test_a_library_cannot_fill_the_log_with_one_line(path: Path) -> None:
     logging.getLogger("asyncssh").info("  Command: %s", "x" * 10_000)
     assert len(path.read_text(encoding="utf-8")) < 400
+
+
+def test_what_stands_behind_the_program_of_a_command_is_not_logged(tmp_path: Path) -> None:
+    command = "sshpass -p hunter22 ssh \x1b[31mhost"
+    environ = {"HOME": str(tmp_path)}
+    with logging_to_file(debug=True, environ=environ, commands=[command, "docker", "SetEnv A=hunter33"]) as path:
+        log.warning("no connection to %s; docker; SetEnv A=hunter33 refused", command)
+        log.warning("no connection to %s", neutralise(command))
+    written = path.read_text(encoding="utf-8")
+    assert "hunter" not in written
+    assert "no connection to sshpass [struck out]; docker; SetEnv [struck out] refused" in written

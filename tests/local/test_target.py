@@ -102,3 +102,9 @@ def test_any_text_is_a_target_that_ssh_cannot_misread_or_a_usage_error(text: str
         assert word and not word.startswith("-")
         assert not any(char.isspace() or ord(char) < 32 or char in "'\"`$;&|<>" for char in word)
     assert target.path is None or target.path[0] in "/~"
+
+
+def test_a_password_is_refused_without_being_shown() -> None:
+    with pytest.raises(UsageError, match="no password belongs into it") as caught:
+        parse_target("ssh://alice:hunter22@devbox/srv")
+    assert "hunter22" not in str(caught.value) and "alice" in caught.value.what
