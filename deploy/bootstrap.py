@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError,
 from ccb.tunnel.expired import expired
 from ccb.tunnel.pipe import Pipe, RunsBeside, Transport
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.refusals import too_many_processes
 
 from .bundle import Bundle
 from .command import CANDIDATES, NO_PYTHON_STATUS, TERMINAL_STATUS, bootstrap_command
@@ -236,6 +238,8 @@ def _no_marker(
     evidence = _evidence(reader, pipe, status)
     if too_old := expired(transport.name, evidence):
         return too_old
+    if re.search(r"cannot fork|resource temporarily unavailable", evidence, re.IGNORECASE):
+        return too_many_processes(transport.name, evidence)
     if "No space left" in evidence or "Read-only file system" in evidence:
         return NoStorage(what, evidence=evidence, do="Free some space on the host.")
     return DeployError(

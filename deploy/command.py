@@ -73,7 +73,7 @@ def bootstrap_command(
     script = (
         f"{_PLAIN}"
         f"{probe_script(marker, words) if probe else ''}"
-        f"for P in {words}; do "
+        f"(:); for P in {words}; do "  # a shell that may not fork says so here, where its words are not thrown away
         f'"$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && '
         f'exec "$P" -I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec; '
         f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"

@@ -50,6 +50,7 @@ from .prompt import session_prompt
 from .session import Session
 from .sockets import stranger
 from .summary import SummaryFile
+from .threads import Threads
 from .tools import close_context, make_context
 from .upkeep import keep_reachable
 
@@ -85,6 +86,12 @@ def run_daemon(
     grace_s = GRACE_S if grace_s is None else grace_s
     try:
         return asyncio.run(_serve(listener, first, where, facts, grace_s, IDLE_S if idle_s is None else idle_s))
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        log.error("%s: no more processes are allowed here", error)  # at the latest when the event loop is closed
+        _refuse(first, Refused("no_processes", str(error), {}))
+        return 1
     except JournalError as error:  # before anybody was attached
         log.error("the session cannot be taken up: %s", error)
         _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
@@ -106,8 +113,10 @@ async def _serve(
     grace_s: float,
     idle_s: float,
 ) -> int:
-    daemon = Daemon(where, facts, grace_s, idle_s)
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(Threads())
+    await loop.run_in_executor(None, int)  # the first thread, while there can be one
+    daemon = Daemon(where, facts, grace_s, idle_s)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from .errors import CcbError, KeptElsewhere, NoStorage, NoSuchPath, NoSuchSession, ProtocolError, UsageError
+from .errors import (
+    CcbError,
+    DeployError,
+    KeptElsewhere,
+    NoStorage,
+    NoSuchPath,
+    NoSuchSession,
+    ProtocolError,
+    UsageError,
+)
 from .plain_text import neutralise
 from .wire import Refused
 
@@ -30,6 +39,8 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
                 evidence="\n".join(shown),
                 do="Make room, or a writable home or runtime directory, on the host.",
             )
+        case "no_processes":
+            return too_many_processes(host, message)
         case "no_session":
             near = refused.data.get("near")
             ids = [neutralise(str(each)) for each in near[:_MOST_NEAR]] if isinstance(near, list) else []
@@ -51,6 +62,15 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
                 evidence="\n".join(neutralise(f"{k}: {v}") for k, v in sorted(refused.data.items())),
                 do="Run again with --debug and report it if it stays.",
             )
+
+
+def too_many_processes(host: str, said: str) -> DeployError:
+    """The user may start no more processes or threads on `host`."""
+    return DeployError(
+        f"{host} lets this user start no more processes",
+        evidence=said,
+        do="End some of them there, or have the limit raised (ulimit -u, TasksMax).",
+    )
 
 
 def _listed(value: object) -> str:

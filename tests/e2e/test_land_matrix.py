@@ -121,3 +121,21 @@ async def test_an_expired_password_or_account_is_named(
     assert "ended the login: the account or its password has expired\n" in done.stderr
     assert f"Your {'password' if what == '-d' else 'account'} has expired" in done.stderr
     assert not fake_model.requests
+
+
+@pytest.mark.parametrize("most", [2, 8])
+async def test_a_user_who_may_start_few_processes(
+    most: int, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    searches = [{"type": "tool_use", "name": "Grep", "input": {"pattern": f"{number}"}} for number in range(6)]
+    fake_model.add({"blocks": searches}, {"text": "ok"})
+    with host_user(tmp_path) as user:
+        (user.home / ".bashrc").write_text(f"ulimit -u {most}\n", encoding="ascii")
+        async with serve(tmp_path / "sshd") as server:
+            done = await laptop.run([*at(user, server).where, "-p", "look"])
+    if most == 8:
+        assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
+        return
+    assert (done.code, done.stdout) == (76, "")
+    assert f"{user.name}@127.0.0.1 lets this user start no more processes\n" in done.stderr
+    assert "fork" in done.stderr and "ulimit -u, TasksMax" in done.stderr
