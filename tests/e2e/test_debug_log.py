@@ -186,11 +186,11 @@ async def test_ways_to_a_host_that_hold_secrets(
 )
 async def test_logins_in_urls(variable: str, value: str, laptop: Laptop, tmp_path: Path) -> None:
     directory = project(tmp_path / "shop")
-    env = {"ANTHROPIC_BASE_URL": "https://provider.invalid", variable: value}
-    done = await laptop.run(["doctor", "--debug"], **env)
+    there = Laptop(laptop.home, {**laptop.env, "ANTHROPIC_BASE_URL": "https://provider.invalid", variable: value})
+    done = await there.run(["doctor", "--debug"])
     assert done.code == 1 and "HUNTER-22" not in done.stdout + done.stderr
     if variable == "ANTHROPIC_BASE_URL":
-        done = await laptop.run([str(directory), "--debug", "-p", PROMPT], **env)
+        done = await there.run([str(directory), "--debug", "-p", PROMPT])
         assert done.code == 78 and "HUNTER-22" not in done.stderr
     if (laptop.home / ".local" / "state" / "ccb").exists():
         assert_public("\n".join(each.read_text() for each in laptop.home.rglob("ccb-*.log*")), "HUNTER-22")
