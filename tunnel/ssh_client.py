@@ -56,10 +56,20 @@ class LoginClient(asyncssh.SSHClient):
             if file.key is not None:
                 self._files += asyncssh.load_keypairs([file.key])
             elif file.data and file.public is not None:
-                ask, memory = self._passphrase, self._prompts.memory
-                self._files.append(LockedKeyPair(file, file.public, ask, memory, self._not_unlocked.append))
+                self._files.append(LockedKeyPair(file, file.public, self._unlocked, self._not_unlocked.append))
             elif file.data:
                 self._blind.append(file)
+
+    async def _unlocked(self, file: KeyFile) -> asyncssh.SSHKey | None:
+        """The key of `file`, None when the person gave up; the agent keeps it when AddKeysToAgent says so."""
+        key = await unlocked(file.data, file.path, self._passphrase, self._prompts.memory)
+        if key is not None and self._agent is not None and self._config.agent_keeps is not None:
+            confirm, seconds = self._config.agent_keeps
+            try:
+                await self._agent.add_keys([key], lifetime=seconds or None, confirm=confirm)
+            except (OSError, ValueError, asyncssh.Error) as error:
+                log.warning("the agent does not take the key %s: %s", file.path, error)
+        return key
 
     async def _passphrase(self, path: str, attempt: int) -> str | None:
         if attempt > self._config.prompts:
@@ -128,7 +138,7 @@ class LoginClient(asyncssh.SSHClient):
                 return pairs
         while self._blind:
             file = self._blind[0]
-            key = await unlocked(file.data, file.path, self._passphrase, self._prompts.memory)
+            key = await self._unlocked(file)
             if key is None:
                 return None
             self._blind.pop(0)

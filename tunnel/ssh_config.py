@@ -60,6 +60,8 @@ class HostConfig:
     certificate_files: tuple[Path, ...]
     identities_only: bool
     agent: str | None
+    agent_keeps: tuple[bool, int] | None
+    """AddKeysToAgent: whether the agent shall ask before each use, and the seconds it keeps a key (0: for good)."""
     proxy_jump: str | None
     proxy_command: str | None
     proxy_passes: bool
@@ -241,6 +243,7 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
         certificate_files=paths("certificatefile"),
         identities_only=flag("identitiesonly"),
         agent=_agent(one("identityagent", "SSH_AUTH_SOCK"), tokens),
+        agent_keeps=_kept(one("addkeystoagent", "no")),
         proxy_jump=_percent(proxy_jump, in_proxies) if proxy_jump else None,
         proxy_command=_percent(proxy_command, in_proxies) if proxy_command else None,
         proxy_passes=flag("proxyusefdpass"),
@@ -271,6 +274,13 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
         trust_loopback=flag("nohostauthenticationforlocalhost"),
         no_effect=without_effect(lines, defaults),
     )
+
+
+def _kept(value: str) -> tuple[bool, int] | None:
+    words = value.lower().split()
+    if words[0] in ("no", "false", "ask"):
+        return None
+    return words[0] == "confirm", int(words[-1]) if words[-1].isdigit() else 0
 
 
 def _rekey(value: str) -> tuple[int, int]:

@@ -33,12 +33,12 @@ _WORDS = ("SendEnv", "SetEnv")
 _FILES = ("UserKnownHostsFile", "GlobalKnownHostsFile")
 _CONDITIONS = ("exec", "host", "originalhost", "user", "localuser", "tagged")
 _BARE_CONDITIONS = ("all", "canonical", "final")
-_TIMES = ("connecttimeout", "serveraliveinterval", "forwardx11timeout")
+_TIMES = ("addkeystoagent", "connecttimeout", "serveraliveinterval", "forwardx11timeout")
 _TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _OPTIONS = (
     *_SEVERAL,
-    "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "CASignatureAlgorithms",
+    "AddKeysToAgent", "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "CASignatureAlgorithms",
     "CheckHostIP", "Ciphers", "Compression",
     "ConnectionAttempts", "ConnectTimeout", "ForwardAgent", "ForwardX11", "GlobalKnownHostsFile",
     "GSSAPIDelegateCredentials", "HashKnownHosts", "HostbasedAuthentication", "HostKeyAlgorithms", "HostKeyAlias",

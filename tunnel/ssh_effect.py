@@ -27,6 +27,8 @@ def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
     """Names of options that were set and have no effect over asyncssh, as ssh_config(5) spells them."""
     given = changed(lines, defaults)
     found = [name for name in _NAMES if given.get(name.lower()) and given[name.lower()][0].lower() not in _OFF]
+    if _first(lines, "addkeystoagent") == "ask":
+        found.append("AddKeysToAgent ask")
     if "LocalCommand" in found and _first(lines, "permitlocalcommand") not in ("yes", "true"):
         found.remove("LocalCommand")  # ssh does not run it either
     return tuple(found)

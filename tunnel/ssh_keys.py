@@ -55,7 +55,7 @@ def _read_key_file(path: Path) -> KeyFile | None:
     except asyncssh.KeyImportError as error:
         if "passphrase" in str(error).lower() or "encrypted" in str(error).lower():
             return KeyFile(path, data, None, _public_half(data) or public)
-        own = _public_key(path)
+        own = _public_key(path) or public
         if own is None:
             log.warning("the key %s cannot be read: %s", path, error)
         return KeyFile(path, b"", None, own) if own is not None else None
@@ -133,20 +133,18 @@ class LockedKeyPair(asyncssh.SSHKeyPair):
         self,
         file: KeyFile,
         public: asyncssh.SSHKey,
-        ask: AskPassphrase,
-        memory: LoginMemory,
+        unlock: Callable[[KeyFile], Awaitable[asyncssh.SSHKey | None]],
         refused: Callable[[Path], None],
     ) -> None:
         kinds = public.sig_algorithms
         super().__init__(public.algorithm, public.algorithm, kinds, kinds, public.public_data, None)
         self._file = file
-        self._ask = ask
-        self._memory = memory
+        self._unlock = unlock
         self._refused = refused
 
     async def sign_async(self, data: bytes) -> bytes:
         """asyncssh's hook for keys that take their time. ValueError makes it go on with the next key."""
-        key = await unlocked(self._file.data, self._file.path, self._ask, self._memory)
+        key = await self._unlock(self._file)
         if key is None or key.public_data != self.key_public_data:
             self._refused(self._file.path)
             raise ValueError("the key was not unlocked")

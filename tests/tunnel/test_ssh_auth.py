@@ -285,6 +285,30 @@ class Bank(asyncssh.SSHServer):
         return self.rounds == [["123456", "blue"], []]
 
 
+async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret")
+    authorize(sshd, locked)
+    async with agent_with(tmp_path) as path:
+        for keeps, kept in (("no", 0), ("30m", 1)):
+            person = Person(passphrases=["secret"])
+            options = (f"IdentityAgent={path}", f"AddKeysToAgent={keeps}")
+            async with logged_in(target(sshd, host_user, *options, key=locked), person):
+                pass
+            listed = subprocess.run(
+                ["ssh-add", "-l"],
+                env={**os.environ, "SSH_AUTH_SOCK": str(path)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert listed.stdout.count("ED25519") == kept
+        locked.write_bytes(b"")  # the public half says which key is meant
+        async with logged_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked)):
+            pass
+
+
 @asynccontextmanager
 async def bank(directory: Path) -> AsyncIterator[Sshd]:
     """`Bank` on a free port."""
