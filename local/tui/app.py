@@ -227,6 +227,8 @@ class Repl(App[int]):
 
     def _follow_connection(self, now: float) -> None:
         """Show the connection, and what depends on it."""
+        if not (self._banner.is_attached and self.approvals.is_attached):  # the interface is being left
+            return
         connection = self.connection
         connection.settle(now)
         sending = connection.shown is LinkState.CONNECTED

@@ -115,10 +115,11 @@ class ApprovalCard(Vertical, can_focus=True):
         self._choices = Static(classes="choices")
         self._driving = True
         self._note = ""
+        self._waiting = 0
         self._input = Input(placeholder="Why not? The agent reads it. Enter denies, Esc goes back.", compact=True)
 
     def compose(self) -> ComposeResult:
-        self.border_title = Content(f"{one_line(self.request.request.tool_name)} on {self._where}")
+        self.show_titles()
         yield self._subject_box
         reason = one_line(self.request.request.decision_reason or "")[:_MAX_REASON]
         if reason:
@@ -128,11 +129,23 @@ class ApprovalCard(Vertical, can_focus=True):
         yield self._input
 
     def on_mount(self) -> None:
+        self.watch(self._subject_box, "scroll_y", self.show_titles, init=False)
         self.call_after_refresh(self.fit)
 
     def more_waiting(self, count: int) -> None:
         """Say how many questions come after this one."""
-        self.border_subtitle = Content(f"{count} more waiting") if count else ""
+        self._waiting = count
+        self.show_titles()
+
+    def show_titles(self) -> None:
+        """What is asked where; that there is more to read below, so that nobody allows what they have not seen; what waits."""
+        title = f"{one_line(self.request.request.tool_name)} on {self._where}"
+        below = self._subject_box.max_scroll_y - round(self._subject_box.scroll_y) if self.is_attached else 0
+        more = f"↓ {below} more line{'s' if below != 1 else ''}" if below > 0 else ""
+        short = self.is_attached and self.screen.has_class("-short")  # has no lower border
+        self.border_title = Content(f"{more} · {title}" if more and short else title)
+        waiting = f"{self._waiting} more waiting" if self._waiting else ""
+        self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, waiting))))
 
     def situation(self, *, driving: bool, note: str) -> None:
         """Whether the person may answer here, and what else there is to say about an answer now."""

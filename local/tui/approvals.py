@@ -77,6 +77,7 @@ class Approvals(Vertical):
         if card is None:
             return
         self._describe(card)
+        card.show_titles()
         composer = self._composer
         if (
             self.waits

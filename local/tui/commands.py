@@ -29,7 +29,7 @@ COMMANDS = (
 KEYS = (
     ("Enter", "send; queued while the agent works"),
     ("Ctrl+J, Shift+Enter", "new line"),
-    ("Up, Down", "earlier prompts, at the edges of the input"),
+    ("Up, Down", "earlier prompts, at the edges of the input; on an approval: scroll it"),
     ("Esc", "interrupt the agent"),
     ("Tab, Alt+A", "answer the waiting approval: 1 once, 2 this session, 3 deny"),
     ("Shift+Tab", "permission mode: default, acceptEdits, plan"),

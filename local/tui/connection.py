@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.widgets import Static
 
@@ -21,6 +22,7 @@ _CHORDS = {RETRY_KEY: "Alt+R", TAKE_KEY: "Alt+T"}
 _MARKS = {LinkState.NEEDS_PERSON: "!", LinkState.FENCED: "◇", LinkState.LOST: "✗"}
 _MOST_LINES = 3
 _SHORTEST_REASON = 20
+_LOST_BY_WRAPPING = 10  # cells at the ends of lines
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Connection:
             left = math.ceil(shown.retry_at - now) if shown.retry_at is not None else 0
             head = f"reconnecting in {left} s" if left > 0 else "reconnecting now"
             head += f" (attempt {shown.attempt})" if shown.attempt else ""
-            return Sentence(head, self.reason, retry if left > 0 else "", "now")
+            return Sentence(head, self.reason, retry if left > 0 else "", "connects now")
         if shown.state is LinkState.NEEDS_PERSON:
             return Sentence("not connected", self.reason, retry, "logs in")
         if shown.state is LinkState.FENCED:
@@ -133,20 +135,22 @@ class Connection:
         return None
 
 
-def banner_text(sentence: Sentence, mark: str, tone: str, look: Look, room: int) -> Text:
-    """The sentence in at most `room` cells; only the reason is cut."""
+def banner_text(sentence: Sentence, mark: str, tone: str, look: Look, width: int, lines: int) -> Text:
+    """The sentence in at most so many `lines` of `width` cells; only the reason is cut. What a key does stays together."""
     text = Text(overflow="fold")
     text.append(f"{mark} ", style=tone)
     text.append(sentence.head, style=tone)
     tail = Text()
     if sentence.key:
-        tail.append(" · ", style=look.dim)
         tail.append(sentence.key, style=f"bold {look.accent}")
         tail.append(f" {sentence.does}", style=look.dim)
-    if sentence.reason:
-        left = max(_SHORTEST_REASON, room - text.cell_len - tail.cell_len - 2)
-        reason = sentence.reason if len(sentence.reason) <= left else sentence.reason[: left - 1] + "…"
-        text.append(f": {reason}", style=look.dim)
+    reason = f": {sentence.reason}" if sentence.reason else ""
+    between = " · " if tail else ""
+    if text.cell_len + cell_len(reason + between) + tail.cell_len > width:
+        between = "\n  " if tail else ""
+        left = max(_SHORTEST_REASON, width * (lines - bool(tail)) - text.cell_len - _LOST_BY_WRAPPING)
+        reason = reason if cell_len(reason) <= left else set_cell_size(reason, left - 1).rstrip() + "…"
+    text.append(reason + between, style=look.dim)
     return text.append_text(tail)
 
 
@@ -171,7 +175,7 @@ class Banner(Static):
         tone = {LinkState.FENCED: look.accent, LinkState.LOST: look.bad}.get(state, look.warn)
         lines = 2 if self.screen.has_class("-short") else _MOST_LINES
         width = max(20, self.app.size.width - 4)
-        text = banner_text(sentence, _MARKS.get(state, "◌"), tone, look, width * lines - 10)
+        text = banner_text(sentence, _MARKS.get(state, "◌"), tone, look, width, lines)
         if text != self._text:
             self._text = text
             self.update(text)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 
+import pytest
 from tests.support.pilot import desk
 from tests.support.scripted_session import ScriptedSession, session_rule
 from tests.support.scripted_work import EDIT, NEW, OLD, PATH
@@ -237,3 +239,25 @@ async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_the
         await at.card_focused()
         await at.sees("make test", "1 once", "3 deny", "interrupt")
         assert at.status.startswith(" ● devbox:/srv/shop")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 12)])
+async def test_what_is_below_the_edge_is_announced_until_it_was_seen(size: tuple[int, int]) -> None:
+    async with desk(size=size) as at:
+        await at.prompt("go")
+        ask(at.session, command="\n".join(f"echo {n}" for n in range(30)) + "\nrm -rf /")
+        await at.card_focused()
+        await at.until(lambda: re.search(r"↓ \d\d more lines", at.screen))
+        assert "rm -rf /" not in at.screen
+        await at.pilot.press(*["down"] * 31)
+        await at.sees("rm -rf /")
+        await at.loses("more line")
+
+
+async def test_a_short_question_announces_nothing() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.pilot.pause(0.2)
+        assert "more line" not in at.screen

@@ -27,7 +27,7 @@ async def _drop(at: Desk, wait_s: float = 600) -> None:
 async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt() -> None:
     async with desk() as at:
         at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 9)
-        await at.sees("◌ reconnecting in 7 s (attempt 4): the host has not answered for 15 s · r now")
+        await at.sees("◌ reconnecting in 7 s (attempt 4): the host has not answered for 15 s · r connects now")
         assert at.status.startswith(" ◌ devbox:/srv/shop  reconnecting  ")
         await at.sees("reconnecting in 6 s")
         at.session.link(LinkState.RECONNECTING, SILENT, 4)
@@ -49,13 +49,13 @@ MIDDLE = """\
 
 
 
-
 ╭─ Bash on devbox:/srv/shop ───────────────────────────────────────────────────────────╮
 │ make install                                                                         │
 │ Tab to answer:   1 once   3 deny   Esc interrupt                                     │
 │ Not connected: the answer is sent when the connection is there again.                │
 ╰──────────────────────────────────────────────────────────────────────────────────────╯
-  ◌ reconnecting in 600 s (attempt 4): the host has not answered for 15 s · Alt+R now
+  ◌ reconnecting in 600 s (attempt 4): the host has not answered for 15 s
+    Alt+R connects now
 ╭──────────────────────────────────────────────────────────────────────────────────────╮
 │ half a thought                                                                       │
 ╰──────────────────────────────────────────────────────────────────────────────────────╯"""
@@ -72,12 +72,13 @@ async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
         await at.prompt("and commit it")
         await at.type("half a thought")
         at.session.ask("ask", "Bash", {"command": "make install"})
-        await at.sees("Not connected", "half a thought", "Alt+R now")
+        await at.sees("Not connected", "half a thought", "Alt+R connects now")
         shown = "\n".join(at.screen.splitlines()[4:-1])
         spinner = shown.split(" Bash make test")[0][-1]
         shown = re.sub(r"reconnecting in \d+ s", "reconnecting in 600 s", shown)
         assert shown == MIDDLE.format(spinner=spinner)
-        assert re.fullmatch(r" ◌ devbox:/srv/shop  reconnecting  approval waits: Tab  working \d+ s  ask", at.status)
+        status = re.compile(r" ◌ devbox:/srv/shop  reconnecting  approval waits: Tab  working \d+ s  ask")
+        await at.until(lambda: status.fullmatch(at.status))
 
 
 def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
@@ -104,9 +105,9 @@ async def test_r_retries_while_nothing_is_typed_and_is_a_letter_otherwise() -> N
         await at.type("r")
         assert at.app.composer.text == "rr"
         assert at.session.retries == 0
-        await at.sees("Alt+R now")
+        await at.sees("Alt+R connects now")
         at.app.composer.clear()
-        await at.sees("· r now")
+        await at.sees("· r connects now")
         await at.pilot.press("r")
         await at.until(lambda: at.session.retries == 1)
         assert at.app.composer.text == ""
@@ -288,8 +289,17 @@ async def test_a_session_that_has_ended_on_the_host_is_left_with_code_0() -> Non
 async def test_on_a_small_terminal_the_key_is_seen_however_long_the_reason_is() -> None:
     async with desk(size=(40, 10)) as at:
         at.session.link(LinkState.RECONNECTING, "because " * 40, 4, time.monotonic() + 600)
-        await at.sees("reconnecting in", "…", "r now")
+        await at.sees("reconnecting in", "…", "r connects now")
         assert at.status.startswith(" ◌ devbox:/srv/shop")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+async def test_what_the_key_does_is_never_torn_apart(width: int) -> None:
+    async with desk(size=(width, 24)) as at:
+        for words in range(1, 12):
+            at.session.link(LinkState.NEEDS_PERSON, "because " * words, 4)
+            await at.until(partial(lambda wanted: at.app.connection.reason.count("because") == wanted, words))
+            await at.sees("r logs in")
 
 
 async def test_a_hostile_reason_stays_one_harmless_line() -> None:
