@@ -132,6 +132,8 @@ def _serve(
             finally:
                 os.close(lock)
         elif params.get("fresh"):
+            if not where.lock:
+                sockets.connect(where.socket, deadline)  # unless it is a stranger's
             raise _in_use(str(params["session"]))
         address = where.socket if owner is None else str(owner.get("socket") or "")
         daemon = sockets.connect(address, deadline)

@@ -99,7 +99,7 @@ def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
 
 def _is_daemon(pid: int) -> bool:
     with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
-        return file.read().strip() == "ccb"
+        return file.read().strip() == "ccb" and bool(identity.start_time(pid))  # one that is dead has none
     return False
 
 
