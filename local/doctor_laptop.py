@@ -68,7 +68,7 @@ def error_finding(where: str, name: str, error: CcbError) -> Finding:
 async def _openssh() -> Finding:
     path = shutil.which("ssh")
     if path is None:
-        fix = "Install the OpenSSH client: without it ssh_config is not read."
+        fix = "Install the OpenSSH client: it understands all of ssh_config."
         return _finding("OpenSSH", State.WARN, "no ssh on the PATH", fix)
     process = await asyncio.create_subprocess_exec(
         path, "-V", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE

@@ -248,3 +248,15 @@ async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env
             do=f"Make this work in a terminal first: {shown}",
         ) from error
     return Child(Process(transport, protocol, loop), transport, protocol)
+
+
+async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command that asks nothing. Raises UsageError when there is no such command, and
+    TimeoutError once it is ended, with what it started."""
+    pipe = asyncio.subprocess.PIPE
+    child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
+    try:
+        out, err = await asyncio.wait_for(child.process.communicate(), deadline_s)
+    finally:
+        await child.end()
+    return child.process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .command import start
+from .command import said_by
 from .environment import without_secrets
 from .errors import ConfigError, UsageError
 from .plain_text import neutralise
@@ -123,25 +123,21 @@ async def resolve(target: SshTarget) -> HostConfig:
 async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> dict[str, list[str]]:
     """What `ssh -G` (`argv`) prints for `host`: values by lower-case option name. Raises ConfigError, also after 10 s, and
     UsageError when there is no such program."""
-    pipe = asyncio.subprocess.PIPE
-    child = await start([*argv, "--", host], " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
     try:
-        out, err = await asyncio.wait_for(child.process.communicate(), _RESOLVE_DEADLINE_S)
+        status, out, err = await said_by([*argv, "--", host], env=env, deadline_s=_RESOLVE_DEADLINE_S)
     except TimeoutError:
         raise ConfigError(
             f"`ssh -G` did not answer in {_RESOLVE_DEADLINE_S:g} s",
             do="Look for a slow `Match exec` in your ssh_config.",
         ) from None
-    finally:
-        await child.end()
-    if child.process.returncode:
+    if status:
         raise ConfigError(
             "ssh does not accept its configuration",
-            evidence=neutralise(err.decode("utf-8", "replace").strip()),
+            evidence=neutralise(err.strip()),
             do=f"Mend it until `ssh -G {host}` answers.",
         )
     lines: dict[str, list[str]] = {}
-    for line in out.decode("utf-8", "replace").splitlines():
+    for line in out.splitlines():
         key, _, value = line.partition(" ")
         lines.setdefault(key.lower(), []).extend(_PATH.split(value) if key in _SEVERAL_FILES else [value])
     return lines

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .command import said_by
+from .environment import without_secrets
 from .ssh_config import SshTarget, config_command
 
 _DEADLINE_S = 10.0
@@ -79,18 +82,10 @@ async def applied_options(target: SshTarget) -> list[AppliedOption] | None:
 
 
 async def _run(argv: list[str]) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
     try:
-        out, err = await asyncio.wait_for(process.communicate(), _DEADLINE_S)
+        return await said_by(argv, env=without_secrets(os.environ), deadline_s=_DEADLINE_S)
     except TimeoutError:
         return -1, "", ""
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
 def _trace(said: str) -> _Trace:

@@ -16,6 +16,7 @@ from ccb.tunnel.environment import SECRET_VARIABLES
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.jumps import route
 from ccb.tunnel.ssh_config import SshTarget, resolve
+from ccb.tunnel.ssh_origin import applied_options
 
 
 @pytest.fixture(params=["ssh -G", "without OpenSSH"])
@@ -98,6 +99,7 @@ async def test_what_the_configuration_starts_inherits_no_credential(
     seen = tmp_path / "seen"
     config.write_text(f'Match exec "export > {seen}; true"\n  Port 77\n')
     assert (await resolve(SshTarget("far"))).port == 77
+    await applied_options(SshTarget("far"))
     assert "HOME=" in seen.read_text() and "sk-secret" not in seen.read_text()
 
 
@@ -108,5 +110,7 @@ async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
     monkeypatch.setattr(ssh_config, "_RESOLVE_DEADLINE_S", 1.0)
     with pytest.raises(ConfigError, match="did not answer"):
         await resolve(SshTarget("far"))
+    monkeypatch.setattr("ccb.tunnel.ssh_origin._DEADLINE_S", 1.0)
+    assert await applied_options(SshTarget("far")) is None
     said = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, env=os.environ).stdout
     assert "sleep 4321" not in said.splitlines()
