@@ -1,0 +1,56 @@
+"""Names that would do something if anything put them into a command line: over every kind of way they are only names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_transports import laptop, somewhere
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop
+from tests.support.sshd import Sshd, make_key
+from tests.support.whole_session import Somewhere
+
+assert laptop and somewhere  # fixtures
+
+NAME = '-rf it\'s "x" $(touch pwned) `touch pwned` ${IFS} ; touch pwned & | !a ~ * ünïcödé ☃ %h \\n\ntwo\\'
+
+
+@pytest.mark.parametrize("way", ["asyncssh", "ssh", "wrapper", "sh -c", "docker", "srun --pty", "container over ssh"])
+async def test_a_directory_of_any_name_is_where_a_session_works_over(
+    way: str, laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere
+) -> None:
+    directory = somewhere.app / NAME
+    directory.mkdir()
+    directory.chmod(0o777)
+    (directory / "here").touch()
+    look = {"type": "tool_use", "name": "Bash", "input": {"command": "ls; pwd"}}
+    fake_model.add({"blocks": [look]}, {"text": "ok"})
+    where = [f"{each}/{NAME}" if number == 1 else each for number, each in enumerate(somewhere.where)]
+    done = await laptop.run([*where, "-p", "look", "--allowedTools", "Bash"])
+    assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
+    said = fake_model.requests[1].tool_result_text
+    assert said.startswith("here\n") and NAME in said
+    assert not list(somewhere.app.rglob("pwned")) and not list(laptop.home.rglob("pwned"))
+
+
+@pytest.mark.parametrize("way", [[], ["--transport", "ssh"], ["--ssh-command", "ssh"], ["--ssh-command", "fleet ssh"]])
+@pytest.mark.parametrize("command", ["ssh", "doctor"])
+async def test_a_host_or_a_user_is_never_an_option_or_a_command(
+    way: list[str], command: str, laptop: Laptop, tmp_path: Path
+) -> None:
+    touch = f"touch {tmp_path}/pwned"
+    for target in (f"-oProxyCommand={touch}", f"-oProxyCommand={touch}@host", "-lroot@host", f"a`{touch}`@h", "a$(id)"):
+        done = await laptop.run([command, *way, "--", target])
+        assert done.code == 2 and "Traceback" not in done.stderr, (target, done.stderr)
+    assert not (tmp_path / "pwned").exists()
+
+
+async def test_a_key_file_of_any_name_is_only_a_key_file(laptop: Laptop, sshd: Sshd, tmp_path: Path) -> None:
+    odd = make_key(tmp_path / "odd")
+    odd = odd.rename(tmp_path / "-oProxyCommand=touch pwned $(touch pwned) 'x'")
+    for way in ([], ["--transport", "ssh"]):
+        words = ["-P", str(sshd.port), "-i", str(odd), "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no"]
+        done = await laptop.run(["ps", "nobody@127.0.0.1", *words, *way])
+        assert done.code == 77, done.stderr
+    assert not list(tmp_path.rglob("pwned")) and not list(laptop.home.rglob("pwned"))
