@@ -7,6 +7,7 @@ import dataclasses
 import getpass
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -114,7 +115,7 @@ async def resolve(target: SshTarget) -> HostConfig:
     plain = asyncio.create_task(ssh_says([ssh, "-G", "-F", "none"], target.host, env))
     try:
         given = await ssh_says(config_command(ssh, target), target.host, env)
-        return _config(given, await plain, target)
+        return _config(given, await plain, target, pwd.getpwuid(os.getuid()).pw_dir)
     finally:
         plain.cancel()
         await asyncio.gather(plain, return_exceptions=True)
@@ -171,7 +172,17 @@ def _percent(text: str, tokens: Mapping[str, str]) -> str:
 def _path(text: str, tokens: Mapping[str, str]) -> Path:
     """A file's name with its `%x`, `${NAME}` and `~`."""
     text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
-    return Path(_percent(text, tokens)).expanduser()
+    text = _percent(text, tokens)
+    if text == "~" or text.startswith("~/"):
+        return Path(tokens["d"] + text[1:])
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            "the ssh configuration names the home of a user who does not exist here",
+            evidence=text,
+            do="Mend that path.",
+        ) from error
 
 
 def _agent(value: str, tokens: Mapping[str, str]) -> str | None:
@@ -183,7 +194,9 @@ def _agent(value: str, tokens: Mapping[str, str]) -> str | None:
     return str(_path(value, tokens))
 
 
-def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
+def _config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None = None) -> HostConfig:
+    """`home` is what `~` means, HOME if nothing else is said: ssh does not look at that."""
+
     def one(key: str, default: str = "") -> str:
         return lines[key][0] if lines.get(key) else default
 
@@ -205,7 +218,7 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
     hostname, user = one("hostname", target.host).lower(), one("user", target.user or getpass.getuser())
     tokens = {
         "%": "%",
-        "d": str(Path.home()),
+        "d": home or str(Path.home()),
         "h": hostname,
         "i": str(os.getuid()),
         "k": one("hostkeyalias", target.host),
@@ -222,7 +235,7 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget) -> HostConfig:
         return tuple(_path(text, tokens) for text in lines.get(key, ()) if text.lower() != "none")
 
     timeout = one("connecttimeout", "none")
-    default_known_hosts = Path("~/.ssh/known_hosts").expanduser()
+    default_known_hosts = Path(tokens["d"], ".ssh", "known_hosts")
     if one("userknownhostsfile").lower() == "none":
         default_known_hosts = Path(os.devnull)
     known_hosts = paths("userknownhostsfile") or (default_known_hosts,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import socket
 import subprocess
 from pathlib import Path
@@ -76,6 +77,23 @@ async def test_a_user_of_the_configuration_may_have_a_space(config: Path) -> Non
     config.write_text('Host far\n  User "jane doe"\nMatch exec "true"\n  Port 77\n')
     resolved = await resolve(SshTarget("far"))
     assert (resolved.user, resolved.port) == ("jane doe", 77)
+
+
+async def test_home_is_that_of_ssh_which_does_not_look_at_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_config(tmp_path, monkeypatch).write_text("IdentityFile ~/mine\nCertificateFile %d/mine\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    resolved = await resolve(SshTarget("far"))
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert resolved.identity_files == resolved.certificate_files == (home / "mine",)
+    assert resolved.known_hosts[0] == home / ".ssh" / "known_hosts"
+
+
+async def test_the_home_of_nobody_is_an_error(config: Path) -> None:
+    config.write_text("IdentityFile ~nosuchuser/key\n")
+    with pytest.raises(ConfigError, match="who does not exist"):
+        await resolve(SshTarget("far"))
 
 
 @pytest.mark.parametrize(
