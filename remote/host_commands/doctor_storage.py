@@ -48,7 +48,7 @@ def directories() -> list[Finding]:
     for name, path in where:
         there = nearest(path)
         if path and there in causes:
-            found.append(Finding(name, INFO, "%s: as %s%s" % (path, causes[there], _instead(name, top))))
+            found.append(Finding(name, INFO, "%s: as %s%s" % (shown(path), causes[there], _instead(name, top))))
             continue
         each = _directory(name, path)
         if each.state == WARN:
@@ -99,6 +99,12 @@ def remove_made(path: str) -> None:
         pass
 
 
+def shown(path: str) -> str:
+    """`path` with `~` for the home directory."""
+    home = places.home_directory().rstrip("/")
+    return "~" + path[len(home) :] if home and path.startswith(home + "/") else path
+
+
 def nearest(path: str) -> str:
     """The part of `path` that is there."""
     while path and not os.path.lexists(path) and path != "/":
@@ -118,7 +124,8 @@ def _directory(name: str, path: str) -> Finding:
     problem, fix = _foreign(there, path), "Move it away, or give it to this user: the next place is used meanwhile."
     if not problem:
         problem, fix = _write_problem(there)
-    facts = [path if there == path else "%s (not there yet)" % path]
+    known = path if name == "home" else shown(path)
+    facts = [known if there == path else "%s (not there yet)" % known]
     facts += [] if problem else ["writable"]
     kind, device = _file_system(there)
     room, short = _room(there, kind, device)
@@ -235,7 +242,7 @@ def bundle_cache(bundle: str) -> list[Finding]:
         problem = problem or next((text for text in (_foreign(step, step) for step in _steps(top)) if text), "")
         problem = problem or _write_problem(there, _BUNDLE_SIZE)[0]
         if problem:
-            refused.append("%s: %s" % (top, problem))
+            refused.append("%s: %s" % (shown(top), problem))
         place = place or ("" if problem else top)
     own = next((path for path in kept if os.path.basename(path) == bundle + ".zip"), "")
     if not own and not place:
@@ -243,7 +250,7 @@ def bundle_cache(bundle: str) -> list[Finding]:
         return [Finding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
     size = sum(os.lstat(path).st_size for path in kept)
     others = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
-    return [Finding("bundle cache", OK, "%s; %s" % (os.path.dirname(own) if own else place, others))]
+    return [Finding("bundle cache", OK, "%s; %s" % (shown(os.path.dirname(own) if own else place), others))]
 
 
 def _stores() -> list[str]:
