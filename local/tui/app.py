@@ -134,8 +134,9 @@ class Repl(App[int]):
             f"ccb {self._info.version}  {self._where}\nThe agent works on {host}. F1 or /help shows the keys.",
             Level.DIM,
         )
-        for note in self._client.hello.notes:
-            self.story.notice(f"On the host: {one_line(note)}", Level.DIM)
+        hello = self._client.hello
+        for note in hello.notes:  # a session that may not last is worth a look
+            self.story.notice(f"On the host: {one_line(note)}", Level.DIM if hello.storage == "disk" else Level.WARNING)
         self.set_interval(_TICK_S, self._tick)
         self._listen()
         if self._first_prompt:

@@ -10,6 +10,7 @@ from textual import events
 from textual.color import Color
 from textual.theme import Theme
 
+from ccb.local.tui.blocks import Level, NoticeBlock
 from ccb.local.tui.status import tokens
 from ccb.local.tui.themes import DARK, LIGHT, fitting_theme, muted
 from ccb.tunnel.errors import ConnectionLost
@@ -67,6 +68,14 @@ async def test_what_does_not_fit_in_the_status_line_is_left_out_and_the_place_st
         await at.until(lambda: "working" in at.status)
         assert len(at.status) <= 40
         assert at.status.startswith(" ● devbox:/srv/shop")
+
+
+@pytest.mark.parametrize(("storage", "level"), [("disk", Level.DIM), ("memory", Level.WARNING)])
+async def test_a_note_stands_out_when_the_session_may_not_last(storage: str, level: Level) -> None:
+    async with desk(ScriptedSession(greeting=hello(notes=["kept somewhere"], storage=storage))) as at:
+        await at.sees("On the host: kept somewhere")
+        (note,) = [b for b in at.app.transcript.blocks if isinstance(b, NoticeBlock) and "kept somewhere" in b.text]
+        assert note.level is level
 
 
 async def test_notes_of_the_host_are_shown() -> None:

@@ -23,9 +23,11 @@ Play = Callable[["ScriptedSession", str], Coroutine[Any, Any, None]]
 MODEL = "claude-sonnet-4-5"
 
 
-def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop") -> Hello:
+def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: str = "disk") -> Hello:
     """The hello of a session that waits for its first prompt."""
-    return Hello(1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", notes=notes or [])
+    return Hello(
+        1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", storage=storage, notes=notes or []
+    )
 
 
 class ScriptedSession:
