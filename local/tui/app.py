@@ -64,7 +64,7 @@ class Repl(App[int]):
     .-short ApprovalCard, .-short ApprovalCard:focus, .-short ApprovalCard:focus-within {
         border: none; border-top: heavy $warning;
     }
-    .-short ApprovalCard .reason { max-height: 1; }
+    .-short ApprovalCard .reason { max-height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     .-short Banner { padding: 0 1; }
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """

@@ -238,6 +238,8 @@ async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_the
         ask(at.session)
         await at.card_focused()
         await at.sees("make test", "1 once", "3 deny", "interrupt")
+        (reason,) = [line for line in at.screen.splitlines() if "Asked because" in line]
+        assert reason.endswith("…"), "what is cut says so"
         assert at.status.startswith(" ● devbox:/srv/shop")
 
 
