@@ -59,6 +59,6 @@ def python_lines(marker: str, candidates: str) -> str:
     """POSIX sh that prints `\\n<marker> python <path> <version>` for each candidate that is a Python."""
     return (
         f"for P in {candidates} python2; do "
-        f'V=$("$P" -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '
+        f'V=$("$P" -E -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '
         f"done; "
     )

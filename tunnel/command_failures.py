@@ -18,7 +18,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         r"session open refused",
         Dropped,
         "{name} refused another session on the connection",
-        "Its SSH server allows no more (MaxSessions).",
+        "Raise MaxSessions in its sshd_config, or use a connection of your own (-o ControlPath=none).",
     ),
     (
         r"remote host identification has changed|host key for .* has changed",
@@ -99,7 +99,9 @@ def command_failure(name: str, shown: str, status: int | None, said: str) -> Ccb
     code = f"`{shown}` ended with exit code {status}"
     evidence = f"{said}\n{code}" if said else f"{code} and said nothing."
     if re.search(r"no such (file|command)|executable file not found|not found in \$?path", said, re.IGNORECASE):
-        return DeployError(f"{name} cannot run `sh`", evidence=evidence, do="ccb needs a POSIX sh and Python there.")
+        return DeployError(
+            f"{name} cannot run `sh`", evidence=evidence, do="Install a POSIX sh and Python 3.9 or newer there."
+        )
     if re.search(
         r"permission denied|unauthori[sz]ed|forbidden|not authori[sz]ed|access denied|logged in|log in|password is required",
         said,
@@ -107,5 +109,7 @@ def command_failure(name: str, shown: str, status: int | None, said: str) -> Ccb
     ):
         return AuthFailed(f"{name} refused the login", evidence=evidence, do=by_hand)
     if status == 127:
-        return DeployError(f"{name} cannot run `sh`", evidence=evidence, do="ccb needs a POSIX sh and Python there.")
+        return DeployError(
+            f"{name} cannot run `sh`", evidence=evidence, do="Install a POSIX sh and Python 3.9 or newer there."
+        )
     return Unreachable(f"no connection to {name}", evidence=evidence, do=by_hand)

@@ -125,7 +125,7 @@ class SshTransport:
             raise Unreachable(
                 f"{self._name} refused to run a command",
                 evidence=neutralise(error.reason),
-                do="Its SSH server allows no session (MaxSessions 0, or all of them are in use).",
+                do="Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use.",
             ) from error
         except (asyncssh.Error, OSError) as error:
             raise _lost(self._name, error) from error

@@ -112,7 +112,9 @@ async def _accept(hop: Hop, prompts: Prompts, known: KnownKeys, shown: asyncssh.
         )
     if strict not in ("no", "accept-new") and not await prompts.confirm_host_key(info):
         raise HostKeyError(
-            f"the host key of {name} was not accepted", evidence=info.fingerprint, do="Nothing was stored."
+            f"the host key of {name} was not accepted",
+            evidence=info.fingerprint,
+            do="Nothing was stored. Ask the host's administrator for the right fingerprint.",
         )
     remember(store, name, port, shown, hashed=config.hash_known_hosts)
 

@@ -214,12 +214,14 @@ async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, lap
 async def test_a_host_with_low_limits_blocks_only_where_a_session_fails(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:
-    (host_user.home / ".bashrc").write_text("ulimit -n 40; ulimit -f 10; export LC_ALL=xx_YY\n", encoding="ascii")
+    odd = "ulimit -n 40; ulimit -f 10; export LC_ALL=xx_YY PYTHONHOME=/nowhere\n"
+    (host_user.home / ".bashrc").write_text(odd, encoding="ascii")
     done, found = await doctor(laptop, host_user.name, sshd)
     assert (done.code, blocking(found)) == (0, [])
     assert found["host", "nofile"]["state"] == found["host", "file size"]["state"] == "warn"
     assert "File too large" in found["host", "bundle cache"]["found"]
     assert "not installed here" in found["host", "locale"]["found"]
+    assert "(used)" in found["host", "Pythons"]["found"]
     (host_user.home / ".bashrc").write_text("ulimit -n 14\n", encoding="ascii")
     done, found = await doctor(laptop, host_user.name, sshd)
     assert (done.code, blocking(found)) == (1, [("host", "nofile")])
