@@ -24,7 +24,6 @@ from ccb.tunnel.wire import (
     Head,
     Input,
     Json,
-    Past,
     Refused,
     SessionOptions,
     Snapshot,
@@ -42,6 +41,7 @@ from .identity import own_identity
 from .inputs import TooManyInputs
 from .journal import Journal, JournalError
 from .lease import write_lease
+from .pages import Pages
 from .permissions.engine import PermissionEngine
 from .places import Places, home_directory
 from .private_log import log_to
@@ -65,8 +65,6 @@ IDLE_S = 30 * 60.0
 _TRY_AGAIN_S = 1.0  # for inputs that found no room
 _UNUSED_S = 20.0  # a session that nobody ever asked anything
 _LOOK_S = 5.0
-_MAX_PAGE = 512 * 1024
-_MAX_PAGES = 32  # asked for by one client and not sent yet
 _GOODBYE_S = 10.0  # for clients to take the last events
 
 
@@ -141,7 +139,7 @@ class Daemon:
         self._finisher: Client | None = None
         self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pages: set[asyncio.Task[None]] = set()
+        self._pages = Pages(self.journal, lambda: self._epoch)
         self._driver: Client | None = None
         self._calls = Calls()
         self._stopping = asyncio.Event()
@@ -270,9 +268,7 @@ class Daemon:
                 if isinstance(ended, Exception):
                     log.error("the session ended in a bug", exc_info=ended)
             self._calls.detach()
-            for page in self._pages:
-                page.cancel()
-            await asyncio.gather(*self._pages, return_exceptions=True)
+            await self._pages.close()
             await close_context(self._context)
             await self.journal.close()
             await self._dismiss()
@@ -383,31 +379,8 @@ class Daemon:
         return start
 
     def fetch(self, client: Client, frame: Fetch) -> None:
-        """Send earlier events: one page after the other, read in a thread, held until the client takes it."""
-        if client.pages >= _MAX_PAGES:
-            client.close("too many pages of earlier events are asked for")
-            return
-        client.pages += 1
-        task = asyncio.get_running_loop().create_task(self._page(client, frame))
-        self._pages.add(task)
-        task.add_done_callback(self._pages.discard)
-
-    async def _page(self, client: Client, frame: Fetch) -> None:
-        try:
-            async with client.paging:
-                await client.bulk(Past(self._epoch, frame.request, {"records": await self._records(frame)}))
-        finally:
-            client.pages -= 1
-
-    async def _records(self, frame: Fetch) -> list[Json]:
-        try:
-            records = await asyncio.get_running_loop().run_in_executor(
-                None, self.journal.page, frame.before, min(frame.most, _MAX_PAGE)
-            )
-        except OSError as error:
-            log.error("earlier events cannot be read: %s", error)
-            records = []
-        return [{"seq": record.seq, "kind": record.kind, "body": record.body} for record in records]
+        """A client asks for earlier events."""
+        self._pages.fetch(client, frame)
 
     def _grant(self, client: Client, frame: Attach) -> bool:
         if frame.epoch <= self._epoch:
@@ -481,7 +454,7 @@ class Daemon:
         """A client leaves, as it says itself; with `done` the worker may end when it has nothing to do."""
         if self._driver is not client:
             return
-        self._done = done
+        self._done = done and bool(self._where.state)  # from memory nobody could take it up again
         self._driver_name = ""
         self.changed()
         write_lease(self._where.file("epoch"), self._epoch, "")

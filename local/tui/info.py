@@ -42,7 +42,6 @@ def farewell(
 ) -> str:
     """What stays on the terminal: which session it was, what it used, what becomes of it and how to come back. `lost`: why it
     ended here while it may go on there. `in_memory`: there is nothing left of it once its worker has ended."""
-    ends = in_memory and not (lost or asked or working)
     where = f"{one_line(info.host)}:{one_line(info.path)}"
     lines = [f"Session {one_line(session)} on {where}" + (f": {used}" if used else "")]
     if stopped:
@@ -53,8 +52,8 @@ def farewell(
         lines.append("The agent waits there for an answer.")
     elif working:
         lines.append("The agent goes on working there.")
-    elif ends:
-        lines.append("It was in memory only, and ends with this unless something still runs there in the background.")
-    if info.resume and not ends:
+    if in_memory:
+        lines.append("It was in memory only." if stopped else "It is in memory only, and gone when its worker ends.")
+    if info.resume and not (in_memory and stopped):
         lines += ["Come back with:", f"  {one_line(info.resume)}"]
     return "\n".join(lines)

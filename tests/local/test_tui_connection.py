@@ -334,12 +334,17 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(w
         assert not at.app.stopped
 
 
-async def test_the_farewell_to_a_session_in_memory_promises_no_way_back() -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_back_to_one_that_is_gone(
+    stopped: bool,
+) -> None:
     async with desk(ScriptedSession(greeting=replace(hello(), storage="memory"))) as at:
-        await at.pilot.press("ctrl+d")
+        if stopped:
+            await at.type("/stop")
+        await at.pilot.press("enter" if stopped else "ctrl+d")
         await at.until(lambda: at.app.return_value == 0)
         said = at.app.farewell()
-        assert "in memory only" in said and RESUME not in said
+        assert "in memory only" in said and (RESUME in said) != stopped
 
 
 async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:

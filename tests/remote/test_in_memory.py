@@ -23,7 +23,7 @@ from tests.remote.worker_process import WorkerHost, alive, until, worker_host
 from ccb.remote import sockets
 from ccb.remote.journal import Journal, JournalError
 from ccb.remote.journal_file import MemoryFile
-from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+from ccb.tunnel.wire import Detach, Event, Hello, Refused, SessionOptions
 
 DEADLINE_S = 20.0
 
@@ -103,6 +103,24 @@ async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str
     assert refused.code == "no_session" and "was in memory only" in refused.message
     assert host.runtime_files() == []
     assert not (host.home / ".local").exists()
+
+
+async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, session: str) -> None:
+    """A worker with a journal on the disk would end at once."""
+    with no_byte():
+        first = await host.connect(session, idle_s=0.1)
+    hello = await first.attach(SessionOptions())
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content("done"))
+    await first.message("result")
+    await first.send(Detach(first.epoch, done=True))
+    while await first.read():
+        pass
+    again = await host.connect(session, create=False)
+    assert (await again.attach()).pid == hello.pid
+    assert (await again.message("result"))["result"] == "done"
+    await again.stop()
 
 
 async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_it_was(
