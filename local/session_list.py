@@ -38,7 +38,7 @@ class ReportRow(BaseModel):
 
 class SessionRow(ReportRow):
     """One session. Ages in seconds, sizes in bytes; `state` is running, requires_action, idle or ended. `host` names the other
-    host it lives on when the home is shared."""
+    host it lives on when the home is shared; `storage` is `memory` when nothing of it is on a disk."""
 
     session: str = Field(min_length=1, max_length=64)
     cwd: Text = ""
@@ -54,6 +54,7 @@ class SessionRow(ReportRow):
     rss: Count = 0
     bytes: Count = 0
     host: _Name = ""
+    storage: _Name = ""
 
 
 async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, object]) -> AsyncGenerator[Report, None]:

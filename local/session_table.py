@@ -91,7 +91,9 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
 
 
 def _state(row: SessionRow) -> str:
-    return f"on {one_line(row.host)}" if row.host else _STATES.get(row.state, one_line(row.state))
+    if row.host:
+        return f"on {one_line(row.host)}"
+    return _STATES.get(row.state, one_line(row.state)) + (" (memory)" if row.storage == "memory" else "")
 
 
 def _driver(row: SessionRow, width: int) -> str:

@@ -17,6 +17,10 @@ BOUND = (
     "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection: when it is"
     " lost, running tools are ended, and a reconnect goes on from the journal. "
 )
+BOUND_IN_MEMORY = (
+    "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection: as it is in"
+    " memory only, it ends with it. "
+)
 _DO = {
     False: "To let sessions go on, run once on the host: loginctl enable-linger",
     True: "It could not be moved under your service manager; an administrator can exclude you: KillExcludeUsers in logind.conf",
@@ -28,9 +32,9 @@ _TRUE = ("1", "yes", "y", "true", "t", "on")
 _MOVE_S = 2.0
 
 
-def bound_note(root: str = "/") -> str:
+def bound_note(root: str = "/", *, in_memory: bool = False) -> str:
     """What the person has to know then, and can do."""
-    return BOUND + _DO[lingers(root)]
+    return (BOUND_IN_MEMORY if in_memory else BOUND) + _DO[lingers(root)]
 
 
 def kills(user: str = "", root: str = "/") -> bool:

@@ -313,7 +313,7 @@ def _daemon(
             from .logout import bound_note, kills, move_out
 
             if kills() and not move_out(str(facts["session"])):
-                facts["notes"] = [*_texts(facts["notes"]), bound_note()]
+                facts["notes"] = [*_texts(facts["notes"]), bound_note(in_memory=not where.state)]
                 grace_s = 0.0
         first = _greet_first(listener, facts, where)
         if first is None:

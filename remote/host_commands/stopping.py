@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import identity, places
+from .. import identity, places, sockets
 from ..process import stop_marked
 from ..refusal import Refusal
 from ..registry import living, runtime_directories, sessions
@@ -90,6 +90,8 @@ async def _stop(target: Target, reports: Reports) -> None:
     how = "was not running"
     if pid:
         how = await _end(target)
+        if sockets.in_memory(str(target.owner.get("socket") or "")) and not target.directory:
+            how += "; it was in memory only and is gone"
     if mark:
         await stop_marked(mark)
     if target.pid:

@@ -228,6 +228,7 @@ async def test_a_session_in_memory_is_found_copied_by_nobody_and_ended(
         session = (await running.until("result"))["session_id"]
         stopped = await laptop.run(["stop", at, session[:8], *options])
         assert stopped.code == 0 and session[:8] in stopped.stdout, stopped
+        assert "it was in memory only and is gone" in stopped.stdout, stopped
         assert not host.daemons()
     async with laptop.start([*host.where(), "-p", *STDIO]) as running:
         await running.send(user_message("hello"))

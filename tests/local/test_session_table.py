@@ -63,6 +63,12 @@ def test_on_a_very_narrow_terminal_the_prompt_is_worth_more_than_the_path() -> N
     assert "make the tes" in line and cell_len(line) <= 36
 
 
+def test_a_session_without_a_disk_is_marked() -> None:
+    rows = [TWO.model_copy(update={"state": "idle", "storage": storage}) for storage in ("", "memory")]
+    _, disk, memory = session_table(rows, 120)
+    assert " idle (memory) " in memory and "(memory)" not in disk
+
+
 def test_nothing_of_the_host_reaches_the_terminal_as_it_came() -> None:
     evil = ONE.model_copy(update={"cwd": "/a\x1b]2;x\x07\nb", "prompt": "\x1b[31mred\r\nline", "driver": "\x9b1m"})
     text = "".join(session_table([evil], 100))
