@@ -235,10 +235,11 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None =
         return tuple(_path(text, tokens) for text in lines.get(key, ()) if text.lower() != "none")
 
     timeout = one("connecttimeout", "none")
-    default_known_hosts = Path(tokens["d"], ".ssh", "known_hosts")
+    known_hosts = paths("userknownhostsfile")
     if one("userknownhostsfile").lower() == "none":
-        default_known_hosts = Path(os.devnull)
-    known_hosts = paths("userknownhostsfile") or (default_known_hosts,)
+        known_hosts = (Path(os.devnull),)
+    elif not known_hosts:
+        known_hosts = tuple(Path(tokens["d"], ".ssh", name) for name in ("known_hosts", "known_hosts2"))
     if "globalknownhostsfile" not in lines:
         known_hosts += (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
     proxy_command, proxy_jump = maybe("proxycommand"), maybe("proxyjump")

@@ -28,25 +28,24 @@ from .ssh_config import SshTarget
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _DEEPEST = 16
 _REST_OF_LINE = ("proxycommand", "remotecommand", "localcommand", "knownhostscommand")
-_SEVERAL = ("IdentityFile", "CertificateFile", "SendEnv", "SetEnv", "LocalForward", "RemoteForward", "DynamicForward")
-_WORDS = ("SendEnv", "SetEnv")
-_FILES = ("UserKnownHostsFile", "GlobalKnownHostsFile")
+_SEVERAL = ("IdentityFile", "CertificateFile", "SendEnv", "LocalForward", "RemoteForward", "DynamicForward")
+_ONE_LINE = ("SetEnv", "UserKnownHostsFile", "GlobalKnownHostsFile")
 _CONDITIONS = ("exec", "host", "originalhost", "user", "localuser", "tagged")
 _BARE_CONDITIONS = ("all", "canonical", "final")
 _TIMES = ("addkeystoagent", "connecttimeout", "serveraliveinterval", "forwardx11timeout")
 _TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _OPTIONS = (
-    *_SEVERAL,
+    *_SEVERAL, *_ONE_LINE,
     "AddKeysToAgent", "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "CASignatureAlgorithms",
     "CheckHostIP", "Ciphers", "Compression",
-    "ConnectionAttempts", "ConnectTimeout", "ForwardAgent", "ForwardX11", "GlobalKnownHostsFile",
+    "ConnectionAttempts", "ConnectTimeout", "ForwardAgent", "ForwardX11",
     "GSSAPIDelegateCredentials", "HashKnownHosts", "HostbasedAuthentication", "HostKeyAlgorithms", "HostKeyAlias",
     "IdentitiesOnly", "IdentityAgent", "KbdInteractiveAuthentication", "KexAlgorithms", "KnownHostsCommand", "LocalCommand",
     "MACs", "NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PasswordAuthentication", "PermitLocalCommand",
     "PKCS11Provider", "PreferredAuthentications", "ProxyCommand", "ProxyJump", "ProxyUseFdpass", "PubkeyAcceptedAlgorithms",
     "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RequiredRSASize", "RevokedHostKeys", "SecurityKeyProvider",
-    "ServerAliveCountMax", "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "UserKnownHostsFile", "VerifyHostKeyDNS",
+    "ServerAliveCountMax", "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "VerifyHostKeyDNS",
 )  # fmt: skip
 _OLD_NAMES = {
     "challengeresponseauthentication": "KbdInteractiveAuthentication",
@@ -63,11 +62,14 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple
         flags = Path(directory) / "flags"
         flags.write_text("\n".join(option.replace("\n", " ") for option in target.options) + "\n", encoding="utf-8")
         paths = [flags, *(path for path in files if os.access(path, os.R_OK))]
-        named = (target.user if target.user is not None else (), target.host, target.port or ())
+        said = {re.split(r"[\s=]", option.strip(), maxsplit=1)[0].lower() for option in target.options}
+        user = target.user if target.user is not None and "user" not in said else ()  # the first one counts, as for ssh
+        named = (user, target.host, target.port if target.port and "port" not in said else ())
         try:
             config = _Config.load(None, paths, False, False, False, getpass.getuser(), *named)
             unknown = _unknown_of(config)
             if config.has_match_final():
+                config._options.setdefault("Hostname", target.host)  # the second reading does not name another
                 config = _Config.load(config, paths, False, False, True, getpass.getuser(), *named)
         except (ConfigParseError, ValueError, OSError) as error:
             raise ConfigError(
@@ -83,6 +85,9 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple
     for name in _TIMES:
         if name in lines:
             lines[name] = [_seconds(lines[name][0])]
+    if "rekeylimit" in lines:
+        size, *time = lines["rekeylimit"][0].split()
+        lines["rekeylimit"] = [" ".join((size, *map(_seconds, time)))]
     if lines.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false", "none"):
         unknown += ("CanonicalizeHostname",)
     return lines, unknown
@@ -116,6 +121,8 @@ def clean_line(line: str, target: _Named, include_from: Path, unknown: set[str])
         return ""
     if keyword.lower() == "match":
         words = _conditions(words, target, unknown)
+    elif keyword.lower() == "hostname":
+        words = [word.lower() for word in words]
     elif keyword.lower() == "include":
         words = [path for word in words for path in _included(word, include_from)]
     return " ".join([keyword, *map(shlex.quote, words)]) if words else ""
@@ -147,7 +154,7 @@ def _conditions(words: list[str], target: _Named, unknown: set[str]) -> list[str
             command = f"unset {' '.join(SECRET_VARIABLES)}; {_with_tokens(argument, target)}"
             kept += [name, _without_equals(command)]
         elif bare in _CONDITIONS:
-            kept += [name, argument]
+            kept += [name, argument.lower() if bare in ("host", "originalhost") else argument]
         elif bare == "sessiontype":
             holds = any(fnmatch.fnmatchcase("exec", pattern) for pattern in argument.split(","))
             kept.append("all" if holds != negated else "!all")
@@ -194,6 +201,14 @@ def _first(config: _Config, option: str, args: list[str]) -> None:
     args.clear()
 
 
+def _first_way(config: _Config, option: str, args: list[str]) -> None:
+    """Of ProxyCommand and ProxyJump the one that comes first counts, a ProxyCommand also when it is none."""
+    jump = str(config._options.get("ProxyJump", "none")).lower()
+    if "ProxyCommand" not in config._options and (jump == "none" or option == "ProxyJump"):
+        config._options.setdefault(option, " ".join(args))
+    args.clear()
+
+
 def _words_of_first(config: _Config, option: str, args: list[str]) -> None:
     config._options.setdefault(option, list(args))
     args.clear()
@@ -202,7 +217,7 @@ def _words_of_first(config: _Config, option: str, args: list[str]) -> None:
 def _each(config: _Config, option: str, args: list[str]) -> None:
     kept = config._options.setdefault(option, [])
     assert isinstance(kept, list)
-    kept += args if option in _WORDS else [" ".join(args)]
+    kept += args if option == "SendEnv" else [" ".join(args)]
     args.clear()
 
 
@@ -212,9 +227,10 @@ _HANDLERS = {
         for name in ("host", "match", "include", "hostname", "user", "port", "tag")
     },
     **{
-        name.lower(): (name, _each if name in _SEVERAL else _words_of_first if name in _FILES else _first)
+        name.lower(): (name, _each if name in _SEVERAL else _words_of_first if name in _ONE_LINE else _first)
         for name in _OPTIONS
     },
+    **{name.lower(): (name, _first_way) for name in ("ProxyCommand", "ProxyJump")},
     **{old: (name, _first) for old, name in _OLD_NAMES.items()},
 }
 
