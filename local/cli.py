@@ -84,7 +84,7 @@ def _run(arguments: Arguments) -> int:
         return asyncio.run(run_headless(arguments))
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr
         raise UsageError(
-            "the terminal interface needs a terminal on stdin and stdout",
+            "the terminal interface needs a terminal on stdin, stdout and stderr",
             do='For a run without one: -p "what to do" (see `ccb help`).',
         )
     if os.environ.get("TERM", "") == "dumb":
