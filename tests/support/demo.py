@@ -94,9 +94,10 @@ async def _run(*, repl: bool, real: bool) -> int:
         _say(f"An SSH server listens on 127.0.0.1:{sshd.port}; it has never seen ccb, has no key and no pip packages.")
         if repl:
             code = await _repl(command, env)
-            _say(
-                "\nThe demo's server has ended, and this session with it. On a real host that command would come back to it."
-            )
+            if code == 0:
+                _say(
+                    "\nThe demo's server has ended, and the session with it; on a real host that command comes back to it."
+                )
             return code
         headless = ["--permission-mode", "acceptEdits", "--allowedTools", f"Bash({TEST_COMMAND})"]
         _say(f"$ ccb ssh 127.0.0.1:{project} -p {PROMPT!r} \\\n      {' '.join(headless)}\n")
