@@ -20,6 +20,7 @@ from ccb.tunnel.secret import Secret
 
 from .key_store import KeyStore, NoKeyring
 from .settings import Settings
+from .stdio import in_thread
 
 API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
 TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  # the name of a variable
@@ -98,7 +99,8 @@ class KeyringCredential:
 
     async def _read(self) -> Credential:
         try:
-            key = await asyncio.to_thread(self._store.get, self._host)
+            # not one of the loop's threads: a keyring may wait for its password for ever, and those must end before we do
+            key = await in_thread(lambda: self._store.get(self._host))
         except NoKeyring as error:
             raise CredentialError(f"No model credential for {self._host}.", evidence=error.what, do=error.do) from None
         if key is None:

@@ -71,6 +71,8 @@ def _known(config: HostConfig) -> Finding:
         known = look_up(config.known_hosts, name, port)
     except CcbError as error:
         return error_finding(WHERE, "known_hosts", error)
+    if port != 22:
+        name = f"[{name}]:{port}"
     if known.places:
         return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
     if known.trusted or known.authorities:

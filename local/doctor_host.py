@@ -147,6 +147,7 @@ class _Channel:
         self._data = rest
         self._decoder = FrameDecoder()
         self._frames: list[Frame] = []
+        self._last = "its start"
 
     async def send(self, *frames: Frame) -> None:
         await self._pipe.write(b"".join(line for frame in frames for line in encode_frame(frame)))
@@ -159,13 +160,14 @@ class _Channel:
         except TimeoutError:
             raise ConnectionLost(
                 f"{self._host} went silent in the middle of its checks",
-                evidence=neutralise(self._pipe.stderr_tail().strip()),
+                evidence="\n".join([f"It came as far as {self._last}.", neutralise(self._pipe.stderr_tail().strip())]),
                 do="Run it again; look for a file system on the host that does not answer.",
             ) from None
         if isinstance(frame, Refused):
             raise refusal_error(frame, self._host)
         if not isinstance(frame, Report) or frame.kind not in kinds:
             raise ProtocolError(f"{self._host} answered something else than its checks", do="Run again with --debug.")
+        self._last = neutralise(str(frame.body.get("name") or "the measurements"))[:80]
         return frame
 
     async def _next(self) -> Frame:

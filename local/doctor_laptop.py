@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import ccb
 from ccb.deploy import bundle
-from ccb.tunnel.errors import CcbError
+from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.proxy.credential import Credential
 from ccb.tunnel.proxy.headers import request_headers
 from ccb.tunnel.proxy.upstream import (
@@ -34,6 +34,7 @@ from .settings import Settings, load_settings, settings_path
 from .stdio import in_thread
 
 _PROVIDER_S = 10.0
+_CREDENTIAL_S = 20.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
 _WHERE = "laptop"
@@ -155,9 +156,13 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
     credential: Credential | None = None
     missing: CcbError | None = None
     try:
-        credential = await credential_source(environ, settings, config.host).get()
+        credential = await asyncio.wait_for(credential_source(environ, settings, config.host).get(), _CREDENTIAL_S)
     except CcbError as error:
         missing = error
+    except TimeoutError:
+        missing = ConfigError(
+            f"The keyring did not answer in {_CREDENTIAL_S:g} s.", do="Unlock it, or export ANTHROPIC_API_KEY."
+        )
     way = _way(config, environ)
     yield _proxy(config, environ)
     started = time.monotonic()

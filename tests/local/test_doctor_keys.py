@@ -1,12 +1,19 @@
-"""What the doctor says of keys in files, with keys that ssh-keygen made; and of clocks."""
+"""What the doctor says of keys in files, with keys that ssh-keygen made; of keyrings and of clocks."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import keyring
 import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.file_keyring import FileKeyring
 from tests.support.sshd import make_key
 
+from ccb.local import doctor_laptop
 from ccb.local.doctor_keys import default_keys, keys_finding
 from ccb.local.findings import skew_text
 
@@ -51,3 +58,39 @@ def test_no_key_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_clock_that_is_off_is_told_in_units_of_people(seconds: float, text: str) -> None:
     assert skew_text(seconds, 0.1, "it") == text
+
+
+class Waiting(FileKeyring):
+    """Asks somebody for its password who is not there."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        super().__init__(path)
+        self.answered = threading.Event()
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.answered.wait()
+        return None
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiting]:
+    monkeypatch.setenv("TEST_KEYRING_FILE", str(tmp_path / "keys"))  # keyring looks at every backend there is
+    before, mine = keyring.get_keyring(), Waiting(tmp_path / "keys")
+    keyring.set_keyring(mine)
+    try:
+        yield mine
+    finally:
+        mine.answered.set()
+        keyring.set_keyring(before)
+
+
+async def test_a_keyring_that_waits_for_its_password_does_not_hold_the_doctor_up(
+    waiting: Waiting, fake_model: FakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_laptop, "_CREDENTIAL_S", 0.2)
+    environ = {"HOME": str(tmp_path), "ANTHROPIC_BASE_URL": fake_model.url}
+    async with asyncio.timeout(30):
+        found = {each.name: each async for each in doctor_laptop.laptop_findings(environ)}
+    assert found["keyring"].state.value == "ok"
+    assert found["credential"].state.value == "block" and "did not answer" in found["credential"].found
+    assert not waiting.answered.is_set()

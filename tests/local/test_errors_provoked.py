@@ -368,6 +368,7 @@ async def test_a_host_whose_list_of_sessions_is_odd(answer: str, part: str, monk
         (BYE, "answered something else than its checks"),
         (repeated('"check", "body": {"name": "x", "state": "ok"}'), "reports without end"),
         ("sleep 60", "went silent in the middle of its checks"),
+        (reported('"check", "body": {"name": "home", "state": "ok"}') + "; sleep 60", "It came as far as home."),
     ],
 )
 async def test_a_host_whose_checks_are_odd(answer: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
