@@ -287,15 +287,19 @@ async def open_transport(
     try:
         settings = (await loading).settings
         limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.model_fields_set else None
-        async with asyncio.timeout(limit if arguments.headless else None):
-            return await connecting
-    except TimeoutError:
-        raise Unreachable(
-            f"no connection to {host_name(arguments)} within {limit:g} s",
-            do="Check the host, or raise connectTimeoutSeconds in the settings.",
-        ) from None
-    finally:
+        try:
+            async with asyncio.timeout(limit if arguments.headless else None):
+                return await connecting
+        except TimeoutError:
+            raise Unreachable(
+                f"no connection to {host_name(arguments)} within {limit:g} s",
+                do="Check the host, or raise connectTimeoutSeconds in the settings.",
+            ) from None
+    except BaseException:
         await _finished(connecting)
+        if not connecting.cancelled() and connecting.exception() is None:
+            await connecting.result().close()  # made, and nobody's
+        raise
 
 
 async def _finished(task: asyncio.Task[object]) -> None:

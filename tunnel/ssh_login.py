@@ -172,6 +172,10 @@ class _Attempt:
         except (asyncssh.Error, PacketDecodeError, OSError, TimeoutError) as error:
             no_way = self._line is not None and await self._line.settle()
             raise self._failed(error, no_way=no_way) from error
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                waiting.result().abort()  # it was there in this very moment, and is nobody's
+            raise
         finally:
             if not waiting.done():
                 waiting.cancel()

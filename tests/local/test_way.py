@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 from pathlib import Path
 
 import pytest
+from tests.support.sshd import HostUser, Sshd
 
 from ccb.local.arguments import Arguments, parse_arguments
+from ccb.local.connect import open_transport
+from ccb.local.parts import Parts
 from ccb.local.resume_command import resume_command
 from ccb.local.way import Way, open_way, shown_host, way_of
 from ccb.tunnel.environment import SECRET_VARIABLES
-from ccb.tunnel.errors import UsageError
+from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.login import NobodyToAsk
 
 ID = "3f2a9c1e-0000-4000-8000-000000000000"
@@ -140,3 +144,20 @@ async def test_no_secret_is_in_the_environment_of_what_leads_to_a_host(tmp_path:
         await pipe.close()
         await transport.close()
         assert b"PATH=" in said and b"sk-secret" not in said
+
+
+async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    async def settings() -> Parts:
+        while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.01)
+        raise ConfigError("the settings cannot be read")
+
+    arguments = parse("ssh", f"{host_user.name}@127.0.0.1", "--transport", "ssh", *sshd.client_options())
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    async with asyncio.timeout(30):
+        with pytest.raises(ConfigError, match="settings"):
+            await open_transport(arguments, NobodyToAsk(), environ, asyncio.create_task(settings()))
+        assert "Accepted publickey" in sshd.log.read_text()
+        assert not list(tmp_path.glob("ccb-ssh-*"))
+        while "Disconnected from user" not in sshd.log.read_text():
+            await asyncio.sleep(0.02)

@@ -310,3 +310,23 @@ async def test_a_jump_host_that_leads_no_further_is_named(
         port = sshd.port if option else 1
         with pytest.raises(Unreachable, match=f"the jump host {host_user.name}@127.0.0.1 {says} {port}"):
             await connect(target(sshd, host_user, way, port=port), NobodyToAsk())
+
+
+async def test_a_login_that_is_given_up_in_the_moment_it_succeeds_leaves_no_connection(
+    sshd: Sshd, host_user: HostUser
+) -> None:
+    async with relay(sshd.port, delay_s=0.05) as link:
+        sshd.trust(link.port)
+        logging_in = asyncio.create_task(connect(target(sshd, host_user, port=link.port), NobodyToAsk()))
+        async with asyncio.timeout(30):
+            while not (inner := [task for task in asyncio.all_tasks() if "_Attempt._connect" in repr(task.get_coro())]):
+                await asyncio.sleep(0.001)
+            inner[0].add_done_callback(lambda done: logging_in.cancel())
+            with pytest.raises(asyncio.CancelledError):
+                await logging_in
+            while "Accepted publickey" not in sshd.log.read_text():
+                await asyncio.sleep(0.02)
+            while not any(
+                word in sshd.log.read_text() for word in ("Connection closed", "Connection reset", "Disconnected")
+            ):
+                await asyncio.sleep(0.02)
