@@ -174,7 +174,7 @@ def _start(
             "session": session,
             "cwd": cwd,
             "storage": where.storage,
-            "notes": _texts(params.get("notes")) + where.notes,
+            "notes": list(dict.fromkeys(_texts(params.get("notes")) + where.notes)),
         }
         log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if where.lock:
