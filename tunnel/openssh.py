@@ -23,7 +23,9 @@ from .stderr_tail import StderrTail
 log = logging.getLogger(__name__)
 
 KEEPALIVE_S = 5
-KEEPALIVE_COUNT = 2
+KEEPALIVE_COUNT = 60
+"""ssh also gives up a login in which the server is silent for so long, while the person looks for their phone; silence later
+is noticed by the link."""
 MASTER_IDLE_S = 60
 """Seconds after which a master ends by itself when its ccb was killed."""
 
@@ -155,7 +157,7 @@ def _options(target: SshTarget) -> list[str]:
 
 
 def _quiet() -> list[str]:
-    """Nothing is forwarded, no terminal, no command but ours; a connection that went silent ends as soon as anywhere in ccb."""
+    """Nothing is forwarded, no terminal, no command but ours."""
     return [
         "-a", "-x", "-o", "ClearAllForwardings=yes",
         "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",

@@ -18,6 +18,8 @@ from .ssh_keys import KeyFile, LockedKeyPair, in_order, read_certificates, read_
 log = logging.getLogger(__name__)
 
 _MOST_PROMPTS = 32
+_MOST_TEXT = 4000
+"""Characters of a text of the server that are shown."""
 
 
 class LoginClient(asyncssh.SSHClient):
@@ -120,7 +122,7 @@ class LoginClient(asyncssh.SSHClient):
 
     def auth_banner_received(self, msg: str, lang: str) -> None:
         self.greeted.set()
-        self.said = neutralise(msg)
+        self.said = neutralise(msg[:_MOST_TEXT])
         self._prompts.banner(self.said)
 
     async def public_key_auth_requested(self) -> list[asyncssh.SSHKey] | list[asyncssh.SSHKeyPair] | None:
@@ -171,16 +173,18 @@ class LoginClient(asyncssh.SSHClient):
     ) -> list[str] | None:
         if not prompts:
             if name.strip() or instructions.strip():
-                self._prompts.banner(neutralise("\n".join(filter(str.strip, (name, instructions)))))
+                self._prompts.banner(neutralise("\n".join(filter(str.strip, (name, instructions)))[:_MOST_TEXT]))
             return []
         if len(prompts) > _MOST_PROMPTS:
             log.warning("%s asks %d questions at once", self._name, len(prompts))
+            self._tried.append(f"keyboard-interactive (it asks {len(prompts)} questions at once)")
             return None
         self.asked = True
         shown = [
-            (f"({self._name}) {neutralise(text)}", echo) for text, echo in prompts
+            (f"({self._name}) {neutralise(text[:_MOST_TEXT])}", echo) for text, echo in prompts
         ]  # no host asks in another's name
-        answers = await self._prompts.challenge(neutralise(name), neutralise(instructions), shown)
+        title, text = neutralise(name[:_MOST_TEXT]), neutralise(instructions[:_MOST_TEXT])
+        answers = await self._prompts.challenge(title, text, shown)
         if answers is None:
             self.gave_up = True
         else:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import asyncssh
 import pytest
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
@@ -90,3 +91,49 @@ async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
             await openssh.connect(where, person, env=env, words=("ssh", "-F", "/dev/null"))
         assert person.questions == 1
         assert "Failed password" not in server.log.read_text()
+
+
+class Phone(asyncssh.SSHServer):
+    """Answers only when the phone was found."""
+
+    found: asyncio.Event
+
+    def begin_auth(self, username: str) -> bool:
+        return True
+
+    def kbdint_auth_supported(self) -> bool:
+        return True
+
+    def get_kbdint_challenge(
+        self, username: str, lang: str, submethods: str
+    ) -> tuple[str, str, str, list[tuple[str, bool]]]:
+        return "", "", "", [("Passcode: ", False)]
+
+    async def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
+        await self.found.wait()
+        return True
+
+
+async def test_a_server_may_wait_for_a_phone(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openssh, "KEEPALIVE_S", 1)
+    Phone.found = asyncio.Event()
+    key = make_key(tmp_path / "host")
+    server = await asyncssh.listen("127.0.0.1", 0, server_factory=Phone, server_host_keys=[str(key)])
+    try:
+        known = tmp_path / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{server.get_port()} {key.with_suffix('.pub').read_text()}")
+        where = SshTarget("127.0.0.1", "me", server.get_port(), (), (f"UserKnownHostsFile={known}",))
+        person = Slow("1")
+        person.found.set()
+        words = ("ssh", "-F", "/dev/null")
+        logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
+        await asyncio.wait_for(person.asked.wait(), 20)
+        await asyncio.wait({logging_in}, timeout=4)  # the server says nothing meanwhile
+        assert not logging_in.done()
+        Phone.found.set()
+        await (await asyncio.wait_for(logging_in, 30)).close()
+    finally:
+        server.close()
+        await server.wait_closed()
