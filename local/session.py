@@ -417,6 +417,8 @@ class Session:
                     case Fenced():
                         if frame.by and frame.by == self._terms.who:
                             raise ConnectionLost("an earlier connection of this ccb reached the host late")
+                        if self._take:  # whom the person asked for comes after who came at the same moment
+                            raise ConnectionLost("another client attached at the same moment")
                         await self._fenced(frame.by)
                     case Bye():
                         goodbye = neutralise(frame.reason)

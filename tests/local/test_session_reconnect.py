@@ -16,7 +16,21 @@ from ccb.local.connection import Terms
 from ccb.local.session import Session
 from ccb.tunnel.errors import AuthFailed, ConnectionLost, Dropped, NoSuchSession, ProtocolError, Unreachable, UsageError
 from ccb.tunnel.refusals import refusal_error
-from ccb.tunnel.wire import Applied, Attached, Bye, Detach, Event, Fenced, Fetch, Input, Past, Refused, Snapshot, Stop
+from ccb.tunnel.wire import (
+    Applied,
+    Attach,
+    Attached,
+    Bye,
+    Detach,
+    Event,
+    Fenced,
+    Fetch,
+    Input,
+    Past,
+    Refused,
+    Snapshot,
+    Stop,
+)
 
 ME = "alice@laptop pid 1 aaa"
 
@@ -331,6 +345,26 @@ async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_a
         again.hang_up()
         with pytest.raises(UsageError, match="no such event"):
             await rest(session)
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["a newcomer", "who takes back"])
+async def test_who_was_asked_to_drive_drives_although_another_client_attached_at_the_same_moment(
+    host: ScriptedHost, begun: bool
+) -> None:
+    async with Session(host.dial, Terms(who=ME, waits=no_waits)) as session:
+        if begun:
+            peer, attach = await host.granted()
+            await peer.send(Fenced(attach.epoch + 1, "bob@desk pid 2 bbb"))
+            await until(session, LinkState.FENCED)
+            session.take_back()
+        peer = await host.next_peer()
+        attach = await peer.next(Attach)
+        host.greeting = replace(host.greeting, epoch=attach.epoch, driver="bob@desk pid 2 bbb")
+        await peer.send(Fenced(attach.epoch, "bob@desk pid 2 bbb"))
+        _, again = await host.granted()
+        assert (again.role, again.epoch) == ("driver", attach.epoch + 1)
+        await until(session, LinkState.CONNECTED)
+        assert session.driving
 
 
 async def test_a_session_that_was_removed_on_the_host_is_not_looked_for_until_the_patience_ends(
