@@ -39,6 +39,7 @@ LOOK = (
 FILL = "head -c 1000000 /dev/zero > {0}/full; :"
 HOSTS = {
     "a home that is missing": ("export HOME=/proc/none", "600 /tmp/ccb-0/worker"),
+    "a HOME that is no path": ("export HOME=x", "600 /tmp/ccb-0/worker"),
     "a home that is read-only": ("mount -t tmpfs -o ro tmpfs /mnt/home", "600 /tmp/ccb-0/worker"),
     "a home that runs nothing": ("mount -t tmpfs -o noexec tmpfs /mnt/home", "600 /mnt/home/.cache/ccb/worker"),
     "a home without inodes": ("mount -t tmpfs -o nr_inodes=2 tmpfs /mnt/home", "600 /tmp/ccb-0/worker"),

@@ -44,7 +44,7 @@ LANDINGS = [
 ]
 """Every shell, every noise of a start-up file and every restriction of a server at least once."""
 
-BULK = {"RekeyLimit 1M": 3_000_000, "Compression yes": 300_000}
+BULK = {"RekeyLimit 1M": 6_000_000, "Compression yes": 300_000}
 """How many bytes the model says on that server."""
 
 
