@@ -47,8 +47,9 @@ def directories() -> list[Finding]:
     causes: dict[str, str] = {}
     for name, path in where:
         there = nearest(path)
-        if path and there in causes:
-            found.append(Finding(name, INFO, "%s: as %s%s" % (shown(path), causes[there], _instead(name, top))))
+        if there in causes:
+            what = "%s: as" % shown(path) if path else "as"
+            found.append(Finding(name, INFO, "%s %s%s" % (what, causes[there], _instead(name, top))))
             continue
         each = _directory(name, path)
         if each.state == WARN:
