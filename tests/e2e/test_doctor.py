@@ -185,7 +185,7 @@ async def test_throughput_is_measured_both_ways_and_in_time(laptop: Laptop, sshd
         found = findings(await laptop.run(words))
     said = found["host", "throughput"]["found"]
     rates = [float(rate) * 1000 for rate in re.findall(r"([\d.]+) KB/s", said)]
-    assert len(rates) == 2 and all(60_000 < rate < 400_000 for rate in rates), said
+    assert len(rates) == 2 and all(30_000 < rate < 700_000 for rate in rates), said
     assert found["host", "round trip"]["found"].startswith("1"), "100 ms and a little"
 
 
