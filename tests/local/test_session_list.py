@@ -16,8 +16,9 @@ from ccb.local import session_list
 from ccb.local.error_text import code_of
 from ccb.local.exit_codes import ExitCode
 from ccb.local.session_list import list_sessions, reports
+from ccb.tunnel.command import CommandPipe
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError
-from ccb.tunnel.local import LocalPipe, LocalTransport
+from ccb.tunnel.local import LocalTransport
 from ccb.tunnel.wire import Bye, Frame, Refused, Report, encode_frame
 
 _START = """
@@ -53,9 +54,9 @@ class Watched(LocalTransport):
 
     def __init__(self, env: dict[str, str]) -> None:
         super().__init__(env)
-        self.open: set[LocalPipe] = set()
+        self.open: set[CommandPipe] = set()
 
-    async def execute(self, command: str) -> LocalPipe:
+    async def execute(self, command: str) -> CommandPipe:
         pipe = await super().execute(command)
         self.open.add(pipe)
         close = pipe.close

@@ -136,6 +136,17 @@ async def test_closing_ends_the_input_and_aborting_ends_everything(tmp_path: Pat
         await until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
 
 
+async def test_closing_does_not_wait_for_who_does_not_read() -> None:
+    here = LocalTransport()
+    pipe = await here.execute("exec sleep 1000")
+    writing = asyncio.create_task(pipe.write(b"x" * 1_000_000))
+    await asyncio.wait({writing}, timeout=0.2)
+    assert not writing.done()
+    async with asyncio.timeout(20):
+        await here.close()
+        await asyncio.gather(writing, return_exceptions=True)
+
+
 async def test_closing_does_not_wait_for_who_took_the_pipes_along() -> None:
     async with transport("sh -c") as box:
         pipe = await box.execute("setsid sleep 1000 & echo $!; exit 0")
