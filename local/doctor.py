@@ -63,7 +63,7 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
 async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     async for finding in laptop_findings(environ):
         yield finding
-    way = way_of(arguments)
+    way, known = way_of(arguments), False
     if way is Way.HERE and not arguments.local and arguments.container is None:
         return
     if arguments.target is not None and way in (Way.ASYNCSSH, Way.OPENSSH):
@@ -75,6 +75,7 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
             tuple(arguments.ssh_options),
         )
         async for finding in ssh_findings(target):
+            known = known or (finding.name == "known_hosts" and finding.state is State.OK)
             yield finding
     began = time.monotonic()
     try:
@@ -83,7 +84,7 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
         yield login_failed(error)
         return
     try:
-        for finding in login_findings(transport, time.monotonic() - began):
+        for finding in login_findings(transport, time.monotonic() - began, known=known):
             yield finding
         async for finding in host_findings(transport, worker):
             yield finding

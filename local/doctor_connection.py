@@ -89,8 +89,8 @@ def login_failed(error: CcbError) -> Finding:
     return error_finding(WHERE, name, error)
 
 
-def login_findings(transport: Transport, seconds: float) -> list[Finding]:
-    """What the login found out."""
+def login_findings(transport: Transport, seconds: float, *, known: bool) -> list[Finding]:
+    """What the login found out; `known`: the host's key was on file before."""
     from ccb.tunnel.ssh import SshTransport
 
     took = f"{seconds * 1000:.0f} ms"
@@ -102,7 +102,9 @@ def login_findings(transport: Transport, seconds: float) -> list[Finding]:
     facts = login_facts(transport)
     packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
     found.append(_finding("SSH server", State.INFO, f"{facts.server} ({facts.cipher}{packed})"))
-    found.append(_finding("host key", State.OK, f"{facts.host_key}, verified"))
+    found.append(
+        _finding("host key", State.OK, f"{facts.host_key}, {'verified' if known else 'accepted with this login'}")
+    )
     found.append(_finding("login", State.OK, f"as {facts.user}. {facts.tried}"))
     return found
 

@@ -168,6 +168,18 @@ async def test_a_changed_host_key_blocks_with_the_command_that_mends_it(
     assert "ssh-keygen" in found["connection", "host key"]["fix"]
 
 
+async def test_a_key_that_nobody_verified_is_not_called_so(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    words = ["-P", str(sshd.port), "-i", str(sshd.identity), "-o", f"UserKnownHostsFile={tmp_path}/new"]
+    argv = ["doctor", f"{host_user.name}@127.0.0.1", "--json", *words, "-o", "StrictHostKeyChecking=accept-new"]
+    first, second = findings(await laptop.run(argv)), findings(await laptop.run(argv))
+    assert first["connection", "known_hosts"]["state"] == "info"
+    assert first["connection", "host key"]["found"].endswith("accepted with this login")
+    assert second["connection", "known_hosts"]["state"] == "ok"
+    assert second["connection", "host key"]["found"].endswith("verified")
+
+
 async def test_a_refused_login_names_what_was_offered(
     laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
