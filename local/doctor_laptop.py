@@ -93,7 +93,8 @@ async def _agent(environ: Mapping[str, str]) -> Finding:
         async with asyncio.timeout(_PROGRAM_S), asyncssh.connect_agent(where) as agent:
             keys = await agent.get_keys()
     except (OSError, ValueError, asyncssh.Error, TimeoutError) as error:
-        text = f"{where} does not answer: {error or type(error).__name__}"
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "too slow"
+        text = f"{where} does not answer: {why}"
         return _finding("ssh agent", State.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
     fix = (
         ""
