@@ -454,10 +454,8 @@ class Repl(App[int]):
         hole = self._history.wanted() if direction < 0 else None
         if hole is not None:
             self.run_worker(self._history.load(hole, turn_page=True))
-        elif direction < 0:
-            self.transcript.scroll_page_up(animate=False)
         else:
-            self.transcript.scroll_page_down(animate=False)
+            self.transcript.turn(direction)
 
     def on_transcript_wheel_up(self) -> None:
         hole = self._history.wanted()

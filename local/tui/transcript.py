@@ -239,6 +239,11 @@ class Transcript(ScrollView, can_focus=False):
     def _text_width(self) -> int:
         return max(10, self.scrollable_content_region.width)
 
+    def turn(self, pages: int) -> None:
+        """Scroll by pages, at once: a page that waits for the next refresh is lost when text that comes meanwhile scrolls."""
+        y = self.scroll_y + pages * self.scrollable_content_region.height
+        self.scroll_to(y=y, animate=False, immediate=True)
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._check_anchor()  # ScrollView does not: at the bottom again, the page follows again

@@ -242,6 +242,19 @@ async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
         await at.sees("And it follows again.")
 
 
+async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
+    async with desk() as at:
+        await _long_talk(at)
+        page = at.app.transcript.scrollable_content_region.height
+        bottom = at.app.transcript.scroll_y
+        at.app.action_page(-1)
+        assert at.app.transcript.scroll_y == bottom - page
+        for n in range(20):
+            at.session.text(f"More of it: {n}.", message_id=f"more_{n}")
+        await at.until(lambda: "↓ more below" in at.status and at.app.transcript.virtual_size.height > 120)
+        assert at.app.transcript.scroll_y == bottom - page
+
+
 async def test_the_wheel_scrolls_and_sending_goes_back_to_the_bottom() -> None:
     async with desk() as at:
         await _long_talk(at)
