@@ -12,6 +12,7 @@ from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.host_keys import look_up
 from ccb.tunnel.pipe import Pipe, Transport
 from ccb.tunnel.ssh_config import HostConfig, SshTarget, resolve
+from ccb.tunnel.ssh_effect import only_openssh
 from ccb.tunnel.ssh_origin import applied_options
 
 from .doctor_keys import keys_finding
@@ -49,7 +50,8 @@ async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
         yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
     if config.no_effect:
         names = ", ".join(config.no_effect)
-        yield _finding("without effect", State.INFO, names, "Where they are needed: --transport ssh.")
+        honoured = ", ".join(only_openssh(config.no_effect))
+        yield _finding("without effect", State.INFO, names, f"--transport ssh honours {honoured}." if honoured else "")
     yield await asyncio.to_thread(_known, config)
     yield await asyncio.to_thread(keys_finding, WHERE, config.identity_files)
 
