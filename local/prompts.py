@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from ccb.tunnel.host_keys import HostKeyInfo
+from ccb.tunnel.host_keys import HostKeyInfo, pattern_for
 from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.plain_text import neutralise
 
@@ -39,7 +39,7 @@ class TerminalPrompts:
 
     async def _confirm(self, info: HostKeyInfo) -> bool:
         self._say(
-            f"The host key of {neutralise(info.host)} is not known.\n"
+            f"The host key of {neutralise(pattern_for(info.host, info.port))} is not known.\n"
             f"  {info.algorithm} {info.fingerprint}\n"
             f"It would be stored in {info.store}."
         )

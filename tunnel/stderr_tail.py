@@ -27,7 +27,7 @@ class StderrTail:
             if notice is not None:
                 *lines, line = (line + data.decode("utf-8", "replace")).split("\n")
                 for each in lines:
-                    notice(neutralise(each[:_MOST_LINE]))
+                    notice(neutralise(each[:_MOST_LINE].rstrip("\r")))
                 line = line[:_MOST_LINE]
         if line and notice is not None:
             notice(neutralise(line))

@@ -19,7 +19,7 @@ from ccb.local.prompts import TerminalPrompts
 from ccb.tunnel.host_keys import HostKeyInfo
 
 prompts = TerminalPrompts()
-info = HostKeyInfo("dev\\x1b[2Jbox", 22, "ssh-ed25519", "SHA256:abc", Path("known_hosts"))
+info = HostKeyInfo("dev\\x1b[2Jbox", 2222, "ssh-ed25519", "SHA256:abc", Path("known_hosts"))
 
 
 async def nobody_waits():
@@ -97,6 +97,7 @@ def test_an_unknown_host_key_is_shown_and_needs_a_clear_answer() -> None:
     terminal = Terminal("key")
     try:
         terminal.until("fingerprint) ")
+        assert "host key of [devbox]:2222 is" in terminal.seen
         assert "SHA256:abc" in terminal.seen and "known_hosts" in terminal.seen and "\x1b[2J" not in terminal.seen
         terminal.type("maybe\n")
         terminal.until("Please answer yes or no.")
