@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Mapping, Sequence
 
 from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
@@ -30,7 +31,10 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
     if option not in given:
         return None
     known, default = _NAMES[option]
-    return _select(given[option], _text(known()), _text(default()), option)
+    text = given[option]
+    if option == "pubkeyacceptedalgorithms":  # a certificate signs with its key's own algorithm, and has no name of its own here
+        text = re.sub(r"(sk-[^,@]*)-cert-v01(@openssh\.com)", r"\1\2", text).replace("-cert-v01@openssh.com", "")
+    return _select(text, _text(known()), _text(default()), option)
 
 
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:

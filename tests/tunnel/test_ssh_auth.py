@@ -73,7 +73,8 @@ async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where:
     certificate = sign_user(authority, key, host_user)
     if where != "beside the key":
         certificate = certificate.rename(tmp_path / "elsewhere.pub")
-    options = (f"CertificateFile={certificate}",) if where != "beside the key" else ()
+    accepted = "PubkeyAcceptedAlgorithms=ssh-ed25519-cert-v01@openssh.com"
+    options = (f"CertificateFile={certificate}",) if where != "beside the key" else (accepted,)
     async with serve(tmp_path / "server", [f"TrustedUserCAKeys {authority}.pub"]) as server:
         authorize(server)
         if where == "of a key in the agent":
