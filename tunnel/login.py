@@ -54,7 +54,7 @@ class NobodyToAsk:
         raise HostKeyError(
             f"the host key of {info.host} is not known",
             evidence=f"It shows {info.algorithm} {info.fingerprint}; {info.store} has no key for {name}.",
-            do=f"Check the fingerprint, then connect once in a terminal to store it: ssh -p {info.port} {info.host}",
+            do="Check the fingerprint, then connect once in a terminal (ccb or ssh, same options): it asks, and stores the key.",
         )
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
