@@ -1,13 +1,20 @@
-"""Threads on hosts that limit them (TasksMax, ulimit -u)."""
+"""Threads on hosts that limit them (TasksMax, ulimit -u) or give them little stack (musl, ulimit -s)."""
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+
+_STACK = 4 * 1024 * 1024  # musl gives 128 KiB, in which Python dies of a recursion that it allows
 
 
 class Threads(ThreadPoolExecutor):
     """The threads of an event loop. From the first one on that could be started, work that would like another and gets none waits
     for those that are there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        threading.stack_size(_STACK)
 
     def _adjust_thread_count(self) -> None:
         try:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import resource
+import subprocess
+import sys
 import time
 
 import pytest
@@ -37,3 +39,21 @@ def test_work_waits_for_the_threads_that_there_may_be() -> None:
     if child == 0:
         os._exit(done_at_the_limit())
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 8
+
+
+DEEP = """
+from ccb.remote.threads import Threads
+def deep(left): return 0 if left == 0 else max([left], key=lambda _: deep(left - 1))
+print(Threads().submit(deep, 300).result())
+"""
+
+
+def test_a_recursion_that_python_allows_fits_on_the_stack_of_a_thread() -> None:
+    given = subprocess.run(
+        ["sh", "-c", 'ulimit -s 160; exec "$@"', "sh", sys.executable, "-c", DEEP],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (given.returncode, given.stdout) == (0, "300\n"), given.stderr
