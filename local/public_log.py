@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import traceback
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -43,11 +44,8 @@ class Striker:
     shown, and nothing behind them: people write passwords there."""
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
-        self._commands = {
-            text: f"{program} {_STRUCK}"
-            for text, (program, _, rest) in ((each.strip(), each.strip().partition(" ")) for each in commands)
-            if rest
-        }
+        texts = {text for command in commands for text in _spellings(command.strip()) if " " in text}
+        self._commands = {text: f"{text.partition(' ')[0]} {_STRUCK}" for text in sorted(texts, key=len, reverse=True)}
         values = {environ.get(name, "").strip() for name in _SECRET_VARIABLES}
         for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
             login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
@@ -57,7 +55,7 @@ class Striker:
     def public(self, text: str) -> str:
         """`text` with a mark in their place."""
         for command, shown in self._commands.items():
-            text = text.replace(command, shown).replace(neutralise(command), shown)
+            text = text.replace(command, shown)
         for value in self._values:
             text = text.replace(value, _STRUCK)
         for pattern, instead in _PATTERNS:
@@ -92,6 +90,15 @@ class PublicFormatter(logging.Formatter):
             ]
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         return "\n".join(lines)
+
+
+def _spellings(command: str) -> set[str]:
+    """A command as it was written, as it is shown, and as its words put together again."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    return {command, neutralise(command), " ".join(words), shlex.join(words)}
 
 
 def public_error(error: BaseException) -> str:

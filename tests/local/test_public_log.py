@@ -106,10 +106,14 @@ def test_a_library_cannot_fill_the_log_with_one_line(path: Path) -> None:
 
 def test_what_stands_behind_the_program_of_a_command_is_not_logged(tmp_path: Path) -> None:
     command = "sshpass -p hunter22 ssh \x1b[31mhost"
+    quoted = "ssh -o 'X=hunter44  y' -v"
     environ = {"HOME": str(tmp_path)}
-    with logging_to_file(debug=True, environ=environ, commands=[command, "docker", "SetEnv A=hunter33"]) as path:
+    with logging_to_file(
+        debug=True, environ=environ, commands=[command, "docker", "SetEnv A=hunter33", quoted]
+    ) as path:
         log.warning("no connection to %s; docker; SetEnv A=hunter33 refused", command)
         log.warning("no connection to %s", neutralise(command))
+        log.warning("no connection to %s", "ssh -o X=hunter44  y -v alice@host")
     written = path.read_text(encoding="utf-8")
     assert "hunter" not in written
     assert "no connection to sshpass [struck out]; docker; SetEnv [struck out] refused" in written
