@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
 from typing import Any
 
 from .errors import Unreachable
+from .interface import bind_to_interface
 from .ssh_config import HostConfig
 
-_BIND_TO_DEVICE = 25  # SO_BINDTODEVICE, IP_BOUND_IF
-_BOUND_IF_6 = 125
 _BETWEEN_ATTEMPTS_S = 1.0
 
 
@@ -68,25 +66,12 @@ async def _connected(config: HostConfig, family: int, proto: int, address: Any) 
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if config.bind_interface:
-            _bind_to_interface(sock, config.bind_interface)
         if config.bind_address:
             sock.bind((config.bind_address, 0))
+        elif config.bind_interface:
+            bind_to_interface(sock, config.bind_interface)
         await asyncio.wait_for(asyncio.get_running_loop().sock_connect(sock, address), config.connect_timeout_s)
     except BaseException:
         sock.close()
         raise
     return sock
-
-
-def _bind_to_interface(sock: socket.socket, name: str) -> None:
-    try:
-        if sys.platform == "darwin":
-            level, option = socket.IPPROTO_IP, _BIND_TO_DEVICE
-            if sock.family == socket.AF_INET6:
-                level, option = socket.IPPROTO_IPV6, _BOUND_IF_6
-            sock.setsockopt(level, option, socket.if_nametoindex(name))
-        else:
-            sock.setsockopt(socket.SOL_SOCKET, _BIND_TO_DEVICE, name.encode() + b"\0")
-    except OSError as error:
-        raise OSError(error.errno, f"BindInterface {name}: {error.strerror}") from error

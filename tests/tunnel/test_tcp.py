@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from ccb.tunnel.errors import Unreachable
@@ -33,6 +34,37 @@ async def test_a_host_that_is_not_up_yet_is_tried_as_often_as_was_set() -> None:
         (await asyncio.wait_for(connecting, 20)).close()
     with pytest.raises(Unreachable, match="cannot reach"):
         await open_socket(dataclasses.replace(config, attempts=2))
+
+
+async def source_of_a_connection(listen: str, *options: str) -> str:
+    """Where a connection to `listen` comes from."""
+    source: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        source.set_result(writer.get_extra_info("peername")[0])
+        writer.close()
+
+    server = await asyncio.start_server(greeted, listen, 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        (await open_socket(await resolve(SshTarget(listen, port=port, options=options)))).close()
+        return await asyncio.wait_for(source, 10)
+
+
+def other_interface(family: int) -> tuple[str, str]:
+    """An interface that does not lead to this machine itself, and its address."""
+    for name, addresses in psutil.net_if_addrs().items():
+        for each in addresses:
+            if each.family == family and each.address not in ("127.0.0.1", "::1") and "%" not in each.address:
+                return name, each.address
+    pytest.skip("this machine has only a loopback")
+
+
+@pytest.mark.parametrize(("listen", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+async def test_an_interface_lends_its_address_and_not_its_route(listen: str, family: int) -> None:
+    name, address = other_interface(family)
+    assert await source_of_a_connection(listen, f"BindInterface={name}") == address
+    assert await source_of_a_connection(listen, f"BindInterface={name}", f"BindAddress={listen}") == listen
 
 
 @contextmanager
