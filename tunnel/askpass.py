@@ -32,7 +32,7 @@ _LONGEST_DIRECTORY = (
 _ASK = (
     "import json,os,socket,sys;"
     "s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
-    "q={'text':' '.join(sys.argv[2:]),'hint':os.environ.get('SSH_ASKPASS_PROMPT','')};"
+    "q={'text':' '.join(sys.argv[2:]),'hint':os.environ.get('SSH_ASKPASS_PROMPT',''),'asker':os.getppid()};"
     "s.sendall(json.dumps(q).encode()+b'\\n');"
     "d=b''.join(iter(lambda:s.recv(65536),b''));"
     "d or sys.exit(1);"
@@ -85,11 +85,12 @@ def variables_without_asking() -> dict[str, str]:
 
 class Askpass:
     """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context. `gave_up` is
-    set when the person did not want to answer: ssh would go on with an empty password and ask again. Without a passphrase it
-    goes on with the next key."""
+    set when the person did not want to answer: ssh goes on with an empty password and asks again, but here no second time.
+    Without a passphrase it goes on with the next key."""
 
     def __init__(self, directory: Path, prompts: Prompts) -> None:
         self.gave_up = asyncio.Event()
+        self._unanswered: set[int] = set()
         self._socket = directory / "ask"
         self._program = directory / "askpass"
         self._prompts = prompts
@@ -136,8 +137,13 @@ class Askpass:
                 self._prompts.banner(text)
                 await reader.read()
                 return
+            asker = int(question["asker"])
             async with self._turn:
-                answer = await self._answer(text, gone=asyncio.create_task(reader.read(), name="askpass gone"))
+                gone = asyncio.create_task(reader.read(), name="askpass gone")
+                answer = None if asker in self._unanswered else await self._answer(text, gone)
+                gone.cancel()
+            if answer is None and "passphrase" not in text.lower():
+                self._unanswered.add(asker)
             if answer is not None:
                 writer.write(answer.encode() + b"\n")
                 await writer.drain()

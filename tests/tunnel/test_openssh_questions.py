@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import asyncssh
@@ -14,6 +15,8 @@ from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel import openssh
+from ccb.tunnel.asking import AskingTransport
+from ccb.tunnel.command_failures import wrapper_failure
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login import LoginMemory
 from ccb.tunnel.ssh_config import SshTarget
@@ -137,3 +140,24 @@ async def test_a_server_may_wait_for_a_phone(
     finally:
         server.close()
         await server.wait_closed()
+
+
+async def test_behind_a_wrapper_who_gives_up_is_not_asked_again_by_the_same_ssh(
+    host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    options = ["PasswordAuthentication yes", "AuthenticationMethods password"]
+    async with serve(tmp_path / "server", options) as server:
+        known = f"UserKnownHostsFile={server.known_hosts}"
+        words = ["ssh", "-F", "/dev/null", "-o", known, "-p", str(server.port), f"{host_user.name}@127.0.0.1"]
+        person = Slow(None)
+        person.found.set()
+        wrapper = await AskingTransport.open(
+            "box", "wrap", lambda line: [*words, line], partial(wrapper_failure, "box", "wrap"), person, env
+        )
+        try:
+            for times in (1, 2):
+                with pytest.raises(AuthFailed):
+                    await (await wrapper.execute("true")).read()
+                assert person.questions == times
+        finally:
+            await wrapper.close()
