@@ -28,6 +28,7 @@ from ccb.tunnel.proxy.upstream import (
 
 from .credentials import credential_source
 from .doctor_keys import default_keys, keyring_finding, keys_finding
+from .error_text import evidence_lines
 from .findings import Finding, State, skew_text
 from .log import state_dir
 from .settings import Settings, load_settings, settings_path
@@ -63,7 +64,7 @@ def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
 
 def error_finding(where: str, name: str, error: CcbError) -> Finding:
     """What an error says, as something that blocks."""
-    return Finding(where, name, State.BLOCK, "\n".join(part for part in (error.what, error.evidence) if part), error.do)
+    return Finding(where, name, State.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
 
 
 async def _openssh() -> Finding:

@@ -9,6 +9,7 @@ from ccb.tunnel.plain_text import neutralise
 
 from .exit_codes import ExitCode
 
+_MOST_EVIDENCE = 20
 _OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
 
 
@@ -16,10 +17,17 @@ def error_text(error: CcbError) -> str:
     """The lines for stderr, newline at the end."""
     what = neutralise(error.what)
     lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
-    lines += [f"  {line}" for line in neutralise(error.evidence).splitlines() if line.strip()]
+    lines += [f"  {line}" for line in evidence_lines(error)]
     if error.do:
         lines.append(f"  -> {neutralise(error.do)}")
     return "\n".join(lines) + "\n"
+
+
+def evidence_lines(error: CcbError) -> list[str]:
+    """What supports an error, without empty lines, and not more than a screen of it."""
+    lines = [line for line in neutralise(error.evidence).splitlines() if line.strip()]
+    more = len(lines) - _MOST_EVIDENCE
+    return lines if more <= 0 else [*lines[:_MOST_EVIDENCE], f"… and {more} more lines"]
 
 
 def bug_text(error: BaseException, log_file: Path) -> str:

@@ -123,6 +123,17 @@ async def test_what_the_server_forbids_is_said_and_is_no_obstacle(
     assert found["host", "MaxSessions"]["found"].startswith("1 at a time")
 
 
+async def test_a_host_that_floods_is_quoted_in_a_few_lines(laptop: Laptop, host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "flood", ["ForceCommand yes"]) as server:
+        done, found = await doctor(laptop, host_user.name, server)
+        other = await laptop.run(["ps", f"{host_user.name}@127.0.0.1", *server.client_options()])
+    assert (done.code, blocking(found)) == (1, [("host", "worker")])
+    said = found["host", "worker"]["found"].splitlines()
+    assert len(said) < 30 and said[1].endswith("y") and "more lines" in said[-1]
+    assert other.code == 76 and len(other.stderr.splitlines()) < 30
+    assert gone(host_user)
+
+
 async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, bare_host: Sshd) -> None:
     done, found = await doctor(laptop, "root", bare_host)
     assert (done.code, blocking(found)) == (1, [("host", "Python")])
