@@ -17,6 +17,9 @@ from .ssh_keys import KeyFile, LockedKeyPair, in_order, read_certificates, read_
 
 log = logging.getLogger(__name__)
 
+AGENT_QUIET_S = 3.0
+"""Seconds after which it is said that the agent is waited for; one may ask the person first, or hang."""
+
 _MOST_PROMPTS = 32
 _MOST_TEXT = 4000
 """Characters of a text of the server that are shown."""
@@ -82,6 +85,8 @@ class LoginClient(asyncssh.SSHClient):
     async def _agent_keys(self) -> list[asyncssh.SSHKeyPair]:
         if self._config.agent is None:
             return []
+        text = neutralise(f"Waiting for the agent at {self._config.agent} …")
+        notice = asyncio.get_running_loop().call_later(AGENT_QUIET_S, self._prompts.banner, text)
         try:
             self._agent = await asyncssh.connect_agent(self._config.agent)
             return list(await self._agent.get_keys())
@@ -89,6 +94,8 @@ class LoginClient(asyncssh.SSHClient):
             log.warning("the agent at %s does not answer: %s", self._config.agent, error)
             self._agent_failed = neutralise(f"The agent at {self._config.agent} does not answer: {error}.")
             return []
+        finally:
+            notice.cancel()
 
     async def close(self) -> None:
         """The login is over: leave the agent."""

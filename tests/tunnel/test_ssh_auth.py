@@ -121,6 +121,30 @@ async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser
     assert f"The agent at {path} does not answer" in caught.value.evidence
 
 
+async def test_an_agent_that_keeps_us_waiting_is_named(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.ssh_client.AGENT_QUIET_S", 0.1)
+    path = tmp_path / "agent.sock"
+    said = asyncio.Event()
+
+    async def hesitate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        await said.wait()
+        writer.close()
+
+    class Watching(Person):
+        def banner(self, text: str) -> None:
+            super().banner(text)
+            said.set()
+
+    async with await asyncio.start_unix_server(hesitate, path):
+        person = Watching()
+        async with logged_in(by_agent(sshd, host_user, path, identities=[sshd.identity]), person):
+            pass
+    assert person.told == [f"Waiting for the agent at {path} …"]
+
+
 async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser, tmp_path: Path) -> None:
     keys = [make_key(tmp_path / f"key{number}") for number in range(8)]
     async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, agent_with(tmp_path, *keys) as agent:
