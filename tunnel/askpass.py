@@ -48,6 +48,7 @@ def private_directory(env: Mapping[str, str]) -> Path:
         if top.startswith("/") and len(os.fsencode(top)) <= _LONGEST_DIRECTORY:
             with contextlib.suppress(OSError):
                 _sweep(Path(top))
+            with contextlib.suppress(OSError):
                 return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=top))
     raise ConfigError("there is no place for the sockets of ssh", do="Make /tmp or XDG_RUNTIME_DIR writable.")
 
@@ -55,7 +56,10 @@ def private_directory(env: Mapping[str, str]) -> Path:
 def _sweep(top: Path) -> None:
     for directory in top.glob(f"{_PREFIX}*"):
         pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
-        info = directory.lstat()
+        try:
+            info = directory.lstat()
+        except FileNotFoundError:
+            continue  # another ccb leaves
         if not pid.isdigit() or not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
             continue
         try:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel import openssh
+from ccb.tunnel.askpass import private_directory
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.openssh import OpenSshTransport, connect
@@ -384,3 +386,26 @@ async def test_a_remote_command_and_a_terminal_that_were_asked_for_are_not_used(
     where = target(sshd, host_user, "RemoteCommand=echo theirs", "RequestTTY=force")
     async with connected(where, env) as transport:
         assert await output(transport, "test -t 0 || echo ours") == "ours\n"
+
+
+def test_a_ccb_that_leaves_does_not_drive_another_from_its_place(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            made = [tmp_path / f"ccb-ssh-{os.getpid()}-{number}" for number in range(20)]
+            for each in made:
+                each.mkdir()
+            for each in made:
+                each.rmdir()
+
+    others = threading.Thread(target=come_and_go)
+    others.start()
+    try:
+        for _ in range(200):
+            mine = private_directory({"XDG_RUNTIME_DIR": str(tmp_path)})
+            assert mine.parent == tmp_path
+            mine.rmdir()
+    finally:
+        over.set()
+        others.join()
