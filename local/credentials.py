@@ -167,7 +167,7 @@ class HelperCredential:
         except TimeoutError:
             raise CredentialError(
                 f"{HELPER} of the settings did not end within {self._timeout:g} s.",
-                do=f"Run it by hand: {self._command}",
+                do="Run that command by hand and see what it says.",
             ) from None
         finally:
             with suppress(ProcessLookupError):
@@ -177,7 +177,7 @@ class HelperCredential:
             raise CredentialError(
                 f"{HELPER} of the settings failed with exit code {status}.",
                 evidence=_printable(err[-2000:]),
-                do=f"Run it by hand: {self._command}",
+                do="Run that command by hand and see what it says.",
             )
         return out.decode("utf-8", "replace")
 

@@ -193,3 +193,9 @@ async def test_without_a_keyring_the_message_says_what_else_to_do() -> None:
 def test_a_credential_shows_its_source_and_nothing_else() -> None:
     shown = repr(Credential("keyring", api_key=Secret("s3cret"), bearer=Secret("t0ken")))
     assert "keyring" in shown and "s3cret" not in shown and "t0ken" not in shown
+
+
+async def test_a_helper_that_fails_is_not_repeated_word_by_word() -> None:
+    with pytest.raises(CredentialError) as caught:
+        await HelperCredential("pass-tool --master hunter22; exit 3", PATH).get()
+    assert "exit code 3" in caught.value.what and "hunter22" not in str(caught.value)
