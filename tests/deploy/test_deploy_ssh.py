@@ -120,7 +120,7 @@ async def test_a_start_up_file_that_waits_for_input_is_found_out(
     monkeypatch.setattr(bootstrap, "SUSPICIOUS_S", 0.1)
     monkeypatch.setattr(bootstrap, "_FIRST_COMES_S", 0.5)
     (host_user.home / ".bashrc").write_text(reads + "\n", encoding="utf-8")
-    with pytest.raises(DeployError, match="a start-up file of the login shell on .* waits for input") as caught:
+    with pytest.raises(DeployError, match=r"a start-up file of the login shell on .* waits for input") as caught:
         await start(sshd, host_user, tiny_bundle())
     assert ("Which project?" in caught.value.evidence) == ("Which" in reads)
 
