@@ -84,6 +84,11 @@ class Arguments:
         return self.print or self.output_format != "text" or self.input_format != "text"
 
 
+def private_texts(arguments: Arguments) -> list[str]:
+    """Commands and options in which people write passwords, for what is shown to others."""
+    return [text for text in (arguments.transport, arguments.ssh_command, *arguments.ssh_options) if text]
+
+
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """The arguments. Raises UsageError for anything that makes no sense."""
     words, values, swallowed = _Scanner(argv).scan()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
 
-from .arguments import HOST_COMMANDS, Arguments, parse_arguments
+from .arguments import HOST_COMMANDS, Arguments, parse_arguments, private_texts
 from .error_text import bug_text, code_of, error_text
 from .exit_codes import ExitCode
 from .log import logging_to_file
@@ -34,8 +34,7 @@ def run(argv: Sequence[str]) -> int:
         return _help(arguments)
     for hint in arguments.hints:
         sys.stderr.write(f"ccb: {hint}\n")
-    commands = [text for text in (arguments.transport, arguments.ssh_command, *arguments.ssh_options) if text]
-    with logging_to_file(debug=arguments.debug, commands=commands) as log_file:
+    with logging_to_file(debug=arguments.debug, commands=private_texts(arguments)) as log_file:
         if arguments.debug:
             sys.stderr.write(f"ccb: log file {log_file}\n")
         try:

@@ -18,7 +18,7 @@ from ccb.tunnel.proxy.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.upstream import Upstream, upstream_config
 from ccb.tunnel.ssh_config import SshTarget
 
-from .arguments import Arguments
+from .arguments import Arguments, private_texts
 from .connect import first_transport, host_name
 from .doctor_connection import login_failed, login_findings, ssh_findings
 from .doctor_host import host_findings
@@ -38,12 +38,9 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
     counts = dict.fromkeys(State, 0)
     where = ""
     width = min(shutil.get_terminal_size((120, 24)).columns, 140)
-    titles = {
-        "laptop": "This machine",
-        "connection": f"Connection to {host_name(arguments)}",
-        "host": f"On {host_name(arguments)}",
-    }
-    public = Striker(environ).public
+    public = Striker(environ, private_texts(arguments)).public
+    host = public(host_name(arguments))
+    titles = {"laptop": "This machine", "connection": f"Connection to {host}", "host": f"On {host}"}
     async for each in _findings(arguments, environ):
         finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
         counts[finding.state] += 1

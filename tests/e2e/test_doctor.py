@@ -326,3 +326,6 @@ async def test_secrets_of_options_and_environment_are_not_shown(
         assert "setenv TOKEN=… (command line)" in done.stdout and f"proxycommand {sys.executable} …" in done.stdout
         logs = [path.read_text(encoding="utf-8") for path in (laptop.home / ".local/state/ccb").iterdir()]
         assert logs and "hunter" not in "".join([done.stdout, done.stderr, *logs])
+    for said in ("--json", "--debug"):
+        done = await laptop.run(["doctor", said, "--transport", "false --password hunter66"])
+        assert done.code == 1 and "false [struck out]" in done.stdout and "hunter" not in done.stdout
