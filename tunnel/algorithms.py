@@ -32,7 +32,8 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
         return None
     known, default = _NAMES[option]
     text = given[option]
-    if option == "pubkeyacceptedalgorithms":  # a certificate signs with its key's own algorithm, and has no name of its own here
+    if option == "pubkeyacceptedalgorithms":
+        # a certificate signs with its key's own algorithm, and has no name of its own here
         text = re.sub(r"(sk-[^,@]*)-cert-v01(@openssh\.com)", r"\1\2", text).replace("-cert-v01@openssh.com", "")
     return _select(text, _text(known()), _text(default()), option)
 
