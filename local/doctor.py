@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.login import Prompts
 from ccb.tunnel.pipe import Transport
 from ccb.tunnel.proxy.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.upstream import Upstream, upstream_config
@@ -74,14 +75,16 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
         async for finding in ssh_findings(target):
             known = known or (finding.name == "known_hosts" and finding.state is State.OK)
             yield finding
+    prompts = prompts_for(headless=False)
     began = time.monotonic()
     try:
-        transport, worker = await _connected(arguments, environ)
+        transport, worker = await _connected(arguments, prompts, environ)
     except CcbError as error:
         yield login_failed(error)
         return
     try:
-        for finding in login_findings(transport, time.monotonic() - began, known=known):
+        took = time.monotonic() - began - getattr(prompts, "asked_s", 0.0)
+        for finding in login_findings(transport, took, known=known):
             yield finding
         async for finding in host_findings(transport, worker):
             yield finding
@@ -89,10 +92,10 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
         await transport.close()
 
 
-async def _connected(arguments: Arguments, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
+async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
     """The way a session would go, whatever is wrong with settings and credential of this machine."""
     loading = asyncio.create_task(asyncio.to_thread(_parts, environ), name="load")
-    transport = await first_transport(arguments, prompts_for(headless=False), environ, loading)
+    transport = await first_transport(arguments, prompts, environ, loading)
     return transport, (await loading).bundle
 
 

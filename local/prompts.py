@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -24,14 +25,19 @@ class TerminalPrompts:
     def __init__(self) -> None:
         self.memory = LoginMemory()
         self.pause: Callable[[], AbstractContextManager[None]] | None = None
+        self.asked_s = 0.0  # how long questions have waited for the person
         self._banners: deque[str] = deque(maxlen=_MOST_BANNERS)
 
     @contextlib.contextmanager
     def _free_terminal(self) -> Iterator[None]:
-        with self.pause() if self.pause is not None else contextlib.nullcontext():
-            while self._banners:
-                self._say(self._banners.popleft())
-            yield
+        began = time.monotonic()
+        try:
+            with self.pause() if self.pause is not None else contextlib.nullcontext():
+                while self._banners:
+                    self._say(self._banners.popleft())
+                yield
+        finally:
+            self.asked_s += time.monotonic() - began
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
         with self._free_terminal():

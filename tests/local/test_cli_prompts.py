@@ -39,6 +39,7 @@ ask = {
 }[sys.argv[1]]
 try:
     print("answer:", asyncio.run(ask()))
+    print("waited", prompts.asked_s, "seconds")
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -126,6 +127,21 @@ def test_a_password_is_not_echoed() -> None:
         terminal.type("hunter2\n")
         terminal.until("answer: hunter2")
         assert terminal.seen.count("hunter2") == 1
+    finally:
+        terminal.end()
+
+
+def test_the_time_that_a_question_takes_is_known() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        shown = time.monotonic()
+        terminal.echo_is(False)
+        answered = time.monotonic()
+        terminal.type("hunter2\n")
+        terminal.until("seconds")
+        waited = float(terminal.seen.partition("waited ")[2].split()[0])
+        assert 0 < waited and waited >= answered - shown
     finally:
         terminal.end()
 
