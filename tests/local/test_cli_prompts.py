@@ -141,7 +141,7 @@ def test_the_time_that_a_question_takes_is_known() -> None:
         terminal.type("hunter2\n")
         terminal.until("seconds")
         waited = float(terminal.seen.partition("waited ")[2].split()[0])
-        assert 0 < waited and waited >= answered - shown
+        assert waited > 0 and waited >= answered - shown
     finally:
         terminal.end()
 
