@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -120,6 +121,6 @@ cd / && exec {python} "$@"' small "$@"
 def in_a_small_tmp(host: Host) -> str:
     """A Python whose /tmp has room for nothing large."""
     path = host.home / "python3"
-    path.write_text(SMALL_TMP.format(home=host.home, python=sys.executable), encoding="ascii")
+    path.write_text(SMALL_TMP.format(home=host.home, python=os.path.realpath(sys.executable)), encoding="ascii")
     path.chmod(0o755)
     return str(path)

@@ -204,7 +204,7 @@ async def test_host_commands_and_the_doctor_go_every_way(laptop: Laptop, fake_mo
         assert listed.code == 0 and "/root/app" in listed.stdout
         assert "/root/app" in (await laptop.run(["ps", "--container", "web"])).stdout
         seen = await laptop.run(["doctor", *way])
-        assert "On docker exec -i web" in seen.stdout and "Python" in seen.stdout
+        assert "\nOn docker" in seen.stdout and "Python" in seen.stdout
         assert (await laptop.run(["clean", "--yes", *way])).code == 0
         assert not box.path("/root/.cache/ccb").exists()
         assert "No sessions" in (await laptop.run(["ps", *way])).stdout

@@ -132,7 +132,8 @@ async def test_a_machine_without_a_place_for_the_sockets_of_ssh(tmp_path: Path) 
     program = tmp_path / "ccb"
     program.write_text(
         "#!/bin/sh\nexec unshare --mount sh -c 'for d in /tmp /var/tmp /usr/tmp; do [ ! -d $d ] || "
-        f'mount -t tmpfs -o ro tmpfs $d || exit 99; done; cd /proc; exec "$@"\' sh {sys.executable} -m ccb "$@"\n',
+        "(mount --bind $d $d && mount -o remount,bind,ro $d) || exit 99; done; "
+        f'cd /proc; exec "$@"\' sh {sys.executable} -m ccb "$@"\n',
         encoding="utf-8",
     )
     program.chmod(0o755)

@@ -43,8 +43,9 @@ async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
         await at.prompt("fix the cart")
         for _ in range(2):
             await at.card_focused()
+            answered = at.app.card
             await at.pilot.press("1")
-            await at.until(lambda: at.app.card is None or not at.app.card.has_focus)
+            await at.until(lambda answered=answered: at.app.card is not answered)
         await at.until(lambda: not at.app.story.running)
         await at.sees("Nothing else was changed.", "1.2k in, 345 out")
         assert DONE in "\n".join(line.rstrip(" ▁▂▃▄▅▆▇█") for line in at.screen.splitlines())

@@ -388,12 +388,19 @@ async def test_a_remote_command_and_a_terminal_that_were_asked_for_are_not_used(
         assert await output(transport, "test -t 0 || echo ours") == "ours\n"
 
 
-def test_a_ccb_that_leaves_does_not_drive_another_from_its_place(tmp_path: Path) -> None:
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """The path of a socket has a limit."""
+    with tempfile.TemporaryDirectory(prefix="ccb-") as made:
+        yield Path(made)
+
+
+def test_a_ccb_that_leaves_does_not_drive_another_from_its_place(short_directory: Path) -> None:
     over = threading.Event()
 
     def come_and_go() -> None:
         while not over.is_set():
-            made = [tmp_path / f"ccb-ssh-{os.getpid()}-{number}" for number in range(20)]
+            made = [short_directory / f"ccb-ssh-{os.getpid()}-{number}" for number in range(20)]
             for each in made:
                 each.mkdir()
             for each in made:
@@ -403,8 +410,8 @@ def test_a_ccb_that_leaves_does_not_drive_another_from_its_place(tmp_path: Path)
     others.start()
     try:
         for _ in range(200):
-            mine = private_directory({"XDG_RUNTIME_DIR": str(tmp_path)})
-            assert mine.parent == tmp_path
+            mine = private_directory({"XDG_RUNTIME_DIR": str(short_directory)})
+            assert mine.parent == short_directory
             mine.rmdir()
     finally:
         over.set()
