@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import asdict, dataclass
 from enum import Enum
 
-from .session_table import one_line
+from ccb.tunnel.plain_text import one_line
 
 _NAME = 15
 _MARK = 8

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.plain_text import one_line
 
 from .arguments import Arguments
 from .client import ControlError, Json, LinkChange, LinkState, Skipped
@@ -28,7 +29,6 @@ from .partial_events import PartialEvents
 from .prompts import prompts_for
 from .results import exit_code, local_result
 from .session import Session
-from .session_table import one_line
 from .stdio import Writer
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.pipe import Transport
+from ccb.tunnel.plain_text import one_line
 
 from .arguments import Arguments
 from .connect import host_name, load_connection
@@ -20,7 +21,7 @@ from .exit_codes import ExitCode
 from .interrupts import ended_by_signals
 from .prompts import ask_line, prompts_for
 from .session_list import Count, ReportRow, Text, list_sessions, reports, row_of
-from .session_table import one_line, session_table, size_text
+from .session_table import session_table, size_text
 
 _DAY_S = 86400.0
 _LINES = 200

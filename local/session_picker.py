@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import one_line
 
 from .prompts import ask_line
 from .session_list import SessionRow
-from .session_table import one_line, session_table
+from .session_table import session_table
 
 _MOST = 20
 _ESCAPE = "\x1b"

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from rich.cells import cell_len, set_cell_size
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import one_line
 
 from .session_list import SessionRow
 
@@ -33,11 +33,6 @@ def size_text(size: int) -> str:
     if size <= 0:
         return ""
     return f"{round(size / 1048576)}M" if size >= 1048576 else f"{max(1, round(size / 1024))}K"
-
-
-def one_line(text: str) -> str:
-    """Without control characters and line breaks."""
-    return " ".join(neutralise(text).split())
 
 
 def cut(text: str, width: int) -> str:

@@ -33,3 +33,8 @@ def neutralise(text: str) -> str:
     Newline and tab stay.
     """
     return _CONTROLS.sub(_harmless, _SEQUENCES.sub("", text).replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """A name from the remote, harmless and on one line."""
+    return " ".join(neutralise(text).split())

@@ -19,7 +19,7 @@ from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.login import Prompts
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 
 from ..client import ControlError, LinkChange, LinkState, SessionClient, Skipped
 from ..error_text import code_of
@@ -36,7 +36,6 @@ from .connection import RETRY_KEY, Banner, Connection
 from .feed import Feed
 from .history import History
 from .info import Left, ReplInfo, farewell
-from .look import one_line
 from .replies import Replies
 from .status import Facts, StatusLine, used_text
 from .story import Story

@@ -18,11 +18,10 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 
 from ..messages import ControlRequest
 from .diffs import EDITS, diff_text
-from .look import one_line
 from .palette import Look
 
 Json = dict[str, Any]

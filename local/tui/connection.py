@@ -9,8 +9,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.widgets import Static
 
+from ccb.tunnel.plain_text import one_line
+
 from ..client import LinkChange, LinkState, SessionClient
-from .look import one_line
 from .palette import Look
 
 BRIEF_S = 1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
 
 from ..client import Received, SessionClient
 from ..messages import ControlCancelRequest, ControlRequest, Message, parse_message
 from .blocks import HoleBlock, Level, NoticeBlock
-from .look import one_line
 from .page import ListPage
 from .story import Story
 from .transcript import Transcript

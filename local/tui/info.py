@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .look import one_line
+from ccb.tunnel.plain_text import one_line
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 
 from .blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TextBlock, ThinkingBlock, ToolBlock, ToolState
 from .diffs import EDITS, diff_text
@@ -91,11 +91,6 @@ def _notice(block: NoticeBlock, look: Look) -> Text:
     if rest:
         text.append("\n" + rest, style=look.dim if block.level is not Level.INFO else "")
     return text
-
-
-def one_line(text: str) -> str:
-    """A name from the remote, harmless and on one line."""
-    return " ".join(neutralise(text).split())
 
 
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:

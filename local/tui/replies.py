@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
+from ccb.tunnel.plain_text import one_line
+
 from ..client import LinkState, SessionClient
 from .blocks import Level
 from .commands import Typed
 from .info import ReplInfo
-from .look import one_line
 from .status import tokens
 from .story import Story
 from .themes import THEMES

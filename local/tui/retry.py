@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ccb.tunnel.plain_text import one_line
+
 from ..messages import SystemNote
-from .look import one_line
 
 _WHY = {
     "rate_limit": "Too many requests to the model",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import Static
 
+from ccb.tunnel.plain_text import one_line
+
 from ..client import LinkState
-from .look import one_line
 from .palette import Look
 from .story import Totals
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 
 from ..client import shown_name
 from ..messages import (
@@ -41,7 +41,6 @@ from .blocks import (
     ToolBlock,
     ToolState,
 )
-from .look import one_line
 from .page import Page
 from .prose import safe_pieces, safe_split
 from .retry import retry_text

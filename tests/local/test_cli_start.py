@@ -42,6 +42,11 @@ def test_understanding_the_command_line_imports_nothing_heavy(argv: list[str], t
     assert done.stderr.endswith("[]")
 
 
+def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
+    code = f"import sys, ccb.local.headless; print([name for name in {HEAVY!r} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
 def test_version(tmp_path: Path) -> None:
     for argv in (["--version"], ["-v"], ["ssh", "host", "--version"]):
         done = ccb_run(tmp_path, *argv)

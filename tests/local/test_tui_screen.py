@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.pilot import desk
+from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession, hello
 from tests.support.scripted_work import ANSWER, work
 from textual import events
@@ -38,14 +38,18 @@ DONE = """\
  ▌ Nothing else was changed."""
 
 
+async def allow_once(at: Desk) -> None:
+    await at.card_focused()
+    answered = at.app.card
+    await at.pilot.press("1")
+    await at.until(lambda: at.app.card is not answered)
+
+
 async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
     async with desk(ScriptedSession(play=lambda session, text: work(session, text, 0)), size=(90, 26)) as at:
         await at.prompt("fix the cart")
         for _ in range(2):
-            await at.card_focused()
-            answered = at.app.card
-            await at.pilot.press("1")
-            await at.until(lambda answered=answered: at.app.card is not answered)
+            await allow_once(at)
         await at.until(lambda: not at.app.story.running)
         await at.sees("Nothing else was changed.", "1.2k in, 345 out")
         assert DONE in "\n".join(line.rstrip(" ▁▂▃▄▅▆▇█") for line in at.screen.splitlines())
