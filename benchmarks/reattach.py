@@ -78,7 +78,8 @@ async def _measure(
 
 async def _journal(directory: Path) -> tuple[float, float, float]:
     """Bytes of an event, seconds of an append, seconds of an append with its commit."""
-    journal = Journal(str(directory / "journal.jsonl"))
+    path = directory / "journal.jsonl"
+    journal = Journal(str(path))
     body = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "x" * 300}]}}
     start = time.perf_counter()
     for _ in range(EVENTS):
@@ -90,7 +91,7 @@ async def _journal(directory: Path) -> tuple[float, float, float]:
         journal.append("message", body)
         await journal.commit()
     durable = (time.perf_counter() - start) / EVENTS
-    size = os.path.getsize(journal.path) / (2 * EVENTS)
+    size = path.stat().st_size / (2 * EVENTS)
     await journal.close()
     return size, alone, durable
 
@@ -106,6 +107,7 @@ async def main() -> None:
                     "PATH": os.environ["PATH"], "HOME": str(top / "laptop"),
                     "ANTHROPIC_API_KEY": API_KEY, "ANTHROPIC_BASE_URL": model.url,
                 }  # fmt: skip
+                server.trust(link.port)
                 ssh = [await _ssh_true(server, user, link.port) for _ in range(3)]
                 connects, reattaches, replayed = await _measure(server, user, link, environ, model)
             journals = list(user.home.glob(".local/state/ccb/sessions/*/journal.jsonl"))

@@ -26,8 +26,8 @@ def _tool(number: int) -> dict[str, Any]:
     return {"type": "tool_use", "name": "Bash", "input": {"command": f"echo {number}"}}
 
 
-ONE_CALL = [{"blocks": [_tool(number) for number in range(TOOLS)]}, {"text": "done"}]
-EACH = [*({"blocks": [_tool(number)]} for number in range(TOOLS)), {"text": "done"}]
+ONE_CALL: list[dict[str, Any]] = [{"blocks": [_tool(number) for number in range(TOOLS)]}, {"text": "done"}]
+EACH: list[dict[str, Any]] = [*({"blocks": [_tool(number)]} for number in range(TOOLS)), {"text": "done"}]
 
 
 async def main() -> None:

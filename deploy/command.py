@@ -43,7 +43,7 @@ CANDIDATES: tuple[str, ...] = (
 )
 """Names on PATH and absolute places, in the order they are tried. A pattern that matches nothing fails like a missing file."""
 
-_CHECK = "import sys,zlib,hashlib;sys.exit(sys.version_info<(3,9))"
+_CHECK = "import sys,zlib;sys.exit(sys.version_info<(3,9))"
 _RUN = "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1)));exec(compile(s,sys.argv[1],sys.argv.pop(5)))"
 
 
