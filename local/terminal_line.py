@@ -3,6 +3,7 @@ was, and nobody reading from it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -24,7 +25,7 @@ async def typed(prompt: str, *, hidden: bool = False) -> str | None:
     """What is typed at `prompt`; None at the end of input. Read in a thread, so that connections stay alive."""
     leave, left = os.pipe()
     try:
-        with _asking(prompt, hidden=hidden) as terminal:
+        with _asking(prompt, hidden=hidden, loop=asyncio.get_running_loop()) as terminal:
             mine = os.dup(terminal)
             said = await in_thread(lambda: _line(mine, leave))
     except EOFError:
@@ -63,7 +64,7 @@ def _line(terminal: int, leave: int | None = None) -> str:
 
 
 @contextlib.contextmanager
-def _asking(prompt: str, *, hidden: bool) -> Iterator[int]:
+def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
     """The terminal, with `prompt` on it. Ctrl+Z stops here as in any program, also where a full-screen interface that stands
     aside has its own idea of it. A shell that goes on with us has set the terminal to echo, so what is typed is hidden
     again, and asked for again. The modes are put back at the end."""
@@ -81,7 +82,7 @@ def _asking(prompt: str, *, hidden: bool) -> Iterator[int]:
                 if os.tcgetpgrp(terminal) == os.getpgrp():  # else reading stops us again
                     ask()
 
-        with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, go_on):
+        with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, go_on, loop):
             try:
                 ask()
                 yield terminal
@@ -138,16 +139,21 @@ def _set(terminal: int, when: int, modes: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _handling(number: signal.Signals, handler: Any) -> Iterator[None]:
-    """`handler` for a signal, unless that is ignored or another thread's."""
+def _handling(number: signal.Signals, handler: Any, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[None]:
+    """`handler` for a signal, unless that is ignored or another thread's. A `loop` that waits is woken to run it, whichever thread
+    the signal comes to."""
     before = signal.getsignal(number)
     try:
-        if before is not signal.SIG_IGN:
+        if before is not signal.SIG_IGN and loop is not None:
+            loop.add_signal_handler(number, handler, number, None)
+        elif before is not signal.SIG_IGN:
             signal.signal(number, handler)
-    except ValueError:
+    except (ValueError, RuntimeError):
         yield
         return
     try:
         yield
     finally:
+        if loop is not None:
+            loop.remove_signal_handler(number)
         signal.signal(number, before)
