@@ -134,7 +134,7 @@ async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: Wo
     second = await host.connect(session)
     await second.attach()
     await second.message("result")
-    assert [path.name for path in outputs.iterdir()] == ["0009-bash"]
+    await until(lambda: [path.name for path in outputs.iterdir()] == ["0009-bash"], "the small files are gone")
     await second.stop()
 
 
