@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import os
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 
@@ -26,10 +25,10 @@ from .doctor_host import host_findings
 from .doctor_laptop import laptop_findings
 from .exit_codes import ExitCode
 from .findings import Finding, State, finding_json, finding_lines, summary
-from .interrupts import ended_by_signals
 from .parts import Parts, load_parts
 from .prompts import prompts_for
 from .public_log import Striker
+from .saying import run_saying, say
 from .settings import Settings
 from .way import Way, way_of
 
@@ -46,15 +45,15 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
         finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
         counts[finding.state] += 1
         if arguments.json:
-            _say(finding_json(finding))
+            say(finding_json(finding))
             continue
         if finding.where != where:
-            _say(("\n" if where else "") + titles[finding.where])
+            say(("\n" if where else "") + titles[finding.where])
             where = finding.where
         for line in finding_lines(finding, width):
-            _say(line)
+            say(line)
     if not arguments.json:
-        _say("\n" + summary(counts[State.BLOCK], counts[State.WARN]))
+        say("\n" + summary(counts[State.BLOCK], counts[State.WARN]))
     return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
 
 
@@ -107,15 +106,6 @@ def _parts(environ: Mapping[str, str]) -> Parts:
         return Parts(Settings(), (), bundle.load(), FixedCredential(Credential("none")), nowhere)
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def run(arguments: Arguments) -> ExitCode:
-    """`examine` in a loop of its own. When nobody reads stdout any more (`| head`), the rest is not said."""
-    try:
-        return ExitCode(asyncio.run(ended_by_signals(examine(arguments))))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
-        return ExitCode.HANGUP
+    """`examine` in a loop of its own."""
+    return run_saying(examine(arguments))

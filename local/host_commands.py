@@ -18,8 +18,8 @@ from ccb.tunnel.plain_text import one_line
 from .arguments import Arguments
 from .connect import host_name, load_connection
 from .exit_codes import ExitCode
-from .interrupts import ended_by_signals
 from .prompts import ask_line, prompts_for
+from .saying import run_saying, say
 from .session_list import Count, ReportRow, Text, list_sessions, reports, row_of
 from .session_table import session_table, size_text
 
@@ -95,12 +95,12 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
     rows = await list_sessions(transport, bundle)
     if arguments.json:
         for row in rows:
-            _say(json.dumps(row.model_dump()))
+            say(json.dumps(row.model_dump()))
     elif rows:
         for line in session_table(rows, shutil.get_terminal_size((120, 24)).columns):
-            _say(line)
+            say(line)
     else:
-        _say(f"No sessions on {host_name(arguments)}.")
+        say(f"No sessions on {host_name(arguments)}.")
     return ExitCode.OK
 
 
@@ -111,7 +111,7 @@ async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
             if report.kind == "log":
                 row = row_of(LogRow, report.body, transport.name)
                 mark = " worker:" if row.source == "worker" else ""
-                _say(f"{one_line(row.when)}{mark} {one_line(row.text)}")
+                say(f"{one_line(row.when)}{mark} {one_line(row.text)}")
     return ExitCode.OK
 
 
@@ -126,12 +126,12 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
             row = row_of(ChangeRow, report.body, transport.name)
             if report.kind == "stopped":
                 count += 1
-                _say(_stopped(row, dry_run=False))
+                say(_stopped(row, dry_run=False))
             elif report.kind == "kept":
                 code = ExitCode.AGENT_FAILED
                 sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
     if not count and code is ExitCode.OK:
-        _say(f"No session runs on {host_name(arguments)}.")
+        say(f"No session runs on {host_name(arguments)}.")
     return code
 
 
@@ -147,16 +147,16 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
             match report.kind:
                 case "removed":
                     count, size = count + 1, size + row.bytes
-                    _say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
+                    say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
                 case "stopped":
-                    _say(_stopped(row, dry_run=arguments.dry_run))
+                    say(_stopped(row, dry_run=arguments.dry_run))
                 case "kept":
                     kept += 1
-                    _say(f"kept {one_line(row.path)}{_because(row.why)}")
+                    say(f"kept {one_line(row.path)}{_because(row.why)}")
                 case _:
                     pass
     total = f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}"
-    _say(total + (f"; kept {kept}." if kept else "."))
+    say(total + (f"; kept {kept}." if kept else "."))
     return ExitCode.OK
 
 
@@ -171,16 +171,6 @@ def _because(why: str) -> str:
     return f": {one_line(why)}" if why else ""
 
 
-def _say(line: str) -> None:
-    """One line of the answer, at once: what comes next may take a while."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def run(arguments: Arguments) -> ExitCode:
-    """`run_host_command` in a loop of its own. When nobody reads stdout any more (`| head`), the rest is not said."""
-    try:
-        return ExitCode(asyncio.run(ended_by_signals(run_host_command(arguments))))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
-        return ExitCode.HANGUP
+    """`run_host_command` in a loop of its own."""
+    return run_saying(run_host_command(arguments))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from urllib.parse import unquote
 
+from ccb.tunnel.environment import SECRET_VARIABLES
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise
 
@@ -21,7 +22,6 @@ _STRUCK = "[struck out]"
 _MOST_FOREIGN = 200
 _MOST_OWN = 2000
 _OURS = "ccb"
-_SECRET_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS")
 _URL_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "ANTHROPIC_BASE_URL")
 _LEAST_SECRET = 6
 _PATTERNS = (
@@ -46,7 +46,7 @@ class Striker:
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         texts = {text for command in commands for text in _spellings(command.strip()) if " " in text}
         self._commands = {text: f"{text.partition(' ')[0]} {_STRUCK}" for text in sorted(texts, key=len, reverse=True)}
-        values = {environ.get(name, "").strip() for name in _SECRET_VARIABLES}
+        values = {environ.get(name, "").strip() for name in SECRET_VARIABLES}
         for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
             login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
             values |= {login, login.partition(":")[2], unquote(login.partition(":")[2])}
