@@ -124,12 +124,10 @@ async def test_a_half_written_prompt_keeps_the_keys_until_tab() -> None:
 async def test_a_card_that_appears_waits_half_a_second_before_it_listens() -> None:
     async with desk() as at:
         await at.prompt("go")
+        before_it_appears = time.monotonic()
         ask(at.session)
-        await at.until(lambda: at.app.card is not None)
-        appeared = time.monotonic()
-        assert at.app.focused is at.app.composer
         await at.card_focused()
-        assert time.monotonic() - appeared > GRACE_S * 0.8
+        assert time.monotonic() - before_it_appears > GRACE_S
 
 
 async def test_a_key_pressed_twice_does_not_answer_the_next_card() -> None:
