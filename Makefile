@@ -6,6 +6,10 @@ STAMP  := .make/venv
 # The tests make throwaway Unix users on a real sshd, which only root may.
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n --preserve-env=PATH,PYENV_ROOT,HOME PYTHONDONTWRITEBYTECODE=1)
 
+# Also where the environment says not to write byte code: the tests start ccb and Python hundreds of times.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye forky arm64 bench faults soak clean
 
@@ -43,7 +47,7 @@ imports: $(STAMP) ## the room contracts
 	@$(BIN)/lint-imports
 
 unit: $(STAMP) ## pytest on the laptop's Python
-	@$(ROOT) $(BIN)/pytest -n 4 -q
+	@$(ROOT) $(BIN)/pytest -n 6 --dist worksteal -q
 
 worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.14 that is installed
 	@$(ROOT) .ci/worker-pythons

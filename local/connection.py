@@ -27,6 +27,13 @@ class Connection(Protocol):
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """Ask for the session; a driver's model calls are served from here on."""
 
+    @property
+    def reading(self) -> bool:
+        """Whether an answer of the model is read for the session over this connection."""
+
+    async def read_out(self) -> None:
+        """Wait until none is."""
+
 
 @dataclass(frozen=True)
 class Known:

@@ -36,15 +36,25 @@ class WorkerConnection:
         self.hello = hello
         self._proxy = proxy
         self._stack = stack
+        self._calls: InbandCalls | None = None
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """See `connection.Connection`."""
         nonce = new_nonce()
-        calls = None
         if role == "driver":
-            calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
-            await self._stack.enter_async_context(calls)
-        await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=calls, tail=tail)
+            self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
+            await self._stack.enter_async_context(self._calls)
+        await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
+
+    @property
+    def reading(self) -> bool:
+        """See `connection.Connection`."""
+        return self._calls is not None and self._calls.open_streams > 0
+
+    async def read_out(self) -> None:
+        """See `connection.Connection`."""
+        if self._calls is not None:
+            await self._calls.read_out()
 
 
 class Dialer:

@@ -169,8 +169,11 @@ class _Run:
                 if not listening.done():
                     await feeding
                 await listening
-            except ConnectionLost:
-                raise  # the session goes on without this run
+            except ConnectionLost as lost:  # the session goes on without this run
+                if session.reading:
+                    sys.stderr.write(f"ccb: {lost.what}; this ccb ends when it has read the answer that it asked for\n")
+                    await session.read_out()
+                raise
             except Exception:
                 await self._stop(connected.session)
                 raise

@@ -126,6 +126,22 @@ class Session:
         return self._driving
 
     @property
+    def reading(self) -> bool:
+        """Whether this laptop reads an answer of the model for the session."""
+        return self._connection is not None and self._connection.reading
+
+    async def read_out(self) -> None:
+        """Wait until it does not any more; what happens in the session meanwhile is passed over. Another client that took over
+        would have to ask the model, and pay, a second time for what is not read to its end."""
+        while (connection := self._connection) is not None and connection.reading:
+            passed = asyncio.ensure_future(self._queue.get())
+            done = asyncio.ensure_future(connection.read_out())
+            await asyncio.wait((passed, done), return_when=asyncio.FIRST_COMPLETED)
+            passed.cancel()
+            done.cancel()
+            await asyncio.gather(passed, done, return_exceptions=True)
+
+    @property
     def unsent(self) -> int:
         """Inputs that the host has not confirmed yet."""
         return len(self._outbox)

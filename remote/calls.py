@@ -1,7 +1,9 @@
 """Model calls over the driver's link: the worker's end of the HTTP-shaped streams.
 
 A call outlives the connection it was made on. When the link is lost it waits; on the next driver's link it is opened again
-under the same id with the number of response bytes it has, and goes on where it was.
+under the same id with the number of response bytes it has, and goes on where it was. While the laptop it was made through is
+still there, it is read to its end over that one, also when another laptop drives by then: that one would have to ask, and pay,
+a second time.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ Outgoing = Union[Open, Data, End, Credit, Cancel]
 
 
 class Line:
-    """The link of one driver, as calls use it. `urgent` frames overtake everything, `bulk` ones wait until there is room."""
+    """The link of one driver, as calls use it. `urgent` frames overtake everything, `bulk` ones wait until there is room.
+    `client` names the laptop's ccb, which keeps what it has read of a call from one connection to the next."""
 
     def __init__(
-        self, epoch: int, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
+        self, epoch: int, client: str, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
     ) -> None:
         self.epoch = epoch
+        self.client = client
         self.nonce = nonce
         self.urgent = urgent
         self.bulk = bulk
@@ -141,24 +145,35 @@ class Calls:
         return self._up_since
 
     def attach(self, line: Line) -> None:
-        """A driver is there: calls that wait are opened on its link."""
-        self.detach()
+        """A driver is there: calls that wait, and those of an earlier connection of the same client, are opened on its link."""
         self._line = line
         self._up_since = time.monotonic()
         for call in self._open.values():
-            if not call.complete:
+            if not call.complete and (call.line is None or call.line.client == line.client):
+                self._leave_line(call)
                 self._start(call, line)
 
-    def detach(self) -> None:
-        """The driver is gone: calls wait for the next one."""
-        self._line = None
-        self._up_since = None
-        self._by_stream.clear()
+    def detach(self, line: Line) -> None:
+        """A link is gone: its calls go over to the driver of now, or wait for the next one."""
+        if self._line is line:
+            self._line = None
+            self._up_since = None
         for call in self._open.values():
-            call.line = None
-            call.stream = 0
-            if call.pump is not None:
-                call.pump.cancel()
+            if call.line is line:
+                self._leave_line(call)
+                if self._line is not None and not call.complete:
+                    self._start(call, self._line)
+
+    def uses(self, line: Line) -> bool:
+        """Whether a call is read over that link."""
+        return any(call.line is line and not call.complete for call in self._open.values())
+
+    def _leave_line(self, call: _Call) -> None:
+        self._by_stream.pop(call.stream, None)
+        call.line = None
+        call.stream = 0
+        if call.pump is not None:
+            call.pump.cancel()
 
     def begin(self, call: _Call) -> None:
         self._open[call.id] = call
@@ -216,9 +231,9 @@ class Calls:
         await line.bulk(End(line.epoch, stream))
 
     def handle(self, frame: Head | Data | End | Credit) -> None:
-        """A frame of the driver. One for a stream that is no longer open is late and dropped."""
+        """A frame of who drives, or drove. One for a stream that is not open on that link is late and dropped."""
         call = self._by_stream.get(frame.stream)
-        if call is None:
+        if call is None or call.line is None or call.line.epoch != frame.epoch:
             return
         if isinstance(frame, Head):
             if not call.has_head.is_set():

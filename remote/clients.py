@@ -35,12 +35,14 @@ from ccb.tunnel.wire import (
     encode_frame,
 )
 
+from .calls import Line
 from .journal import Journal, Record
 
 log = logging.getLogger(__name__)
 
 PING_AFTER_S = 5.0
 SILENT_S = 15.0  # a client that says nothing for so long is detached
+DOUBT_S = 5.0  # the same for one that was just taken over from
 _MAX_CONTROL = 10_000
 _MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest go
 _BATCH = 128 * 1024  # bytes written before the socket is waited for
@@ -56,7 +58,7 @@ class Owner(Protocol):
         """Grant or refuse an attach."""
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
-        """A frame of the driver."""
+        """A frame of the driver, or what one that was taken over from still reads of the model."""
 
     def fetch(self, client: Client, frame: Fetch) -> None:
         """A client asks for earlier events."""
@@ -76,6 +78,7 @@ class Client:
     ) -> None:
         self.epoch = 0
         self.role = ""  # "" until attached
+        self.line: Line | None = None  # of who drives, or drove: what it began to read of the model it reads to the end
         self.sent = 0  # seq of the last event sent
         self.acked = 0
         self.name = ""
@@ -206,13 +209,21 @@ class Client:
                 self._owner.fetch(self, frame)
         elif isinstance(frame, Ack):
             self.acked = max(self.acked, frame.seq)
-        elif (
-            isinstance(frame, (Input, Head, Data, End, Credit, Stop))
-            and self.role == "driver"
-            and frame.epoch == self.epoch
-        ):
+        elif isinstance(frame, (Input, Stop)):
+            if self.role == "driver" and frame.epoch == self.epoch:
+                self._owner.received(self, frame)
+        elif isinstance(frame, (Head, Data, End, Credit)) and self.line is not None and frame.epoch == self.epoch:
             self._owner.received(self, frame)
         return False
+
+    def doubt(self) -> None:
+        """Detach the client unless something is heard of it within DOUBT_S."""
+        self._heard = min(self._heard, time.monotonic() - SILENT_S + DOUBT_S)
+        self._ping()
+
+    def _ping(self) -> None:
+        self._pings += 1
+        self.control(Ping(self.epoch, self._pings))
 
     async def _watch(self) -> None:
         """Ping in silence; return when it lasts. A process that was stopped itself first reads what has come meanwhile."""
@@ -231,8 +242,7 @@ class Client:
                 return
             if quiet >= PING_AFTER_S and now - asked >= PING_AFTER_S:
                 asked = now
-                self._pings += 1
-                self.control(Ping(self.epoch, self._pings))
+                self._ping()
 
     async def _write(self) -> None:
         if self._greeting is not None:

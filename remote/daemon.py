@@ -267,7 +267,6 @@ class Daemon:
             for ended in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(ended, Exception):
                     log.error("the session ended in a bug", exc_info=ended)
-            self._calls.detach()
             await self._pages.close()
             await close_context(self._context)
             await self.journal.close()
@@ -368,7 +367,8 @@ class Daemon:
         self.changed()
         if client.role == "driver":
             self._driver = client
-            self._calls.attach(Line(client.epoch, frame.nonce, client.control, client.bulk))
+            client.line = Line(client.epoch, client.name, frame.nonce, client.control, client.bulk)
+            self._calls.attach(client.line)
 
     def _skip(self, client: Client, frame: Attach) -> int:
         """The event after which the client is sent everything; it is told what it has to know of those it is not sent."""
@@ -409,6 +409,8 @@ class Daemon:
             with contextlib.suppress(JournalError):  # the driver will see for itself that nothing can be written
                 self._session.fact("driver", {"by": client.name, "epoch": frame.epoch})
                 self.journal.flush_soon()
+        if self._driver is not None and self._driver.line is not None and self._calls.uses(self._driver.line):
+            self._driver.doubt()
         fence(self._driver, self._clients, self._epoch, client.name)
         return True
 
@@ -465,7 +467,8 @@ class Daemon:
         self._clients.discard(client)
         if self._driver is client:
             self._driver = None
-            self._calls.detach()
+        if client.line is not None:
+            self._calls.detach(client.line)
         if client.role and not any(each.role for each in self._clients):  # who only asks does not keep it alive
             self._alone_since = time.monotonic()
         if client.role == "viewer":

@@ -247,3 +247,34 @@ async def test_a_second_client_takes_over_and_the_first_says_who_did(
     assert second.code == 0, second.stderr
     assert done.code == 75
     assert "drives this session now" in done.stderr and "--resume" in done.stderr
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["it stays", "it is killed"])
+async def test_the_answer_that_streams_at_a_take_over_is_read_to_its_end_by_who_asked_for_it(
+    leaves: bool, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    long = {"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4}
+    fake_model.add(long, *([{**long, "stall_after": None}] if leaves else []), {"text": "second"})
+    async with relay(sshd.port) as between:
+        argv = where(host_user, sshd, between)
+        async with laptop.start([*argv, "-p", *STDIO]) as running:
+            await running.send(user_message("go"))
+            session = (await running.until("system", "init"))["session_id"]
+            await fake_model.until(lambda model: len(model.requests) == 1)
+            async with laptop.start([*argv, "--resume", session, "-p", "mine", *STREAM], piped=False) as second:
+                assert running.process.stderr is not None
+                async with asyncio.timeout(30):
+                    said = await running.process.stderr.readline()
+                assert b"this ccb ends when it has read the answer that it asked for" in said
+                if leaves:
+                    running.process.kill()
+                fake_model.release()
+                done = await second.done()
+            first = await running.done()
+    assert done.code == 0, done.stderr
+    assert done.results[-1]["result"] == "second"
+    assert len(fake_model.requests) == (3 if leaves else 2), "paid twice only when who asked is gone"
+    history = fake_model.requests[-1].messages
+    assert [message["role"] for message in history] == ["user", "assistant", "user"]
+    assert history[1]["content"][0]["text"] == long["text"]
+    assert first.code == (-9 if leaves else 75)

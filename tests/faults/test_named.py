@@ -79,6 +79,7 @@ async def test_a_client_that_takes_over_finishes_the_work_and_the_first_one_says
     assert outcome.first_code == 75, outcome.stderr
     assert "drives this session now" in outcome.stderr and "--resume" in outcome.stderr
     assert outcome.counts == COUNTS
+    assert outcome.requests == undisturbed.requests, "what the first one was reading is not asked for again"
     assert outcome.files == undisturbed.files
     assert outcome.left == []
 

@@ -19,7 +19,7 @@ DEADLINE_S = 10.0
 class Link:
     """What one connection carries; `stuck` makes it take no more data."""
 
-    def __init__(self, calls: Calls, epoch: int) -> None:
+    def __init__(self, calls: Calls, epoch: int, client: str = "alice") -> None:
         self.sent: deque[Any] = deque()
         self.open: dict[int, Open] = {}
         self.bodies: dict[int, bytes] = {}
@@ -28,9 +28,13 @@ class Link:
         self._news = asyncio.Event()
         self._calls = calls
         self.epoch = epoch
+        self.line = Line(epoch, client, f"nonce-{epoch}", self.take, self.bulk)
 
     def attach(self) -> None:
-        self._calls.attach(Line(self.epoch, f"nonce-{self.epoch}", self.take, self.bulk))
+        self._calls.attach(self.line)
+
+    def drop(self) -> None:
+        self._calls.detach(self.line)
 
     def take(self, frame: Any) -> None:
         self.sent.append(frame)
@@ -128,7 +132,7 @@ async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -
     opened = await first.next(Open)
     first.head(opened.stream)
     first.data(opened.stream, 0, b"half ")
-    calls.detach()
+    first.drop()
     first.data(opened.stream, 5, b"from a link that is gone")
     second = Link(calls, 2)
     second.attach()
@@ -142,6 +146,71 @@ async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -
     assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
 
 
+async def test_another_client_takes_new_calls_while_the_one_before_reads_its_own_to_the_end() -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    alice.attach()
+    asked = asyncio.ensure_future(ask(calls, "first"))
+    opened = await alice.next(Open)
+    await alice.next(End)
+    alice.head(opened.stream)
+    alice.data(opened.stream, 0, b"half ")
+    bob.attach()
+    assert calls.uses(alice.line)
+    later = asyncio.ensure_future(ask(calls, "second"))
+    second = await bob.next(Open)
+    assert (second.id, second.nonce, list(bob.open)) == ("second", "nonce-2", [second.stream])
+    bob.data(opened.stream, 5, b"forged by who did not open it")
+    alice.head(second.stream, 500)
+    alice.data(opened.stream, 5, b"whole")
+    alice.end(opened.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+    bob.head(second.stream)
+    bob.end(second.stream)
+    assert await asyncio.wait_for(later, DEADLINE_S) == b""
+    assert not calls.uses(alice.line)
+
+
+async def test_a_call_goes_over_to_another_client_when_the_one_that_reads_it_is_lost() -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    alice.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await alice.next(Open)
+    alice.head(opened.stream)
+    alice.data(opened.stream, 0, b"half ")
+    bob.attach()
+    bob.drop()
+    assert calls.link_up_since() is None
+    alice.drop()
+    bob = Link(calls, 3, "bob")
+    bob.attach()
+    again = await bob.next(Open)
+    assert (again.id, again.nonce, again.offset) == ("c", "nonce-3", 5)
+    bob.head(again.stream)
+    bob.data(again.stream, 5, b"whole")
+    bob.end(again.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+
+
+async def test_the_same_client_on_a_new_connection_takes_its_calls_along_at_once() -> None:
+    calls = Calls()
+    zombie, alive = Link(calls, 1), Link(calls, 2)
+    zombie.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await zombie.next(Open)
+    zombie.head(opened.stream)
+    zombie.data(opened.stream, 0, b"half ")
+    alive.attach()
+    again = await alive.next(Open)
+    zombie.data(opened.stream, 5, b"late")
+    zombie.drop()
+    alive.head(again.stream)
+    alive.data(again.stream, 5, b"whole")
+    alive.end(again.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+
+
 async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() -> None:
     """A laptop died between head and body; the next one asks the provider again."""
     calls = Calls()
@@ -151,7 +220,7 @@ async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() ->
     opened = await first.next(Open)
     first.head(opened.stream, status=529)
     await asyncio.sleep(0)
-    calls.detach()
+    first.drop()
     second = Link(calls, 2)
     second.attach()
     again = await second.next(Open)
@@ -260,7 +329,7 @@ async def test_an_upload_on_a_link_that_takes_nothing_ends_with_the_link() -> No
     first.attach()
     asked = asyncio.ensure_future(ask(calls))
     await first.next(Open)
-    calls.detach()
+    first.drop()
     second = Link(calls, 2)
     second.attach()
     opened = await second.next(Open)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 import signal
@@ -14,12 +16,15 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
+from ccb.remote.clients import DOUBT_S, SILENT_S
 from ccb.remote.partial import Partial
 from ccb.tunnel.wire import (
     Applied,
     Attach,
     Attached,
+    Data,
     Detach,
+    End,
     Event,
     Fenced,
     Fetch,
@@ -190,6 +195,44 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     _, body = await back.call()
     assert (host.project / "made").exists()
     assert json.loads(body)["model"] == chosen, "the model is the session's"
+
+
+async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_drives(
+    host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await alice.say("go")
+    opened, _ = await alice.call()
+    answer = content(calls(("toolu_1", "Bash", {"command": "echo ran >> count"})))
+    await alice.answer(opened, answer[:200], end=False)
+    bob = await come(host, session, {"client": BOB.client, "allowed_tools": ["Bash"]})
+    await alice.next(Fenced)
+    rest = base64.b64encode(answer[200:]).decode()
+    await bob.send(Data(bob.epoch, opened.stream, 200, base64.b64encode(b"forged").decode()))
+    await alice.send(Data(alice.epoch, opened.stream, 200, rest))
+    await alice.send(End(alice.epoch, opened.stream))
+    following, body = await bob.call()
+    assert following.id != opened.id and "toolu_1" in body.decode()
+    await bob.answer(following, content(says("done")))
+    await bob.message("result")
+    assert (host.project / "count").read_text() == "ran\n"
+
+
+async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
+    host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await alice.say("go")
+    opened, _ = await alice.call()
+    os.kill(alice.process.pid, signal.SIGSTOP)
+    bob = await come(host, session, {"client": BOB.client})
+    again, _ = await asyncio.wait_for(bob.call(), (DOUBT_S + SILENT_S) / 2)
+    assert again.id == opened.id
+    os.kill(alice.process.pid, signal.SIGCONT)
+    await bob.answer(again, content(says("done")))
+    await bob.message("result")
 
 
 async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:

@@ -41,16 +41,17 @@ class CutLine:
         self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
         self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MOST_QUEUED)
         self._inband = InbandCalls(proxy, self._to_worker.put, self.nonce, epoch=epoch)
+        self._line = Line(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         await self._inband.__aenter__()
         self._tasks = [asyncio.create_task(self._carry_down()), asyncio.create_task(self._carry_up())]
-        self._calls.attach(Line(self._epoch, self._shown.reveal(), self._to_laptop.put_nowait, self._bulk))
+        self._calls.attach(self._line)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._calls.detach()
+        self._calls.detach(self._line)
         for task in self._tasks:
             task.cancel()
         ended = await asyncio.gather(*self._tasks, return_exceptions=True)

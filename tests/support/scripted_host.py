@@ -28,6 +28,11 @@ class LinkConnection:
         self.link = link
         self.hello = hello
 
+    reading = False
+
+    async def read_out(self) -> None:
+        return
+
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         await self.link.attach(role=role, have=have, nonce=new_nonce(), options=options, streams=NoCalls(), tail=tail)
 

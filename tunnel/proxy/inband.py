@@ -123,6 +123,8 @@ class InbandCalls:
         self._nonce = nonce
         self._epoch = epoch
         self._streams: dict[int, _Stream] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._answers: asyncio.Queue[Frame] = asyncio.Queue(_MAX_ANSWERS)
         self._answering: asyncio.Task[None] | None = None
 
@@ -135,6 +137,7 @@ class InbandCalls:
         self._proxy.link_down()
         streams = list(self._streams.values())
         self._streams.clear()
+        self._idle.set()
         tasks = [stream.task for stream in streams if stream.task is not None]
         if self._answering is not None:
             tasks.append(self._answering)
@@ -148,6 +151,10 @@ class InbandCalls:
     def open_streams(self) -> int:
         """Streams whose response is not complete and taken."""
         return len(self._streams)
+
+    async def read_out(self) -> None:
+        """Wait until there are no open streams, or the connection is left."""
+        await self._idle.wait()
 
     async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None:
         """Take one frame of the connection. Never waits for the provider; frames of unknown streams are ignored."""
@@ -168,7 +175,7 @@ class InbandCalls:
             case Credit():
                 stream.take(frame.bytes)
                 if stream.acknowledged():
-                    del self._streams[frame.stream]
+                    self._forget(stream)
             case Cancel():
                 await self._cancel(stream)
 
@@ -181,7 +188,13 @@ class InbandCalls:
 
         stream = _Stream(opened, self._grant, resumed=resumed)
         self._streams[opened.stream] = stream
+        self._idle.clear()
         stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
+
+    def _forget(self, stream: _Stream) -> None:
+        self._streams.pop(stream.opened.stream, None)
+        if not self._streams:
+            self._idle.set()
 
     async def _grant(self, stream: int, count: int) -> None:
         await self._answers.put(Credit(self._epoch, stream, count))
@@ -196,7 +209,7 @@ class InbandCalls:
 
     async def _cancel(self, stream: _Stream) -> None:
         """The worker is not interested any more: the call is aborted, not kept."""
-        self._streams.pop(stream.opened.stream, None)
+        self._forget(stream)
         if stream.opened.id:
             self._proxy.discard(stream.opened.id)
         stream.end(lost=True)
@@ -217,7 +230,7 @@ class InbandCalls:
         finally:
             stream.finished = True
             if stream.acknowledged():
-                self._streams.pop(number, None)
+                self._forget(stream)
 
     async def _outcome(self, stream: _Stream) -> str:
         """Answer a call; what was wrong with it, "" for nothing. Raises CcbError when the connection is gone."""
