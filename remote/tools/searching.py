@@ -66,7 +66,8 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
 
     host = context.host
     programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
-    whole = {**programs, "seconds": seconds, "left_out": context.left_out, **request}
+    kept = {"left_out": context.left_out, "sessions": context.spill.sessions}
+    whole = {**programs, "seconds": seconds, **kept, **request}
     answer = bytearray()
 
     def take(data: bytes) -> None:

@@ -69,6 +69,11 @@ class Spill:
         self._open: set[SpillFile] = set()
         self._finished: OrderedDict[str, int] = OrderedDict()
 
+    @property
+    def sessions(self) -> str:
+        """The directory that holds one directory for each session; "" for none."""
+        return os.path.dirname(os.path.dirname(self.directory))
+
     def open(self, name: str) -> SpillFile | None:
         """A new file whose name ends in `name`; None when the host has no room or no right for it."""
         if not self.directory:

@@ -20,6 +20,7 @@ from tests.remote.tools_kit import Toolbox, open_toolbox
 
 import ccb.remote
 from ccb.remote.tools import close_context, make_context
+from ccb.remote.tools.glob import Glob
 from ccb.remote.tools.grep import Grep
 from ccb.remote.tools.search.globs import BadGlob, Globs, expand_braces
 from ccb.remote.tools.search.literals import required
@@ -366,6 +367,26 @@ async def test_a_session_behind_a_link_gives_relative_paths(tmp_path: Path) -> N
         assert result.content == "Found 1 file\na"
         result = await Grep().run({"pattern": "needle", "path": "a", "output_mode": "content"}, context)
         assert result.content == "a:1:needle"
+    finally:
+        await close_context(context)
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["home", "a link to home"])
+async def test_a_search_of_home_does_not_find_the_journals_of_its_sessions(linked: bool, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    session = home / ".local" / "state" / "ccb" / "sessions" / "3f2a9c1e"
+    (session / "outputs").mkdir(parents=True)
+    for path in (session / "journal.jsonl", session / "outputs" / "long", home / "mine"):
+        path.write_text("needle\n")
+    root = tmp_path / "link" if linked else home
+    if linked:
+        root.symlink_to(home)
+    context = make_context(str(root), str(session / "outputs"))
+    try:
+        assert (await Grep().run({"pattern": "needle"}, context)).content == "Found 1 file\nmine"
+        assert (await Glob().run({"pattern": "**"}, context)).content == str(root / "mine")
+        within = await Grep().run({"pattern": "needle", "path": str(session / "outputs")}, context)
+        assert "1 file" in str(within.content), "what the agent is told to look into is found there"
     finally:
         await close_context(context)
 

@@ -130,20 +130,30 @@ def _grep(request: Json, limits: Limits) -> Json:
 
 class _Kept:
     """Takes away the files that permission rules keep from the search: `left_out` of the request are regular expressions of
-    absolute paths in small letters. Links are not followed, so a file has two names at most."""
+    absolute paths in small letters. Links are not followed, so a file has two names at most. Also our own `sessions`, unless
+    the search begins there: a journal holds every word that was ever looked for."""
 
     def __init__(self, request: Json) -> None:
         self.left_out = False
         expressions = request.get("left_out") or []
         self._denied = re.compile("|".join(f"(?:{each})" for each in expressions), re.DOTALL) if expressions else None
         self._roots = {request["root"], os.path.realpath(request["root"])}
+        sessions = request.get("sessions") or ""
+        tops = {top + os.sep for top in (sessions, os.path.realpath(sessions)) if sessions}
+        within = any(os.path.join(root, "").startswith(top) for root in self._roots for top in tops)
+        self._sessions = () if within else tuple(tops)
 
     def of(self, files: list[Found]) -> list[Found]:
+        if self._sessions:
+            files = [file for file in files if not self._is_a_sessions(file.path)]
         if self._denied is None:
             return files
         kept = [file for file in files if not self._is_denied(file.path)]
         self.left_out = self.left_out or len(kept) < len(files)
         return kept
+
+    def _is_a_sessions(self, path: str) -> bool:
+        return any(os.path.join(root, path).startswith(self._sessions) for root in self._roots)
 
     def _is_denied(self, path: str) -> bool:
         assert self._denied is not None
