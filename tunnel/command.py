@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .errors import CcbError, ConnectionLost, UsageError
 from .plain_text import neutralise
-from .stderr_tail import Notice, StderrTail
+from .stderr_tail import LAST_WORDS_S, Notice, StderrTail
 
 _READ_LIMIT = 1024 * 1024
 _CLOSE_S = 5.0
-_LAST_WORDS_S = 2.0
 
 Failure = Callable[[int | None, str], CcbError | None]
 """From exit code (None: killed) and stderr of a command that ended without a word on stdout to the error it stands for; None
@@ -143,6 +142,7 @@ class CommandPipe:
 
     async def exit_status(self) -> int | None:
         status = await self._child.exited()
+        await asyncio.wait({self._stderr_task}, timeout=LAST_WORDS_S)
         return None if status < 0 or status == self._lost_status else status
 
     def stderr_tail(self) -> str:
@@ -151,9 +151,9 @@ class CommandPipe:
     async def _status_soon(self) -> int | None:
         """The exit code, once stderr was read to its end where that does not take long."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._stderr_task), _LAST_WORDS_S)
+            await asyncio.wait_for(asyncio.shield(self._stderr_task), LAST_WORDS_S)
         try:
-            status = await asyncio.wait_for(self._child.exited(), _LAST_WORDS_S)
+            status = await asyncio.wait_for(self._child.exited(), LAST_WORDS_S)
         except TimeoutError:
             return None
         return status if status >= 0 else None

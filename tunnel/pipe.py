@@ -18,7 +18,8 @@ class Pipe(Protocol):
         """End the command's stdin and release the channel."""
 
     async def exit_status(self) -> int | None:
-        """Wait for the command to end; its exit code, or None when it was lost or killed by a signal."""
+        """Wait for the command to end; its exit code, or None when it was lost or killed by a signal. What it wrote to stderr is
+        in `stderr_tail` then, unless something that it has started keeps that open."""
 
     def stderr_tail(self) -> str:
         """The last lines the command wrote to stderr (at most 8 KiB), for error messages."""

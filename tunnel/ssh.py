@@ -15,8 +15,8 @@ from .login import Prompts
 from .plain_text import neutralise
 from .proxy_command import FirstLine
 from .ssh_config import SshTarget
-from .ssh_effect import only_openssh
-from .stderr_tail import StderrTail
+from .ssh_effect import of_consequence, only_openssh
+from .stderr_tail import LAST_WORDS_S, StderrTail
 
 if TYPE_CHECKING:
     import asyncssh
@@ -69,6 +69,9 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
 
 
 def _say_what_has_no_effect(target: SshTarget, options: Sequence[str], prompts: Prompts) -> None:
+    if options:
+        log.info("without effect on %s: %s", target.shown, ", ".join(options))
+    options = of_consequence(options)
     if not options:
         return
     honoured = only_openssh(options)
@@ -77,7 +80,6 @@ def _say_what_has_no_effect(target: SshTarget, options: Sequence[str], prompts: 
     if sentence not in prompts.memory.said:
         prompts.memory.said.add(sentence)
         prompts.banner(sentence)
-        log.info("%s", sentence)
 
 
 def _load() -> None:
@@ -203,6 +205,7 @@ class SshPipe:
 
     async def exit_status(self) -> int | None:
         await self._process.wait_closed()
+        await asyncio.wait({self._stderr_task}, timeout=LAST_WORDS_S)
         status = self._process.exit_status
         return status if status is not None and status >= 0 else None  # asyncssh says -1 for a signal
 

@@ -11,7 +11,9 @@ _NAMES = (
     "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "Tunnel",
     "GSSAPIDelegateCredentials", "HostbasedAuthentication", "PKCS11Provider", "SecurityKeyProvider", "VerifyHostKeyDNS",
     "KnownHostsCommand", "LocalCommand", "CheckHostIP", "CASignatureAlgorithms", "RequiredRSASize",
+    "ControlPath", "UpdateHostKeys",
 )  # fmt: skip
+_HARMLESS = frozenset(("ControlPath", "UpdateHostKeys"))  # in many configurations, for every host
 _NEVER = frozenset(
     ("LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11")
 )  # ccb forwards nothing and runs its own command, whichever ssh connects
@@ -37,6 +39,11 @@ def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
 def only_openssh(names: Sequence[str]) -> tuple[str, ...]:
     """Those of `names` that have their effect with `--transport ssh`."""
     return tuple(name for name in names if name not in _NEVER)
+
+
+def of_consequence(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of `names` that a person should hear of at every login; the doctor names the others too."""
+    return tuple(name for name in names if name not in _HARMLESS)
 
 
 def _first(lines: Lines, name: str) -> str:

@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from .plain_text import neutralise
 
 LIMIT = 8 * 1024
+LAST_WORDS_S = 2.0
+"""How long the end of stderr is waited for when the command has ended."""
+
 _MOST_LINE = 2000
 _QUIET_S = 1.0
 

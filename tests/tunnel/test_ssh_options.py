@@ -13,6 +13,7 @@ from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable
+from ccb.tunnel.jumps import route
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import SshTransport, connect
 from ccb.tunnel.ssh_config import SshTarget
@@ -130,6 +131,18 @@ async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) 
     async with logged_in(target(sshd, host_user, *options), person):
         pass
     assert len(person.told) == 1
+
+
+async def test_what_many_have_for_every_host_is_named_by_the_doctor_and_not_at_every_login(
+    sshd: Sshd, host_user: HostUser
+) -> None:
+    person = Person()
+    to = target(sshd, host_user, "ControlMaster=auto", "ControlPath=/tmp/c-%C")
+    async with logged_in(to, person):
+        pass
+    assert person.told == []
+    ((_, config),) = await route(to)
+    assert config.no_effect == ("ControlPath",)
 
 
 async def test_what_a_login_goes_without_is_said_of_every_hop_before_it_can_fail(
