@@ -174,8 +174,14 @@ class Story:
         return block
 
     def ended(self) -> None:
-        """Nothing more comes; what was under way has an end that nobody here knows."""
+        """Nothing more comes; what was under way has an end that nobody here knows. What was read of an answer stays."""
         self.running = self._in_turn = False
+        for index, block in list(self._live.items()):
+            if isinstance(block, (TextBlock, ThinkingBlock)) and (block.text or index in self._pieces):
+                block.live = False
+                self.page.update_block(block)
+                del self._live[index]
+                self._pieces.pop(index, None)
         self._drop_live()
         self._close_tools(ToolState.UNKNOWN)
 

@@ -250,6 +250,16 @@ async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_c
         assert "another client" not in at.screen
 
 
+async def test_what_was_read_of_an_answer_stays_when_the_session_is_lost() -> None:
+    async with desk() as at:
+        at.session.begin()
+        at.session.open_block("text")
+        at.session.delta("A **half** answer")
+        await at.sees("A half answer")
+        at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
+        await at.sees("lost: devbox is gone", "A half answer")
+
+
 async def test_a_lost_session_says_why_and_how_to_come_back() -> None:
     async with desk() as at:
         at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
