@@ -12,7 +12,7 @@ from .report import Reports
 from .rubbish import end_leftovers, stop_lost_daemons
 from .stopping import all_targets, stop_all
 
-_WHY = "ccb leaves this host"
+_WHY = ""  # whoever cleans knows
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-\d+")
 _WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+")
 
