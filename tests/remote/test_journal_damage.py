@@ -208,7 +208,8 @@ async def recorded(host: WorkerHost, session: str) -> list[bytes]:
         await laptop.message("result")
     await laptop.say("prompt 2")
     opened, _ = await laptop.call()
-    await laptop.answer(opened, content(calls(("toolu_20", "Bash", {"command": "sleep 600"}), message_id="msg_2")))
+    until_killed = {"command": f"while kill -0 {hello.pid} 2>/dev/null; do sleep 0.1; done"}
+    await laptop.answer(opened, content(calls(("toolu_20", "Bash", until_killed), message_id="msg_2")))
     await laptop.next(Event, lambda event: event.kind == "tool_start" and event.body["tool_use_id"] == "toolu_20")
     await kill(laptop, hello)
     return (host.state(session) / "journal.jsonl").read_bytes().splitlines(keepends=True)
