@@ -134,7 +134,7 @@ class Daemon:
         self._grace_s = grace_s
         self._idle_s = min(idle_s, grace_s) if where.state else grace_s  # nobody could take it up again
         self._epoch, self._driver_name = read_lease(where.state)
-        self._done = False  # the last driver said so
+        self._done = True  # the last driver said so, or nobody has driven here yet
         self._engine: PermissionEngine | None = None
         self._finisher: Client | None = None
         self._clients: set[Client] = set()
@@ -274,6 +274,8 @@ class Daemon:
             if self._session.agent is not None:
                 self._summary.update(state="ended", driver="", viewers=0)
                 self._summary.remove_owner()
+                if self._stopped:  # who comes late finds that nobody drives
+                    write_lease(self._where.file("epoch"), self._epoch, "")
 
     async def _turns(self) -> None:
         """Run turns until a driver has said that the session may end after them, and nobody else is attached."""

@@ -421,6 +421,23 @@ async def test_a_run_that_ends_leaves_nothing_behind_when_those_who_watched_have
     await until(lambda: not alive(hello.pid), "nobody watches any more")
 
 
+async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leaves_no_worker(
+    host: WorkerHost, session: str
+) -> None:
+    run = await host.connect(session)
+    hello = await run.attach(ALICE)
+    await turn(run, "one", "1")
+    await run.send(Stop(run.epoch, finish=True))
+    await until(lambda: not alive(hello.pid), "the run has ended")
+    late = await host.connect(session)
+    again = await late.next(Hello)
+    assert again.driver == ""
+    await late.send(Attach(again.epoch, "viewer", 0, uuid.uuid4().hex, {}))
+    await late.message("result")
+    await late.send(Detach(again.epoch, done=False))
+    await until(lambda: not alive(again.pid), "nobody drives or watches")
+
+
 async def test_a_client_that_leaves_at_once_takes_the_start_of_a_session_from_nobody(
     host: WorkerHost, session: str
 ) -> None:
