@@ -88,12 +88,13 @@ def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -
         ],
         check=True,
     )
+    uid = pwd.getpwnam(name).pw_uid
+    shutil.rmtree(f"/tmp/ccb-{uid}", ignore_errors=True)  # of a run that was killed, whose user had this number
     try:
         if home:
             shutil.chown(where, name)
         yield HostUser(name, where, shell)
     finally:
-        uid = pwd.getpwnam(name).pw_uid
         subprocess.run(["pkill", "-KILL", "-u", str(uid)], check=False)
         shutil.rmtree(f"/tmp/ccb-{uid}", ignore_errors=True)
         subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
