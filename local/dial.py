@@ -41,7 +41,7 @@ class WorkerConnection:
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """See `connection.Connection`."""
         nonce = new_nonce()
-        if role == "driver":
+        if role == "driver" or self._proxy.keeps_calls:  # what was asked for while it drove is read to its end
             self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
             await self._stack.enter_async_context(self._calls)
         await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)

@@ -187,6 +187,10 @@ class _Run:
         session = self._session
         if session is None:
             return
+        if session.state is LinkState.FENCED:  # the session is somebody else's
+            if session.reading:
+                sys.stderr.write("ccb: left in the middle of the answer; who drives now asks for it again\n")
+            return
         self._input_ended = True
         if self._turns.open:
             self._result_came.clear()

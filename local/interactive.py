@@ -52,6 +52,12 @@ async def _connected(arguments: Arguments) -> int:
             try:
                 return (await run_repl(session, info, arguments.prompt or None, prompts=prompts)).code
             finally:
+                if session.reading and not session.driving:
+                    sys.stderr.write(
+                        "ccb: another client drives the session; this ccb ends when it has read the answer that it asked for "
+                        "(Ctrl+C: at once, and that one asks again)\n"
+                    )
+                    await session.read_out()
                 await session.close(done=True)
                 if session.unsent:
                     sys.stderr.write(

@@ -1,9 +1,9 @@
 """Model calls over the driver's link: the worker's end of the HTTP-shaped streams.
 
 A call outlives the connection it was made on. When the link is lost it waits; on the next driver's link it is opened again
-under the same id with the number of response bytes it has, and goes on where it was. While the laptop it was made through is
-still there, it is read to its end over that one, also when another laptop drives by then: that one would have to ask, and pay,
-a second time.
+under the same id with the number of response bytes it has, and goes on where it was. Only the client (a ccb on a laptop) that
+asked has what came meanwhile. While that one is there it reads the call to its end, also when another client drives by then;
+when it is lost it is waited for: the other one would have to ask, and pay, a second time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, He
 from .ports import ModelLinkError
 
 log = logging.getLogger(__name__)
+
+CLIENT_WAIT_S = 5.0
+"""How long the client that reads a call is waited for when its link is lost and another client drives."""
 
 _GRANT_AT = 64 * 1024
 Outgoing = Union[Open, Data, End, Credit, Cancel]
@@ -52,6 +55,9 @@ class _Call:
         self.request = body
         self.size = sum(map(len, body))
         self.stream = 0
+        self.client = ""  # who reads it; "" when that is nobody, or one that will not be back
+        self.lost_at = 0.0  # monotonic
+        self.timer: asyncio.TimerHandle | None = None
         self.line: Line | None = None
         self.pump: asyncio.Task[None] | None = None
         self.credit = 0
@@ -149,24 +155,56 @@ class Calls:
         self._line = line
         self._up_since = time.monotonic()
         for call in self._open.values():
-            if not call.complete and (call.line is None or call.line.client == line.client):
+            if call.line is None:
+                self._resume(call)
+        self.back(line)
+
+    def back(self, line: Line) -> None:
+        """A client has a new link, also one that does not drive any more: what it reads goes on there."""
+        for call in self._open.values():
+            if call.client == line.client and call.line is not line and not call.complete:
                 self._leave_line(call)
                 self._start(call, line)
 
     def detach(self, line: Line) -> None:
-        """A link is gone: its calls go over to the driver of now, or wait for the next one."""
+        """A link is gone: its calls wait for their client, or go over to the driver of now."""
         if self._line is line:
             self._line = None
             self._up_since = None
         for call in self._open.values():
             if call.line is line:
                 self._leave_line(call)
-                if self._line is not None and not call.complete:
-                    self._start(call, self._line)
+                call.lost_at = time.monotonic()
+                self._resume(call)
+
+    def forget(self, line: Line) -> None:
+        """The client of a link will not be back: when that is gone, its calls wait for nobody."""
+        for call in self._open.values():
+            if call.line is line:
+                call.client = ""
+
+    def withdraw(self, line: Line) -> None:
+        """Read nothing more over a link that drives no more: its client does not move."""
+        for call in self._open.values():
+            if call.line is line and not call.complete:
+                line.urgent(Cancel(line.epoch, call.stream, "another client reads this now"))
+        self.forget(line)
+        self.detach(line)
 
     def uses(self, line: Line) -> bool:
         """Whether a call is read over that link."""
         return any(call.line is line and not call.complete for call in self._open.values())
+
+    def _resume(self, call: _Call) -> None:
+        """Open a call that has no link on the driver's, at once or when its own client has been waited for."""
+        line = self._line
+        if line is None or call.complete or call.line is not None or self._open.get(call.id) is not call:
+            return
+        left = call.lost_at + CLIENT_WAIT_S - time.monotonic()
+        if call.client in ("", line.client) or left <= 0:
+            self._start(call, line)
+        else:
+            call.timer = asyncio.get_running_loop().call_later(left, self._resume, call)
 
     def _leave_line(self, call: _Call) -> None:
         self._by_stream.pop(call.stream, None)
@@ -184,6 +222,8 @@ class Calls:
         """Forget a call; one that is not complete is cancelled on the laptop too."""
         self._open.pop(call.id, None)
         self._by_stream.pop(call.stream, None)
+        if call.timer is not None:
+            call.timer.cancel()
         if call.line is not None:
             if not call.complete or call.error:
                 call.line.urgent(Cancel(call.line.epoch, call.stream, "the worker left"))
@@ -198,6 +238,9 @@ class Calls:
         self._next_stream += 1
         call.stream = self._next_stream
         call.line = line
+        call.client = line.client
+        if call.timer is not None:
+            call.timer.cancel()
         call.credit = call.window = INITIAL_CREDIT
         call.ungranted = -sum(map(len, call.chunks))  # what lies here unread is not on this link's account
         self._by_stream[call.stream] = call
@@ -230,10 +273,10 @@ class Calls:
                 view = view[count:]
         await line.bulk(End(line.epoch, stream))
 
-    def handle(self, frame: Head | Data | End | Credit) -> None:
-        """A frame of who drives, or drove. One for a stream that is not open on that link is late and dropped."""
+    def handle(self, line: Line, frame: Head | Data | End | Credit) -> None:
+        """A frame that came over `line`. One for a stream that is not open there is late and dropped."""
         call = self._by_stream.get(frame.stream)
-        if call is None or call.line is None or call.line.epoch != frame.epoch:
+        if call is None or call.line is not line:
             return
         if isinstance(frame, Head):
             if not call.has_head.is_set():

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 PING_AFTER_S = 5.0
 SILENT_S = 15.0  # a client that says nothing for so long is detached
-DOUBT_S = 5.0  # the same for one that was just taken over from
+STUCK_S = 5.0  # one that drives no more and still reads an answer of the model must take part within so long
 _MAX_CONTROL = 10_000
 _MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest go
 _BATCH = 128 * 1024  # bytes written before the socket is waited for
@@ -66,6 +66,12 @@ class Owner(Protocol):
     def detached(self, client: Client, *, done: bool) -> None:
         """The client leaves by itself."""
 
+    def reads(self, client: Client) -> bool:
+        """Whether it reads an answer of the model."""
+
+    def stuck(self, client: Client) -> None:
+        """It reads an answer of the model, drives no more, and does not move."""
+
     def left(self, client: Client) -> None:
         """The connection is over."""
 
@@ -78,7 +84,7 @@ class Client:
     ) -> None:
         self.epoch = 0
         self.role = ""  # "" until attached
-        self.line: Line | None = None  # of who drives, or drove: what it began to read of the model it reads to the end
+        self.line: Line | None = None  # for model calls; of a viewer: those that it made when it drove
         self.sent = 0  # seq of the last event sent
         self.acked = 0
         self.name = ""
@@ -106,6 +112,7 @@ class Client:
         self._heard = time.monotonic()
         self._part = 0
         self._pings = 0
+        self._asked = 0.0  # when the ping was sent whose pong shows that it takes part; 0: none is waited for
 
     async def run(self) -> None:
         """Serve until the client leaves, falls silent or is closed."""
@@ -198,6 +205,9 @@ class Client:
         """Act on a frame; True when the client has left."""
         if isinstance(frame, Ping):
             self.control(Pong(self.epoch, frame.n))
+        elif isinstance(frame, Pong):
+            if frame.n == self._pings:
+                self._asked = 0.0
         elif isinstance(frame, Detach):
             if self.role:
                 self._owner.detached(self, done=frame.done)
@@ -212,14 +222,22 @@ class Client:
         elif isinstance(frame, (Input, Stop)):
             if self.role == "driver" and frame.epoch == self.epoch:
                 self._owner.received(self, frame)
-        elif isinstance(frame, (Head, Data, End, Credit)) and self.line is not None and frame.epoch == self.epoch:
+        elif isinstance(frame, (Head, Data, End, Credit)) and self.line is not None:
+            self._asked = 0.0
             self._owner.received(self, frame)
         return False
 
-    def doubt(self) -> None:
-        """Detach the client unless something is heard of it within DOUBT_S."""
-        self._heard = min(self._heard, time.monotonic() - SILENT_S + DOUBT_S)
-        self._ping()
+    def _demand_part(self, now: float) -> None:
+        """Whoever reads for a session that another client drives holds that one up: it must answer, not only live. A laptop that
+        takes nothing off its link still says that it lives."""
+        if self.role == "driver" or not self._owner.reads(self):
+            self._asked = 0.0
+        elif not self._asked:
+            self._asked = now
+            self._ping()
+        elif now - self._asked >= STUCK_S:
+            log.info("client %s does not read on and is not waited for", self.name)
+            self._owner.stuck(self)
 
     def _ping(self) -> None:
         self._pings += 1
@@ -235,7 +253,8 @@ class Client:
             now = time.monotonic()
             if now - before > step + PING_AFTER_S:
                 self._heard = max(self._heard, now - SILENT_S + PING_AFTER_S)
-                asked = 0.0
+                asked = self._asked = 0.0
+            self._demand_part(now)
             quiet = now - self._heard
             if quiet >= SILENT_S:
                 log.info("client %s is silent and was detached", self.name)

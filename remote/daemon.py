@@ -47,6 +47,7 @@ from .places import Places, home_directory
 from .private_log import log_to
 from .process import stop_marked
 from .prompt import session_prompt
+from .refusal import Refusal
 from .session import Session
 from .sockets import stranger
 from .summary import SummaryFile
@@ -367,10 +368,12 @@ class Daemon:
             for key, body in self._session.partial.bodies():
                 client.progress(self.journal.seq, key, body)
         self.changed()
+        if frame.nonce:
+            client.line = Line(client.epoch, str(frame.options.get("client", "")), frame.nonce, client.control, client.bulk)
         if client.role == "driver":
             self._driver = client
-            client.line = Line(client.epoch, client.name, frame.nonce, client.control, client.bulk)
-            self._calls.attach(client.line)
+        if client.line is not None:
+            (self._calls.attach if client.role == "driver" else self._calls.back)(client.line)
 
     def _skip(self, client: Client, frame: Attach) -> int:
         """The event after which the client is sent everything; it is told what it has to know of those it is not sent."""
@@ -398,6 +401,9 @@ class Daemon:
             else:
                 self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
             write_lease(self._where.file("epoch"), frame.epoch, options.client)
+        except Refusal as refusal:
+            client.close(refusal.message, Refused(refusal.code, refusal.message, refusal.data))
+            return False
         except (FrameError, ValueError) as error:
             client.close(str(error), Refused("bad_attach", str(error)))
             return False
@@ -411,8 +417,6 @@ class Daemon:
             with contextlib.suppress(JournalError):  # the driver will see for itself that nothing can be written
                 self._session.fact("driver", {"by": client.name, "epoch": frame.epoch})
                 self.journal.flush_soon()
-        if self._driver is not None and self._driver.line is not None and self._calls.uses(self._driver.line):
-            self._driver.doubt()
         fence(self._driver, self._clients, self._epoch, client.name)
         return True
 
@@ -427,8 +431,8 @@ class Daemon:
                 self._session.finish()
             else:
                 self.stop()
-        else:
-            self._calls.handle(frame)
+        elif client.line is not None:
+            self._calls.handle(client.line, frame)
 
     def _take_input(self, client: Client, frame: Input) -> None:
         """Apply an input, or keep it until there is room for it. Prompts stay in their order; what ends a turn overtakes them."""
@@ -456,6 +460,8 @@ class Daemon:
 
     def detached(self, client: Client, *, done: bool) -> None:
         """A client leaves, as it says itself; with `done` the worker may end when it has nothing to do."""
+        if client.line is not None:
+            self._calls.forget(client.line)
         if self._driver is not client:
             return
         self._done = done and bool(self._where.state)  # from memory nobody could take it up again
@@ -463,6 +469,15 @@ class Daemon:
         self.changed()
         write_lease(self._where.file("epoch"), self._epoch, "")
         fence(None, self._clients, self._epoch, "")
+
+    def reads(self, client: Client) -> bool:
+        """Whether a client reads an answer of the model."""
+        return client.line is not None and self._calls.uses(client.line)
+
+    def stuck(self, client: Client) -> None:
+        """One that does not drive reads an answer and does not move: who drives asks again."""
+        if client.line is not None:
+            self._calls.withdraw(client.line)
 
     def left(self, client: Client) -> None:
         """A connection is over."""

@@ -185,13 +185,14 @@ class Link:
         tail: int = 0,
     ) -> None:
         """Ask for the next epoch and everything after event `have`, or only about `tail` bytes of it behind a snapshot; model
-        calls go to `streams` (None for a viewer, who gets none). Liveness is watched from here on."""
+        calls go to `streams` (None for a viewer that has none of its own any more). Liveness is watched from here on."""
         assert self._hello is not None, "hello comes first"
         self._epoch = self._hello.epoch + 1
         self._least_epoch = self._epoch if role == "driver" else self._hello.epoch
         self._seq = self._acked = have
         self._streams = streams
-        await self.send(Attach(self._epoch, role, have, nonce.reveal(), dict(options), tail))
+        shown = nonce.reveal() if streams is not None else ""
+        await self.send(Attach(self._epoch, role, have, shown, dict(options), tail))
         self._heard = time.monotonic()
         self._watch = asyncio.create_task(self._watch_liveness(), name="link liveness")
 

@@ -278,3 +278,26 @@ async def test_the_answer_that_streams_at_a_take_over_is_read_to_its_end_by_who_
     assert [message["role"] for message in history] == ["user", "assistant", "user"]
     assert history[1]["content"][0]["text"] == long["text"]
     assert first.code == (-9 if leaves else 75)
+
+
+async def test_who_was_taken_over_from_may_leave_in_the_middle_of_the_answer(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add({"text": "An answer in two parts.", "stall_after": 2}, {"text": "again"}, {"text": "second"})
+    async with relay(sshd.port) as between:
+        argv = where(host_user, sshd, between)
+        async with laptop.start([*argv, "-p", *STDIO]) as running:
+            await running.send(user_message("go"))
+            session = (await running.until("system", "init"))["session_id"]
+            await fake_model.until(lambda model: len(model.requests) == 1)
+            async with laptop.start([*argv, "--resume", session, "-p", "mine", *STREAM], piped=False) as second:
+                assert running.process.stderr is not None
+                async with asyncio.timeout(30):
+                    await running.process.stderr.readline()
+                    running.process.send_signal(signal.SIGINT)
+                    first = await running.done()
+                done = await second.done()
+    assert first.code == 130
+    assert "who drives now asks for it again" in first.stderr
+    assert "not stopped" not in first.stderr
+    assert (done.code, done.results[-1]["result"]) == (0, "second"), done.stderr

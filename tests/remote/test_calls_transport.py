@@ -69,16 +69,16 @@ class Link:
         return await asyncio.wait_for(found(), DEADLINE_S)
 
     def head(self, stream: int, status: int = 200) -> None:
-        self._calls.handle(Head(self.epoch, stream, status, {"Request-ID": "r"}))
+        self._calls.handle(self.line, Head(self.epoch, stream, status, {"Request-ID": "r"}))
 
     def data(self, stream: int, off: int, chunk: bytes) -> None:
-        self._calls.handle(Data(self.epoch, stream, off, base64.b64encode(chunk).decode()))
+        self._calls.handle(self.line, Data(self.epoch, stream, off, base64.b64encode(chunk).decode()))
 
     def end(self, stream: int, error: str = "") -> None:
-        self._calls.handle(End(self.epoch, stream, error))
+        self._calls.handle(self.line, End(self.epoch, stream, error))
 
     def credit(self, stream: int, count: int) -> None:
-        self._calls.handle(Credit(self.epoch, stream, count))
+        self._calls.handle(self.line, Credit(self.epoch, stream, count))
 
 
 async def ask(calls: Calls, call_id: str = "c", body: bytes = b"question") -> bytes:
@@ -171,26 +171,79 @@ async def test_another_client_takes_new_calls_while_the_one_before_reads_its_own
     assert not calls.uses(alice.line)
 
 
-async def test_a_call_goes_over_to_another_client_when_the_one_that_reads_it_is_lost() -> None:
+async def half_read_by(link: Link, calls: Calls) -> asyncio.Future[bytes]:
+    """A call that `link` has answered the half of."""
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await link.next(Open)
+    link.head(opened.stream)
+    link.data(opened.stream, 0, b"half ")
+    return asked
+
+
+async def read_on_by(link: Link, asked: asyncio.Future[bytes]) -> None:
+    again = await link.next(Open)
+    assert (again.id, again.nonce, again.offset) == ("c", link.line.nonce, 5)
+    link.head(again.stream)
+    link.data(again.stream, 5, b"whole")
+    link.end(again.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+
+
+@pytest.mark.parametrize("drives", [True, False], ids=["to drive again", "to watch"])
+async def test_a_client_that_was_taken_over_from_and_comes_back_soon_reads_on(drives: bool) -> None:
     calls = Calls()
     alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
-    alice.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await alice.next(Open)
-    alice.head(opened.stream)
-    alice.data(opened.stream, 0, b"half ")
+    asked = await half_read_by(alice, calls)
     bob.attach()
-    bob.drop()
-    assert calls.link_up_since() is None
     alice.drop()
-    bob = Link(calls, 3, "bob")
+    assert calls.link_up_since() is not None
+    alice = Link(calls, 3, "alice")
+    if drives:
+        alice.attach()
+    else:
+        calls.back(alice.line)
+    await read_on_by(alice, asked)
+    assert not bob.sent
+
+
+@pytest.mark.parametrize("who_drives", ["when it is lost", "later"])
+async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_that(
+    who_drives: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.remote.calls.CLIENT_WAIT_S", 0.2)
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    asked = await half_read_by(alice, calls)
+    if who_drives == "later":
+        alice.drop()
+        assert calls.link_up_since() is None
     bob.attach()
-    again = await bob.next(Open)
-    assert (again.id, again.nonce, again.offset) == ("c", "nonce-3", 5)
-    bob.head(again.stream)
-    bob.data(again.stream, 5, b"whole")
-    bob.end(again.stream)
-    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+    alice.drop()
+    assert not bob.sent, "not at once"
+    await read_on_by(bob, asked)
+
+
+async def test_a_client_that_has_left_is_not_waited_for() -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    asked = await half_read_by(alice, calls)
+    calls.forget(alice.line)
+    alice.drop()
+    bob.attach()
+    assert bob.sent, "at once"
+    await read_on_by(bob, asked)
+
+
+async def test_a_client_that_does_not_move_is_read_from_no_more() -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    asked = await half_read_by(alice, calls)
+    bob.attach()
+    calls.withdraw(alice.line)
+    assert await alice.next(Cancel)
+    alice.data(1, 5, b"late")
+    await read_on_by(bob, asked)
 
 
 async def test_the_same_client_on_a_new_connection_takes_its_calls_along_at_once() -> None:

@@ -41,6 +41,8 @@ class Daemon:
     def __init__(self, directory: Path) -> None:
         self.journal = Journal(str(directory / "journal.jsonl"))
         self.gone = asyncio.Event()
+        self.busy = False
+        self.given_up = asyncio.Event()
 
     def attached(self, client: Client, frame: Attach) -> None:
         client.admit(frame.role, frame.epoch, frame.have)
@@ -53,6 +55,12 @@ class Daemon:
 
     def detached(self, client: Client, *, done: bool) -> None:
         raise AssertionError("nobody leaves by itself")
+
+    def reads(self, client: Client) -> bool:
+        return self.busy
+
+    def stuck(self, client: Client) -> None:
+        self.given_up.set()
 
     def left(self, client: Client) -> None:
         self.gone.set()
@@ -120,6 +128,28 @@ async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.M
                 assert isinstance(frame, Ping)
                 await wire.send(Pong(0, frame.n))
         assert not daemon.gone.is_set()
+
+
+async def test_one_that_reads_for_others_and_only_says_that_it_lives_is_given_up_and_stays(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(clients, "STUCK_S", 0.3)
+    async with served(daemon) as (_, wire):
+        await wire.send(Attach(1, "viewer", 0, "n"))
+        daemon.busy = True
+        for _ in range(20):
+            for frame in await wire.frames(1):
+                assert isinstance(frame, Ping)
+                await wire.send(Pong(1, frame.n))
+        assert not daemon.given_up.is_set(), "it answers"
+        deadline = asyncio.get_running_loop().time() + DEADLINE_S
+        number = 0
+        while not daemon.given_up.is_set() and asyncio.get_running_loop().time() < deadline:
+            await wire.send(Ping(1, number))
+            number += 1
+            await wire.read()
+        assert daemon.given_up.is_set() and not daemon.gone.is_set()
 
 
 async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(

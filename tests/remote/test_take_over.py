@@ -16,7 +16,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
-from ccb.remote.clients import DOUBT_S, SILENT_S
+from ccb.remote.clients import SILENT_S, STUCK_S
 from ccb.remote.partial import Partial
 from ccb.tunnel.wire import (
     Applied,
@@ -30,6 +30,7 @@ from ccb.tunnel.wire import (
     Fetch,
     Hello,
     Input,
+    Open,
     Past,
     Ping,
     Pong,
@@ -219,6 +220,27 @@ async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_
     assert (host.project / "count").read_text() == "ran\n"
 
 
+@pytest.mark.parametrize("role", ["driver", "viewer"])
+async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
+    role: str, host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await alice.say("go")
+    opened, _ = await alice.call()
+    answer = content(says("a long answer"))
+    await alice.answer(opened, answer[:200], end=False)
+    bob = await come(host, session, {"client": BOB.client})
+    await alice.next(Fenced)
+    await alice.drop()
+    back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq, role=role)
+    again = await back.next(Open)
+    assert (again.id, again.offset) == (opened.id, 200)
+    await back.answer(again, answer[200:], offset=200)
+    await (bob if role == "viewer" else back).message("result")
+    assert not [frame for frame in bob.frames if isinstance(frame, Open)]
+
+
 async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
     host: WorkerHost, session: str
 ) -> None:
@@ -228,7 +250,7 @@ async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_f
     opened, _ = await alice.call()
     os.kill(alice.process.pid, signal.SIGSTOP)
     bob = await come(host, session, {"client": BOB.client})
-    again, _ = await asyncio.wait_for(bob.call(), (DOUBT_S + SILENT_S) / 2)
+    again, _ = await asyncio.wait_for(bob.call(), (STUCK_S + SILENT_S) / 2)
     assert again.id == opened.id
     os.kill(alice.process.pid, signal.SIGCONT)
     await bob.answer(again, content(says("done")))

@@ -94,7 +94,7 @@ class CutLine:
             left = data if self._cut_up is None else data[: max(0, self._cut_up - self.up)]
             self.up += len(left)
             for frame in decoder.feed(left):
-                self._calls.handle(frame)  # type: ignore[arg-type]
+                self._calls.handle(self._line, frame)  # type: ignore[arg-type]
             if len(left) < len(data):
                 await self._die()
 

@@ -91,6 +91,11 @@ class AuthProxy:
         """Calls that the provider has not finished."""
         return len(self._tasks)
 
+    @property
+    def keeps_calls(self) -> bool:
+        """Whether there are answers that a worker may read on."""
+        return len(self._ledger) > 0
+
     @asynccontextmanager
     async def call(
         self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: Secret, offset: int = 0, keep: bool = False

@@ -48,7 +48,7 @@ class Hello:
 class Refused:
     """W>L. Instead of `hello`, or as the answer to an attach that cannot be granted; the connection ends after it.
     `code` is one of `no_such_path` (data: near), `not_a_directory`, `no_storage`, `no_session`, `in_use`, `bad_attach`,
-    `internal`; `data` is its evidence."""
+    `waits_for_answer` (data: session), `internal`; `data` is its evidence."""
 
     t: ClassVar[str] = "refused"
     code: str
@@ -60,7 +60,7 @@ class Refused:
 class Attach:
     """L>W. The first frame of the laptop. Asks for `epoch` (greater than `Hello.epoch`; the daemon grants it or answers
     `fenced`) as `driver`, or watches as `viewer`. Events after `have` are replayed, then live ones follow. `nonce` guards
-    model calls on this connection and dies with it. `options` begin a session that has no events; a driver that sends
+    model calls on this connection and dies with it; a viewer gives one to read on what it asked for when it drove, "" otherwise. `options` begin a session that has no events; a driver that sends
     some to an older session changes what they name; a reconnect sends `{"client": name}` only. With `tail` above 0, a client
     that is further behind than so many bytes gets a `snapshot` and only about the last `tail` bytes of events."""
 
