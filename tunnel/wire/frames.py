@@ -60,9 +60,10 @@ class Refused:
 class Attach:
     """L>W. The first frame of the laptop. Asks for `epoch` (greater than `Hello.epoch`; the daemon grants it or answers
     `fenced`) as `driver`, or watches as `viewer`. Events after `have` are replayed, then live ones follow. `nonce` guards
-    model calls on this connection and dies with it; a viewer gives one to read on what it asked for when it drove, "" otherwise. `options` begin a session that has no events; a driver that sends
-    some to an older session changes what they name; a reconnect sends `{"client": name}` only. With `tail` above 0, a client
-    that is further behind than so many bytes gets a `snapshot` and only about the last `tail` bytes of events."""
+    model calls on this connection and dies with it; a viewer gives one to read on what it asked for when it drove, else "".
+    `options` begin a session that has no events; a driver that sends some to an older session changes what they name; a
+    reconnect sends `{"client": name}` only. With `tail` above 0, a client that is further behind than so many bytes gets a
+    `snapshot` and only about the last `tail` bytes of events."""
 
     t: ClassVar[str] = "attach"
     epoch: int
