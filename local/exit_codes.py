@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
         1  # the model or the agent failed, a turn was interrupted by request, no such session, doctor: something blocks
     )
     USAGE = 2  # wrong flag, wrong target, wrong combination
-    PERMISSION_DENIED = 3  # ended well, but a tool call was denied because nobody could be asked
+    PERMISSION_DENIED = 3  # ended well, but a tool call was denied as nobody could be asked; or one waits for an answer
     LIMIT_REACHED = 4  # --max-turns
     NO_SUCH_PATH = 66  # the directory does not exist on the host
     UNREACHABLE = 69  # name does not resolve, port closed, time-out, channel refused

@@ -24,6 +24,7 @@ from .partial import Partial
 from .picture import Picture
 from .ports import Answer, PromptSource
 from .recovery import Recovered, recover, tokens_of
+from .refusal import Refusal
 from .registry import prompt_text
 
 Json = dict[str, Any]
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _MOST_TOLD = 20
 _MOST_LAUNCHES = 32
+_MOST_NAME = 100
 _OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_prompt", "add_dirs")
 _CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
 
@@ -106,8 +108,12 @@ class Session:
 
     def relaunched(self, given: Json) -> SessionOptions:
         """The options when a new client process drives and says `given`: what belongs to a process comes from it, what
-        belongs to the session stays unless it is named. Raises FrameError."""
+        belongs to the session stays unless it is named. Raises FrameError, and Refusal when the process cannot be asked what
+        is asked already: somebody may still answer that, and going on would mean to deny it."""
         sent, old = SessionOptions.from_json(given), self.options
+        if self._asks and sent.permission_prompts != "stdio":
+            text = "this session waits for an answer about %s" % ", ".join(self._asked_about())
+            raise Refusal("waits_for_answer", text, {"session": self.id})
         return replace(
             sent,
             model=sent.model or old.model,
@@ -135,8 +141,6 @@ class Session:
         )
         if "model" in given:
             self.agent.set_model(options.model)
-        if not self.can_ask:
-            self._deny_asks()
         self.journal.flush_soon()
 
     def _remember_launch(self, options: SessionOptions) -> None:
@@ -152,13 +156,10 @@ class Session:
             return None
         return {name: value for name, value in self._launches[client].items() if name not in _OF_THE_SESSION}
 
-    def _deny_asks(self) -> None:
-        """Nobody can answer any more: what is asked is denied as in every run without a person."""
-        asks, self._asks = self._asks, OrderedDict()
-        for request_id, answer in asks.items():
-            if not answer.done():
-                self.message({"type": "control_cancel_request", "request_id": request_id})
-                answer.set_result({"subtype": "error", "error": "the client that drives now cannot be asked"})
+    def _asked_about(self) -> list[str]:
+        """The tools that wait for an answer, each once."""
+        asks = self.snapshot(self.journal.seq)["asks"]
+        return list(OrderedDict.fromkeys(str(ask["request"].get("tool_name"))[:_MOST_NAME] for ask in asks))
 
     def resume(self) -> Recovered:
         """Go on from the journal, which has records: no tool runs again, what was open is closed. What the caller has to

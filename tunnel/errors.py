@@ -2,6 +2,7 @@
 
 CcbError                     cause, evidence, one thing to do, a code of the closed exit table
 ├── UsageError               a flag or target that makes no sense
+│   └── WaitsForAnswer       somebody has to answer first, and this run cannot be asked
 ├── KeptElsewhere            the session lives on another host that shares this home
 ├── NoSuchSession            the host has no such session, or several that are meant
 ├── ConfigError              settings, ssh_config or credential store unusable
@@ -42,6 +43,10 @@ class CcbError(Exception):
 class UsageError(CcbError):
     exit_name = "USAGE"
     way_out = "See `ccb help`."
+
+
+class WaitsForAnswer(UsageError):
+    exit_name = "PERMISSION_DENIED"
 
 
 class KeptElsewhere(CcbError):

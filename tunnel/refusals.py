@@ -11,11 +11,13 @@ from .errors import (
     NoSuchSession,
     ProtocolError,
     UsageError,
+    WaitsForAnswer,
 )
-from .plain_text import neutralise
+from .plain_text import neutralise, one_line
 from .wire import Refused
 
 _MOST_NEAR = 8
+_ID = 36
 
 
 def refusal_error(refused: Refused, host: str) -> CcbError:
@@ -44,16 +46,20 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
         case "no_session":
             near = refused.data.get("near")
             ids = [neutralise(str(each)) for each in near[:_MOST_NEAR]] if isinstance(near, list) else []
-            listed = "--local" if host == "local" else host
             return NoSuchSession(
                 f"{host}: {message}",
                 evidence="There are: " + ", ".join(ids) if ids else "",
-                do="Give more of its ID." if ids else f"`ccb ps {listed}` lists the sessions there.",
+                do="Give more of its ID." if ids else f"`ccb ps {listed_host(host)}` lists the sessions there.",
             )
         case "in_use":
             do = refused.data.get("do")
             kind = KeptElsewhere if "host" in refused.data else UsageError
             return kind(f"{host}: {message}", do=neutralise(do) if isinstance(do, str) else "Use another --session-id.")
+        case "waits_for_answer":
+            named = f"{listed_host(host)} {one_line(str(refused.data.get('session', '')))[:_ID]}"
+            return WaitsForAnswer(
+                f"{host}: {message}", do=f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
+            )
         case "bad_attach":
             return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
         case _:
@@ -62,6 +68,11 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
                 evidence="\n".join(neutralise(f"{k}: {v}") for k, v in sorted(refused.data.items())),
                 do="Run again with --debug and report it if it stays.",
             )
+
+
+def listed_host(host: str) -> str:
+    """How the host commands name `host`."""
+    return "--local" if host == "local" else host
 
 
 def too_many_processes(host: str, said: str) -> DeployError:

@@ -198,6 +198,29 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_mode
     assert sorted(host.user.home.rglob("*")) == before
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_approval_waits(
+    host: Host, fake_model: FakeModel, form: str
+) -> None:
+    ask_once(fake_model)
+    async with host.asking("make it") as (driver, session):
+        argv = ["ssh", f"{host.login}:~", "-c", *host.options, "-p", "hello", "--output-format", form]
+        run = await host.laptop.run(argv)
+        what = "this session waits for an answer about Bash"
+        assert run.code == 3, run.stderr
+        assert run.stderr.splitlines() == [
+            f"ccb: {host.login}: {what}",
+            f"  -> Answer it with `ccb attach {host.login} {session}`, or end it with `ccb stop {host.login} {session}`.",
+        ]
+        assert run.stdout == "" if form == "text" else what in json.loads(run.stdout)["errors"][0]
+        (row,) = (await host.run("ps", "--json")).stdout.splitlines()
+        assert json.loads(row)["state"] == "requires_action"
+        asked = next(each for each in driver.lines if each["type"] == "control_request")
+        word = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+        await driver.send({"type": "control_response", "response": word})
+        await until((host.user.home / "made").exists)
+
+
 async def test_a_session_is_chosen_from_a_list(host: Host, fake_model: FakeModel) -> None:
     fake_model.add({"text": "The first answer.", "when": {"user_contains": "first"}})
     fake_model.add({"text": "The second answer.", "when": {"user_contains": "second"}})

@@ -29,6 +29,8 @@ from ccb.local import doctor_host, session_list
 from ccb.local.arguments import parse_arguments
 from ccb.local.connection import Terms
 from ccb.local.credentials import HelperCredential, checked
+from ccb.local.error_text import code_of
+from ccb.local.exit_codes import ExitCode
 from ccb.local.findings import State
 from ccb.local.outbox import Outbox
 from ccb.local.session_list import SessionRow
@@ -283,6 +285,7 @@ def test_what_a_worker_may_refuse() -> None:
         ("bad_attach", {}),
         ("in_use", {}),
         ("no_session", {"near": ["a"]}),
+        ("waits_for_answer", {"session": "5e55"}),
         ("no_storage", {"tried": "x"}),
         ("no_such_path", {"near": ["b"]}),
         ("not_a_directory", {}),
@@ -290,6 +293,18 @@ def test_what_a_worker_may_refuse() -> None:
     ):
         error = refusal_error(Refused(code, "it said", dict(data)), "devbox")
         assert "devbox" in error.what and "it said" in error.what and error.do
+
+
+def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None:
+    session = "5e55\x1b[31m" + "0" * 100
+    for host, named in (("devbox", "devbox"), ("local", "--local")):
+        refused = Refused(
+            "waits_for_answer", "this session waits for an answer about Ba\x1b[31msh", {"session": session}
+        )
+        error = refusal_error(refused, host)
+        assert "\x1b" not in str(error) and code_of(error) is ExitCode.PERMISSION_DENIED
+        assert f"`ccb attach {named} 5e55" in error.do and f"`ccb stop {named} 5e55" in error.do
+        assert len(error.do) < 200
 
 
 async def test_a_session_whose_connection_stays_away() -> None:

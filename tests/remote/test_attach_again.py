@@ -28,6 +28,7 @@ from ccb.tunnel.wire import (
     Input,
     Past,
     Progress,
+    Refused,
     SessionOptions,
     Snapshot,
     Stop,
@@ -173,35 +174,85 @@ async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerH
     assert (host.project / "count").read_text() == "run\n"
 
 
-async def test_a_question_nobody_can_answer_any_more_is_denied(host: WorkerHost, session: str) -> None:
+async def asking(host: WorkerHost, session: str, options: SessionOptions) -> tuple[Laptop, Json]:
+    """A driver whose session waits for an answer about a command; the question."""
     first = await host.connect(session)
-    await first.attach(SessionOptions(client=ALICE.client, permission_prompts="stdio"))
-    await first.say("go")
-    opened, _ = await first.call()
-    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo run >> count"}))))
-    asked = await first.message("control_request")
-    other = await come(host, session, BOB.to_json() | {"max_turns": 5}, have=first.last_seq)
-    assert (await other.message("control_cancel_request"))["request_id"] == asked["request_id"]
-    _, body = await other.call()
-    assert "cannot be asked" in body.decode()
-    assert not (host.project / "count").exists()
-
-
-async def test_the_first_answer_counts_and_a_late_one_is_told(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    options = SessionOptions(client=ALICE.client, permission_prompts="stdio")
     await first.attach(options)
     await first.say("go")
     opened, _ = await first.call()
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo run >> count"}))))
-    asked = await first.message("control_request")
+    return first, await first.message("control_request")
+
+
+def yes_to(asked: Json) -> Json:
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+    return {"type": "control_response", "response": response}
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_who_cannot_be_asked_does_not_take_over_a_session_that_asks(
+    there: bool, host: WorkerHost, session: str
+) -> None:
+    """Also when the laptop that was asked has no connection just now."""
+    first, asked = await asking(host, session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
+    before = (host.state(session) / "journal.jsonl").read_bytes()
+    if not there:
+        await first.drop()
+    run = await come(host, session, BOB.to_json() | {"max_turns": 5}, have=first.last_seq)
+    await run.say("hello")
+    refused = await run.next(Refused)
+    assert (refused.code, refused.data) == ("waits_for_answer", {"session": session})
+    assert refused.message == "this session waits for an answer about Bash"
+    while await run.read():
+        pass
+    assert (host.state(session) / "journal.jsonl").read_bytes() == before
+    assert summary(host, session)["driver"] == ALICE.client
+    if not there:
+        first = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
+    await first.send(Input(first.epoch, "yes", yes_to(asked)))
+    await first.call()
+    assert not any(isinstance(frame, Fenced) for frame in first.frames)
+    assert (host.project / "count").read_text() == "run\n"
+
+
+async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_deny_it(
+    host: WorkerHost, session: str
+) -> None:
+    """Its own launch options would count again, and with those nobody is asked."""
+    run = await host.connect(session)
+    await run.attach(BOB)
+    await turn(run, "one", "1")
+    await run.drop()
+    options = SessionOptions(client=ALICE.client, permission_prompts="stdio").to_json()
+    other = await come(host, session, options, have=run.last_seq)
+    await other.say("go")
+    opened, _ = await other.call()
+    await other.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo run >> count"}))))
+    asked = await other.message("control_request")
+    back = await come(host, session, {"client": BOB.client}, have=run.last_seq)
+    assert (await back.next(Refused)).code == "waits_for_answer"
+    await other.send(Input(other.epoch, "yes", yes_to(asked)))
+    await other.call()
+    assert (host.project / "count").read_text() == "run\n"
+
+
+async def test_who_can_be_asked_takes_the_question_over(host: WorkerHost, session: str) -> None:
+    first, asked = await asking(host, session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
+    options = SessionOptions(client=BOB.client, permission_prompts="stdio").to_json()
+    other = await come(host, session, options, have=first.last_seq)
+    await other.send(Input(other.epoch, "yes", yes_to(asked)))
+    await other.call()
+    assert (host.project / "count").read_text() == "run\n"
+
+
+async def test_the_first_answer_counts_and_a_late_one_is_told(host: WorkerHost, session: str) -> None:
+    first, asked = await asking(host, session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
     await first.drop()
     other = await come(host, session, {"client": BOB.client}, have=first.last_seq)
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-    answer = {"type": "control_response", "response": response}
+    answer = yes_to(asked)
     await other.send(Input(other.epoch, "answer:" + asked["request_id"], answer))
-    opened, _ = await other.call()
-    denial = {**answer, "response": {**response, "response": {"behavior": "deny", "message": "no"}}}
+    await other.call()
+    denial = {**answer, "response": {**answer["response"], "response": {"behavior": "deny", "message": "no"}}}
     await other.send(Input(other.epoch, "another id", denial))
     late = await other.next(Event, lambda event: event.kind == "late_answer")
     assert late.body["request_id"] == asked["request_id"]
