@@ -37,7 +37,7 @@ class LogRow(ReportRow):
 
 
 class ChangeRow(ReportRow):
-    """Something that was (or would be) removed or kept, or a session that was stopped."""
+    """Something that was (or would be) removed or kept, a process that was ended, or a session that was stopped."""
 
     path: Text = ""
     what: Text = ""
@@ -150,6 +150,9 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
                     say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
                 case "stopped":
                     say(_stopped(row, dry_run=arguments.dry_run))
+                case "ended":
+                    verb_of_it = "would end" if arguments.dry_run else "ended"
+                    say(f"{verb_of_it} process {row.pid} ({one_line(row.what) or '?'}){_because(row.why)}")
                 case "kept":
                     kept += 1
                     say(f"kept {one_line(row.path)}{_because(row.why)}")
@@ -163,7 +166,7 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
 def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
     session = one_line(row.session)
     if dry_run:
-        return f"would stop {session}"
+        return f"would stop {session}{_because(row.how)}"
     return f"stopped {session} ({one_line(row.how) or 'ended'})" if row.pid else f"{session} was not running"
 
 

@@ -22,7 +22,7 @@ def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
     targets = all_targets()
     if dry_run:
         for target in targets:
-            reports.stopped(target.session, target.pid, "would be ended")
+            reports.stopped(target.session, target.pid, "")
     else:
         stop_all(targets, reports)
     stop_lost_daemons(reports, dry_run)

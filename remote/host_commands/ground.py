@@ -64,6 +64,13 @@ def marked_processes() -> dict[str, list[int]]:
     return found
 
 
+def name_of(pid: int) -> str:
+    """What the system calls a process; "" when it is gone."""
+    with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+    return ""
+
+
 def bundles_in_use() -> set[str]:
     """Hashes of the bundles that living workers and bridges may still read from."""
     used = {str(owner.get("bundle")) for owner in living().values()}

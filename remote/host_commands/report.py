@@ -30,6 +30,10 @@ class Reports:
     def stopped(self, session: str, pid: int, how: str) -> None:
         self._send({"t": "report", "kind": "stopped", "body": {"session": session, "pid": pid, "how": how}})
 
+    def ended(self, session: str, pid: int, name: str, why: str) -> None:
+        body = {"session": session, "pid": pid, "what": name, "why": why}
+        self._send({"t": "report", "kind": "ended", "body": body})
+
     def removed(self, path: str, what: str, size: int, why: str) -> None:
         body = {"path": path, "what": what, "bytes": size, "why": why}
         self._send({"t": "report", "kind": "removed", "body": body})

@@ -22,6 +22,7 @@ from .ground import (
     bundles_in_use,
     hold,
     marked_processes,
+    name_of,
     own_processes,
     worker_directories,
 )
@@ -81,10 +82,11 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     for mark, session in dead.items():
         if mark in alive:
             continue
+        names = [(pid, name_of(pid)) for pid in marked[mark]]  # asked while they live
         if not dry_run:
             asyncio.run(stop_marked(mark))
-        for pid in marked[mark]:
-            reports.stopped(session, pid, "left running by a tool of a worker that was killed")
+        for pid, name in names:
+            reports.ended(session, pid, name, "left running by a tool of session %s" % session)
 
 
 def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
@@ -98,9 +100,7 @@ def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
 
 
 def _is_daemon(pid: int) -> bool:
-    with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
-        return file.read().strip() == "ccb" and bool(identity.start_time(pid))  # one that is dead has none
-    return False
+    return name_of(pid) == "ccb" and bool(identity.start_time(pid))  # one that is dead has none
 
 
 def _old_sessions(remover: Remover, older_than_s: float) -> None:

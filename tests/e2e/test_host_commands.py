@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_reconnect import STDIO, processes_of, until, user_message
+from tests.e2e.test_reconnect import STDIO, daemon_of, processes_of, until, user_message
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Done, Laptop, Running, make_laptop
 from tests.support.sshd import HostUser, Sshd
@@ -82,6 +82,12 @@ def host(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> Iterator[Host]:
 
 def ask_once(model: FakeModel) -> None:
     model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "touch made"}}], "times": 0})
+
+
+def yes_to(driver: Running) -> dict[str, object]:
+    """The answer to the approval that came last."""
+    word = {"subtype": "success", "request_id": driver.lines[-1]["request_id"], "response": {"behavior": "allow"}}
+    return {"type": "control_response", "response": word}
 
 
 def is_plain(text: str) -> bool:
@@ -166,6 +172,32 @@ async def test_gc_names_what_it_would_remove_then_removes_just_that(host: Host, 
         assert [json.loads(line)["session"] for line in left.stdout.splitlines()] == [session]
 
 
+async def test_gc_names_each_process_that_it_ends(host: Host, fake_model: FakeModel) -> None:
+    """That of a tool whose worker was killed; its name is the host's word, so it is shown as plain text."""
+    command = """cp "$(command -v sleep)" "$(printf 'ev\\033[31mil')"; ./ev* 600"""
+    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}], "times": 0})
+
+    def evil() -> str:
+        return next((str(each.pid) for each in processes_of(host.user) if each.name().startswith("ev")), "")
+
+    async with host.asking("go") as (driver, session):
+        await driver.send(yes_to(driver))
+        await until(lambda: bool(evil()))
+        daemon_of(host.user).kill()
+    pid = evil()
+    tried = await host.run("gc", "--dry-run")
+    assert evil() == pid
+    done = await host.run("gc")
+    assert is_plain(tried.stdout) and is_plain(done.stdout)
+    for said, verb in ((tried.stdout, "would end"), (done.stdout, "ended")):
+        (line,) = [line for line in said.splitlines() if f" {pid} " in line]
+        assert line.startswith(f"{verb} process {pid} (ev") and line.endswith(
+            f"il): left running by a tool of session {session}"
+        )
+        assert "stop" not in said
+    await until(lambda: not processes_of(host.user))
+
+
 async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_model: FakeModel) -> None:
     before = sorted(host.user.home.rglob("*"))
     ask_once(fake_model)
@@ -215,9 +247,7 @@ async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_app
         assert run.stdout == "" if form == "text" else what in json.loads(run.stdout)["errors"][0]
         (row,) = (await host.run("ps", "--json")).stdout.splitlines()
         assert json.loads(row)["state"] == "requires_action"
-        asked = next(each for each in driver.lines if each["type"] == "control_request")
-        word = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-        await driver.send({"type": "control_response", "response": word})
+        await driver.send(yes_to(driver))
         await until((host.user.home / "made").exists)
 
 

@@ -140,7 +140,7 @@ async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
     await until(lambda: names_of(host_user) <= {"bash", "sleep", "sh"})
     assert names_of(host_user), "the tool still runs"
     reports = await command(sshd, host_user, "gc")
-    assert {kind for kind, _ in reports} == {"stopped", "removed"}
+    assert {kind for kind, _ in reports} == {"ended", "removed"}
     await until(lambda: not processes_of(host_user))
     uid = pwd.getpwnam(host_user.name).pw_uid
     assert list(Path(f"/tmp/ccb-{uid}").iterdir()) == []

@@ -231,7 +231,13 @@ async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, sessi
     did = await command(host, "gc")
     assert [kind for kind, _ in would] == [kind for kind, _ in did]
     assert {body["what"] for kind, body in did if kind == "removed"} == {"socket", "lock", "temp"}
-    assert {body["pid"] for kind, body in did if kind == "stopped"} >= set(pids)
+    ended = {body["pid"]: body for kind, body in did if kind == "ended"}
+    assert set(ended) >= set(pids)
+    assert {ended[pid]["what"] for pid in pids} <= {"sleep", "sh", "bash"}
+    assert {(body["session"], body["why"]) for body in ended.values()} == {
+        (session, f"left running by a tool of session {session}")
+    }
+    assert {body["pid"] for kind, body in would if kind == "ended"} == set(ended)
     assert of_tools(host) == []
     assert host.runtime_files() == []
     left = sorted(path.name for path in state.rglob("*") if path.is_file())
