@@ -91,3 +91,36 @@ async def test_the_command_of_the_farewell_brings_the_question_back(
         again.type("/stop\r")
         assert await again.ended() == 0
         await again.shows("It was stopped on the host.")
+
+
+@pytest.mark.parametrize("then", ["takes it back", "leaves"])
+async def test_an_answer_is_paid_once_although_another_terminal_takes_the_session_over(
+    then: str, laptop: Laptop, tmp_path: Path, fake_model: FakeModel
+) -> None:
+    fake_model.add({"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4})
+    argv = [sys.executable, "-m", "ccb", str(tmp_path)]
+    async with terminal(argv, laptop.env, str(laptop.home)) as first:
+        await first.shows("Ask for a change")
+        first.type("go\r")
+        await fake_model.until(lambda model: len(model.requests) == 1)
+        again = [sys.executable, "-m", "ccb", "attach", "--local"]
+        async with terminal(again, laptop.env, str(laptop.home)) as second:
+            await second.shows("❯ go")
+            await first.shows("drives this session now")
+            if then == "leaves":
+                first.type("\x04")
+                await first.shows("this ccb ends when it has read the answer that it asked for")
+            else:
+                first.type("t")
+                await second.shows("drives this session now")
+            fake_model.release()
+            for terminal_that_sees in [second] + [first] * (then != "leaves"):
+                await terminal_that_sees.shows("somebody else comes in the middle of.")
+            if then == "leaves":
+                assert await first.ended() == 0
+            second.type("\x04")
+            assert await second.ended() == 0
+        if then != "leaves":
+            first.type("/stop\r")
+            assert await first.ended() == 0
+    assert len(fake_model.requests) == 1
