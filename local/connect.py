@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.backoff import waits
-from ccb.tunnel.errors import Dropped, Unreachable, UsageError
+from ccb.tunnel.errors import Dropped, NoSuchSession, Unreachable, UsageError
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.pipe import Transport
 from ccb.tunnel.plain_text import neutralise
@@ -107,7 +107,7 @@ async def connect_session(
             arguments,
             session_id,
             parts.settings,
-            lambda: _choose(dialer, parts.bundle, choose, attach=arguments.command == "attach"),
+            lambda: _choose(arguments, dialer, parts.bundle, choose),
         )
         from .credentials import api_key_source
 
@@ -183,12 +183,15 @@ async def session_parameters(
     return {**life, "session": session_id, "create": True, "fresh": True}
 
 
-async def _choose(dialer: Dialer, bundle: Bundle, choose: Choose | None, *, attach: bool) -> str:
+async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
     """The session the person means; `attach` prefers those that run, and takes the only one unasked."""
     from .session_list import list_sessions
 
     rows = await list_sessions(await dialer.transport(ask=True), bundle)
-    if attach:
+    if not rows:
+        host = host_name(arguments)
+        raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
+    if arguments.command == "attach":
         rows = [row for row in rows if row.alive] or rows
         if len(rows) == 1:
             return rows[0].session

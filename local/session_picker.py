@@ -18,9 +18,8 @@ _ESCAPE = "\x1b"
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
-    """The id of the chosen session; None when the person gave up. Raises UsageError when there is none, or nobody to ask."""
-    if not rows:
-        raise UsageError("there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
+    """The id of the chosen session, of which there are some; None when the person gave up. Raises UsageError when there is
+    nobody to ask."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         listed = "\n".join(session_table(rows[:_MOST], 100))
         raise UsageError("a session must be named where nobody can choose one", evidence=listed, do="Give its ID.")

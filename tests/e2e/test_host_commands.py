@@ -148,6 +148,13 @@ async def test_a_session_that_does_not_exist_is_code_1(host: Host, command: str)
     assert "feedbeef" in done.stderr and done.stderr.count("  -> ") == 1 and "ccb ps" in done.stderr
 
 
+@pytest.mark.parametrize("words", [("attach",), ("attach", "--view"), ("ssh", "--resume"), ("ssh", "-c")])
+async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words: tuple[str, ...]) -> None:
+    async with host.terminal(words[0], host.login, *words[1:]) as running:
+        assert await running.ended() == 1
+        assert f"ccb: {host.login}: there " in running.text and "  -> `ccb " in running.text
+
+
 async def test_a_host_without_sessions_is_one_line(host: Host) -> None:
     done = await host.run("ps")
     assert (done.code, done.stdout, done.stderr) == (0, f"No sessions on {host.login}.\n", "")
