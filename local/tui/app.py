@@ -289,7 +289,7 @@ class Repl(App[int]):
             self.action_take_back()
 
     def on_composer_refused(self) -> None:
-        self.hint("this terminal only watches: t drives the session")
+        self.hint(self.connection.watches())
 
     def action_retry(self) -> None:
         """Alt+R: connect now, or log in."""
@@ -311,7 +311,8 @@ class Repl(App[int]):
             self.composer.give_back(text)
             self.hint(f"not sent: {one_line(error.what)}")
         except CcbError as error:
-            self._show_error(error)
+            if error is not self._lost:  # that one is on the screen
+                self._show_error(error)
             self.story.prompt_failed(identity)
 
     async def attempt(self, doing: Awaitable[object]) -> bool:
@@ -359,20 +360,25 @@ class Repl(App[int]):
     @work
     async def action_interrupt(self) -> None:
         """End the running turn."""
-        if self.story.running and not self._interrupting:
+        if self.connection.watching:
+            self.hint(self.connection.watches())
+        elif self.story.running and not self._interrupting:
             self._interrupting = True
             self.hint("interrupting")
-            await self.attempt(self._client.interrupt())
+            interrupted = await self.attempt(self._client.interrupt())
             self._interrupting = False
-            self.hint("", 0)
+            if interrupted:  # else the hint may say why it was not
+                self.hint("", 0)
 
     def action_ladder(self) -> None:
-        """Ctrl+C: clear the input, else interrupt, else (also while the interrupt is on its way) quit when pressed twice."""
+        """Ctrl+C: clear the input, else interrupt, else (also while the interrupt is on its way) quit when pressed twice. Who
+        only watches can do neither of the first two."""
+        drives = not self.connection.watching
         if isinstance(self.focused, Input) and self.focused.value:
             self.focused.clear()
-        elif self.composer.text and self.focused is self.composer:
+        elif drives and self.composer.text and self.focused is self.composer:
             self.composer.clear()
-        elif self.story.running and not self._interrupting:
+        elif drives and self.story.running and not self._interrupting:
             self.action_interrupt()
         elif self._quit_asked:
             self.action_leave_now()
@@ -399,7 +405,7 @@ class Repl(App[int]):
             self.hint("there is no session to stop")
             return
         if self.connection.watching:
-            self.hint("this terminal only watches: t drives the session")
+            self.hint(self.connection.watches())
             return
         self._stopping = True
         host = one_line(self._info.host)

@@ -135,6 +135,14 @@ class Asked:
             self._confirmed(uuid, block, running=running)
         self._unconfirmed.clear()
 
+    def forked(self) -> None:
+        """What waits for the agent of the original is not the copy's, and nothing of its conversation; what the person has
+        sent here meanwhile is."""
+        for uuid, block in list(self._waiting.items()):
+            if uuid not in self._unconfirmed:
+                del self._waiting[uuid]
+                self._page.take_away(block)
+
     def settle(self) -> None:
         """Nothing is known of later: what waits was taken."""
         for uuid in list(self._waiting):

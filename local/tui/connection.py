@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
@@ -16,6 +17,9 @@ from .palette import Look
 
 BRIEF_S = 1.0
 """Seconds for which a lost connection is not shown: most drops are over by then."""
+
+STUCK_S = 5.0
+"""Age in seconds from which an attempt is given up for a new one when the person asks for it; see `local.attempts`."""
 
 RETRY_KEY = "r"
 TAKE_KEY = "t"
@@ -43,6 +47,8 @@ class Connection:
         self._client = client
         self._change = LinkChange(client.state)
         self._down_at: float | None = None
+        self._tried_at = time.monotonic()
+        self._asking = False  # the attempt may ask the person, and takes as long as that takes
         self._shown = LinkChange(client.state)
         self._drove = client.driving
 
@@ -78,6 +84,8 @@ class Connection:
 
     def changed(self, change: LinkChange, now: float) -> None:
         """The connection has changed."""
+        self._asking = self.state is LinkState.NEEDS_PERSON
+        self._tried_at = now if change.retry_at is None else change.retry_at
         self._change = change
         if change.state is not LinkState.RECONNECTING:
             self._down_at = None
@@ -95,6 +103,11 @@ class Connection:
             or self._shown.state not in (LinkState.CONNECTED, LinkState.FENCED)
         ):
             self._shown = self._change
+
+    def watches(self) -> str:
+        """What to tell a person who wants to do what only a driver can."""
+        key = TAKE_KEY if TAKE_KEY in self.keys() else _CHORDS[TAKE_KEY]
+        return f"this terminal only watches: {key} drives the session"
 
     def keys(self) -> frozenset[str]:
         """The letters that do something now."""
@@ -123,10 +136,7 @@ class Connection:
         shown = self._shown
         take, retry = (_CHORDS[key] if typing and not self.watching else key for key in (TAKE_KEY, RETRY_KEY))
         if shown.state is LinkState.RECONNECTING:
-            left = math.ceil(shown.retry_at - now) if shown.retry_at is not None else 0
-            head = f"reconnecting in {left} s" if left > 0 else "reconnecting now"
-            head += f" (attempt {shown.attempt})" if shown.attempt else ""
-            return Sentence(head, self.reason, retry if left > 0 else "", "connects now")
+            return self._reconnecting(now, retry)
         if shown.state is LinkState.NEEDS_PERSON:
             return Sentence("not connected", self.reason, retry, "logs in")
         if shown.state is LinkState.FENCED:
@@ -134,6 +144,19 @@ class Connection:
         if shown.state is LinkState.LOST:
             return Sentence("lost", self.reason, "Ctrl+D", "leaves")
         return None
+
+    def _reconnecting(self, now: float, retry: str) -> Sentence:
+        """The wait for an attempt, or the attempt; how old it is once it may hang."""
+        shown, age = self._shown, now - self._tried_at
+        attempt = f"attempt {shown.attempt}" if shown.attempt else ""
+        if age < 0:
+            head, key, does = f"reconnecting in {math.ceil(-age)} s", retry, "connects now"
+        elif age > STUCK_S:
+            attempt = f"{attempt}, for {age:.0f} s" if attempt else f"for {age:.0f} s"
+            head, key, does = "reconnecting now", "" if self._asking else retry, "starts anew"
+        else:
+            head, key, does = "reconnecting now", "", ""
+        return Sentence(f"{head} ({attempt})" if attempt else head, self.reason, key, does)
 
 
 def banner_text(sentence: Sentence, mark: str, tone: str, look: Look, width: int, lines: int) -> Text:

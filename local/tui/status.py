@@ -11,7 +11,7 @@ from ccb.tunnel.plain_text import one_line
 
 from ..client import LinkState
 from .palette import Look
-from .story import Totals
+from .totals import Totals
 
 _LINK = {
     LinkState.CONNECTED: ("●", "good"),

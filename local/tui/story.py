@@ -45,47 +45,12 @@ from .page import Page
 from .prose import safe_pieces, safe_split
 from .retry import retry_text
 from .strays import Strays
+from .totals import Totals
 
 Json = dict[str, Any]
 
 _SPLIT_OVER = 1_500  # a live text is split at a safe place once it is longer
 _WITHDRAWABLE = 4  # the newest messages of the model, which may still be withdrawn
-
-
-@dataclass
-class Totals:
-    """Tokens and money of the session so far."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-    context_tokens: int = 0
-
-    def add(self, result: Result) -> None:
-        """A turn has ended. Its message says what the session used so far, or at least what the turn did."""
-        self.cost_usd = result.total_cost_usd
-        if result.modelUsage:
-            self.take_all({"modelUsage": result.modelUsage})
-            return
-        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            value = result.usage.get(name)
-            self.input_tokens += value if isinstance(value, int) else 0
-        output = result.usage.get("output_tokens")
-        self.output_tokens += output if isinstance(output, int) else 0
-
-    def take_all(self, result: Json) -> None:
-        """What the session used so far, from its newest result message."""
-        used = result.get("modelUsage")
-        models = [each for each in used.values() if isinstance(each, dict)] if isinstance(used, dict) else []
-
-        def total(*names: str) -> int:
-            values = [model.get(name) for model in models for name in names]
-            return sum(value for value in values if isinstance(value, int))
-
-        self.input_tokens = total("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-        self.output_tokens = total("outputTokens")
-        cost = result.get("total_cost_usd")
-        self.cost_usd = float(cost) if isinstance(cost, int | float) else self.cost_usd
 
 
 @dataclass
@@ -210,6 +175,8 @@ class Story:
             self._options(body.get("options"))
         elif kind == "driver":
             self._drives(str(body.get("by") or ""))
+        elif kind == "forked":
+            self._forked()
         elif kind == "late_answer":
             self.notice("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
         elif kind == "damaged":
@@ -234,6 +201,11 @@ class Story:
             self.notice(f"{who} this session now.", Level.DIM)
             self._others = not mine
         self._driver = name or self._driver
+
+    def _forked(self) -> None:
+        """The session is a copy from here on. The turn that was copied goes on in the original only: it has no result here."""
+        self.asked.forked()
+        self._turn_over(ToolState.UNKNOWN)
 
     def _withdrawn(self, message_id: str) -> None:
         if self._message_id == message_id:
@@ -478,16 +450,20 @@ class Story:
             self.page.update_block(self._retry)
 
     def _result(self, result: Result) -> None:
+        self._turn_over(ToolState.FAILED)
+        self.totals.add(result)
+        if result.is_error and result.errors and result.terminal_reason not in ("aborted_streaming", "aborted_tools"):
+            self.notice("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
+
+    def _turn_over(self, tools: ToolState) -> None:
+        """No more of this turn comes; what is still open is as `tools` says."""
         self._retry = None
         self._drop_live()
-        self._close_tools(ToolState.FAILED)
+        self._close_tools(tools)
         self._in_turn = False
         self.running = self.asked.queued
         self._by_message.clear()
         self._finished.clear()
-        self.totals.add(result)
-        if result.is_error and result.errors and result.terminal_reason not in ("aborted_streaming", "aborted_tools"):
-            self.notice("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
 
     def _close_tools(self, state: ToolState, *, forget: bool = True) -> None:
         for tool in self._tools.values():

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from dataclasses import replace
 from functools import partial
+from itertools import repeat
 
 import pytest
 from tests.support.pilot import RESUME, Desk, desk
 from tests.support.scripted_session import ScriptedSession, hello
 
+from ccb.local.attempts import Attempts
 from ccb.local.client import LinkChange, LinkState
 from ccb.local.exit_codes import ExitCode
-from ccb.local.tui.connection import BRIEF_S, Connection
+from ccb.local.tui.connection import BRIEF_S, STUCK_S, Connection, Sentence
 from ccb.tunnel.errors import ConnectionLost, UsageError
 
 SILENT = "the host has not answered for 15 s"
@@ -95,6 +98,64 @@ def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
     assert connection.sentence(101.5, typing=False) is None
     connection.settle(101.0 + BRIEF_S)
     assert connection.sentence(102.0, typing=False) is not None
+
+
+def _hanging(asking: bool = False) -> Connection:
+    """The first attempt has begun at 100.0, over a link that is frozen."""
+    connection = Connection(ScriptedSession())
+    if asking:
+        connection.changed(LinkChange(LinkState.NEEDS_PERSON, "a password"), 99.0)
+        connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1), 100.0)
+    else:
+        connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1, 100.0), 100.0)
+    connection.settle(102.0)
+    return connection
+
+
+def test_an_attempt_that_hangs_shows_its_age_and_the_key_that_starts_anew() -> None:
+    connection = _hanging()
+    assert connection.sentence(105.0, typing=False) == Sentence("reconnecting now (attempt 1)", SILENT)
+    hangs = Sentence("reconnecting now (attempt 1, for 12 s)", SILENT, "r", "starts anew")
+    assert connection.sentence(112.0, typing=False) == hangs
+    assert connection.sentence(112.0, typing=True) == replace(hangs, key="Alt+R")
+    connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 2, 112.0), 112.0)
+    assert connection.sentence(112.1, typing=False) == Sentence("reconnecting now (attempt 2)", SILENT)
+
+
+def test_an_attempt_is_as_old_as_its_beginning_not_as_the_wait_for_it() -> None:
+    connection = Connection(ScriptedSession())
+    connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 4, 130.0), 100.0)
+    connection.settle(129.5)
+    assert connection.sentence(129.5, typing=False) == Sentence(
+        "reconnecting in 1 s (attempt 4)", SILENT, "r", "connects now"
+    )
+    connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 4), 130.0)
+    assert connection.sentence(134.0, typing=False) == Sentence("reconnecting now (attempt 4)", SILENT)
+
+
+def test_a_login_that_may_ask_the_person_is_not_started_anew() -> None:
+    sentence = _hanging(asking=True).sentence(112.0, typing=False)
+    assert sentence == Sentence("reconnecting now (attempt 1, for 12 s)", SILENT, "", "starts anew")
+
+
+async def test_the_key_that_starts_anew_is_offered_only_once_it_does() -> None:
+    attempts = Attempts(600, lambda: repeat(0.0))
+    offered = _hanging().sentence(100.0 + STUCK_S + 0.01, typing=False)
+    assert offered is not None and offered.key == "r"
+    limit = attempts.begin(endless=False)
+    with pytest.raises(TimeoutError):
+        async with limit:
+            attempts._began -= STUCK_S + 0.01
+            attempts.retry()
+            await asyncio.Event().wait()
+
+
+async def test_r_starts_an_attempt_that_hangs_anew() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() - 20)
+        await at.sees("◌ reconnecting now (attempt 1, for 2", " s): the host has not answered for 15 s · r starts anew")
+        await at.pilot.press("r")
+        await at.until(lambda: at.session.retries == 1)
 
 
 async def test_r_retries_while_nothing_is_typed_and_is_a_letter_otherwise() -> None:
@@ -266,6 +327,21 @@ async def test_a_lost_session_says_why_and_how_to_come_back() -> None:
         await at.sees("✗ lost: devbox is gone · Ctrl+D leaves", RESUME, "reset by peer", "Connect again.")
         assert at.status.startswith(" ✗ devbox:/srv/shop  lost")
         await at.sees("Nothing can be sent any more: Ctrl+D leaves")
+
+
+async def test_what_is_sent_to_a_lost_session_is_marked_and_its_end_told_once() -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
+        await at.sees("Nothing can be sent any more: Ctrl+D leaves")
+        for text in ("once more", "and again"):
+            await at.type(text)
+            await at.pilot.press("enter")
+            await at.sees(f"❯ {text}  (not sent)")
+        assert at.screen.count("reset by peer") == 1
+        at.session.prompt_failure = ConnectionLost("the session has ended")
+        await at.type("and now")
+        await at.pilot.press("enter")
+        await at.sees("❯ and now  (not sent)", "the session has ended")
 
 
 async def test_the_command_that_comes_back_is_shown_once() -> None:

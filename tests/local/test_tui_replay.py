@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession
 from textual import events
@@ -281,3 +282,60 @@ async def test_the_options_of_the_session_outrank_those_of_the_command_line() ->
         with at.session.replay():
             at.session.fact("options", options={"model": "claude-opus-4", "permission_mode": "plan"})
         await at.sees("plan  claude-opus-4")
+
+
+def _tell_a_copy(session: ScriptedSession, *, asks: bool) -> None:
+    """What a fork of a session says that was in the middle of a turn, with a prompt that waited for its end."""
+    with session.replay():
+        session.prompted("make it")
+        session.begin()
+        call = session.call("Bash", **MAKE)
+        if asks:
+            session.ask("ask", "Bash", MAKE)
+        else:
+            session.run(call)
+        session.prompted("and then test it")
+        session.fact("forked", **{"from": "0dd5e55"})
+        if asks:
+            session.withdraw_question("ask")
+        session.done(call, "The worker was stopped while this tool was open.", is_error=True)
+        session.fact("turn_end")
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(asks: bool) -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        _tell_a_copy(session, asks=asks)
+        await at.sees("❯ make it", "? Bash make", "how it ended is not known here")
+        await at.until(lambda: not at.app.approvals.replaying)
+        assert "working" not in at.status
+        assert at.app.card is None
+        assert "and then test it" not in at.screen  # only the original has it
+        assert "The agent" not in at.app.farewell()
+        await at.pilot.press("ctrl+c")
+        await at.sees("press Ctrl+C again to quit")
+        await at.pilot.press("ctrl+c")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what_the_original_had() -> None:
+    session = ScriptedSession()
+    session.swallow = True
+    async with desk(session) as at:
+        with session.replay():
+            session.prompted("make it")
+            session.begin()
+        await at.until(lambda: at.app.story.running)
+        await at.prompt("go another way")
+        await at.sees("❯ go another way  (queued)")
+        with session.replay():
+            session.fact("forked", **{"from": "0dd5e55"})
+        session.deliver()
+        session.fact("turn_start")
+        session.take(session.identities[-1])
+        session.text("Another way.")
+        session.finish()
+        await at.sees("❯ go another way", "Another way.")
+        await at.until(lambda: "working" not in at.status)
+        assert "(queued)" not in at.screen

@@ -106,6 +106,59 @@ async def test_it_can_be_left() -> None:
         await at.until(lambda: at.app.return_value == 0)
 
 
+async def _watches_a_turn(at: Desk) -> None:
+    """Somebody else's turn runs, and this terminal watches it."""
+    at.session.link(LinkState.FENCED, BY_ALICE)
+    await at.sees("only watching")
+    at.session.prompted("what alice asks")
+    at.session.begin()
+    await at.until(lambda: "working" in at.status)
+
+
+async def test_ctrl_c_leaves_it_while_the_agent_works_for_somebody_else() -> None:
+    async with desk(ScriptedSession(driving=False)) as at:
+        await _watches_a_turn(at)
+        await at.pilot.press("ctrl+c")
+        await at.sees("press Ctrl+C again to quit")
+        await at.pilot.press("ctrl+c")
+        await at.until(lambda: at.app.return_value == 0)
+        assert at.session.interrupts == 0
+
+
+async def test_ctrl_c_leaves_it_with_the_draft_of_who_was_fenced() -> None:
+    async with desk() as at:
+        await at.type("half a thought")
+        await _watches_a_turn(at)
+        await at.pilot.press("ctrl+c")
+        await at.sees("press Ctrl+C again to quit", "half a thought")
+        await at.pilot.press("ctrl+c")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_esc_says_which_key_makes_it_drive() -> None:
+    async with desk() as at:
+        await _watches_a_turn(at)
+        await at.pilot.press("escape")
+        await at.until(lambda: "this terminal only watches: t drives the session" in at.status)
+        at.session.link(LinkState.RECONNECTING, "eof", 4)
+        await at.sees("reconnecting now")
+        await at.pilot.press("escape")
+        await at.until(lambda: "this terminal only watches: Alt+T drives the session" in at.status)
+        assert at.session.interrupts == 0
+
+
+async def test_why_an_interrupt_was_refused_stays_to_be_read() -> None:
+    class Overtaken(ScriptedSession):
+        async def interrupt(self) -> None:
+            raise UsageError("another client drives this session")
+
+    async with desk(Overtaken()) as at:
+        await at.prompt("go")
+        at.session.begin()
+        await at.pilot.press("escape")
+        await at.until(lambda: "another client drives this session" in at.status)
+
+
 async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
     class Refusing(ScriptedSession):
         async def answer(self, request_id: str, response: dict[str, object]) -> None:

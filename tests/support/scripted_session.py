@@ -146,6 +146,8 @@ class ScriptedSession:
         return {}
 
     async def interrupt(self) -> None:
+        if not self._driving:
+            raise UsageError("another client drives this session")
         self.interrupts += 1
         for request_id in self._asked:
             self.withdraw_question(request_id)
@@ -238,7 +240,8 @@ class ScriptedSession:
         return self._seq
 
     def fail(self, error: CcbError) -> None:
-        """The session is lost for good."""
+        """The session is lost for good, which is also said to whoever sends something then."""
+        self.prompt_failure = error
         self._state, self._driving = LinkState.LOST, False
         self._events.put_nowait(error)
 
