@@ -24,6 +24,8 @@ def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
     subtype = result.get("subtype")
     if subtype in _LIMITS:
         return ExitCode.LIMIT_REACHED
+    if result.get("terminal_reason") == "storage_full":
+        return ExitCode.NO_STORAGE
     if subtype != "success" or result.get("is_error"):
         return ExitCode.AUTH_FAILED if result.get("api_error_status") == 401 else ExitCode.AGENT_FAILED
     return ExitCode.PERMISSION_DENIED if denied_unasked else ExitCode.OK

@@ -453,7 +453,7 @@ class Daemon:
         except TooManyInputs:
             return False
         except JournalError as error:
-            if not self._session.refuse_input(frame.body, str(error)):
+            if not self._session.refuse_input(frame.body, error):
                 return False
             client.control(Applied(self._epoch, frame.id))
         return True

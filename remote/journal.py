@@ -19,7 +19,8 @@ from typing import Any
 
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
-from .journal_file import journal_file
+from .journal_file import journal_file, no_room
+from .ports import NotKept
 
 Json = dict[str, Any]
 
@@ -34,7 +35,7 @@ _INDEX_BYTES = 256 * 1024
 _SMALLEST = 40  # bytes of a line: how many records a damaged stretch can have held at most
 
 
-class JournalError(Exception):
+class JournalError(NotKept):
     """A record could not be written or made durable: the disk is full, the file is gone. Nothing half-written stays."""
 
 
@@ -57,6 +58,8 @@ class Journal:
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
         self.broken = asyncio.Event()  # for good: only a worker that starts again can go on
+        self._path = path
+        self.path = path
         self._file = journal_file(path)
         self._size = 0
         self._ring: deque[tuple[Record, int]] = deque()
@@ -122,7 +125,7 @@ class Journal:
         except OSError as error:
             if written:
                 self._take_back()
-            raise JournalError("the journal cannot be written: %s" % (error.strerror or error)) from error
+            raise self._error("the journal cannot be written", error) from error
         self._note(record, self._size, len(line))
         self._size += len(line)
         return record
@@ -132,9 +135,14 @@ class Journal:
         try:
             self._file.truncate(self._size)
         except OSError as error:
-            self._failure = JournalError("a half-written record cannot be removed: %s" % (error.strerror or error))
+            self._failure = self._error("a half-written record cannot be removed", error)
             log.error("%s", self._failure)
             self.broken.set()
+
+    def _error(self, what: str, error: OSError) -> JournalError:
+        """`what` failed: why, and what to do where room is all that is missing."""
+        text, do = "%s: %s" % (what, error.strerror or error), no_room(error, self._path)
+        return JournalError("%s; %s" % (text, do) if do else text, full=bool(do))
 
     def flush_soon(self) -> None:
         """Make what is written durable without waiting for it; a failure is told by the next append or commit."""
@@ -157,7 +165,7 @@ class Journal:
             await asyncio.get_running_loop().run_in_executor(None, self._file.sync)
             self.durable = reached
         except OSError as error:
-            self._failure = JournalError("the journal cannot be made durable: %s" % (error.strerror or error))
+            self._failure = self._error("the journal cannot be made durable", error)
             log.error("%s", self._failure)
             self.broken.set()
         finally:

@@ -11,6 +11,13 @@ MEMORY_BYTES = 256 << 20
 """Most bytes of a journal in memory."""
 
 
+_NO_ROOM = {
+    errno.ENOSPC: "free space on the disk of %s",
+    errno.EDQUOT: "free space of your quota on the disk of %s",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f) there, for %s",
+}
+
+
 class DiskFile:
     """Append-only. Everything raises OSError."""
 
@@ -69,6 +76,13 @@ class MemoryFile:
 
     def close(self) -> None:
         """What is left can still be read."""
+
+
+def no_room(error: OSError, path: str) -> str:
+    """What the person has to do when a journal of this path failed for want of room; "" when it did not."""
+    if error.errno not in _NO_ROOM:
+        return ""
+    return _NO_ROOM[error.errno] % os.path.dirname(path) if path else "start a new session"
 
 
 JournalFile = Union[DiskFile, MemoryFile]

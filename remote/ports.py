@@ -10,8 +10,18 @@ from typing import Any, Protocol
 Json = dict[str, Any]
 
 
+class NotKept(Exception):
+    """An emitter could not keep what it was told. `full`: for want of room, which a person has to make. Where it ended a turn,
+    `result` is the result message that could not be kept either."""
+
+    def __init__(self, text: str, *, full: bool = False) -> None:
+        super().__init__(text)
+        self.full = full
+        self.result: Json = {}
+
+
 class Emitter(Protocol):
-    """Where the loop puts what happened. `message` and `fact` are journalled in order; `progress` is not."""
+    """Where the loop puts what happened. `message` and `fact` are journalled in order; `progress` is not. Raises NotKept."""
 
     def message(self, body: Json) -> None:
         """A public stream-json object, complete but for `session_id` and `uuid`, which the session adds when absent."""

@@ -349,7 +349,7 @@ class Session:
             await self.agent.run_turn([prompt])
         except JournalError as error:
             log.error("the turn ended: %s", error)
-            self.fail(str(error))
+            self.fail(str(error), full=error.full, unkept=error.result)
         except Exception as error:
             log.exception("the turn ended in a bug")
             self.fail(f"internal error in the worker: {type(error).__name__}: {error}")
@@ -360,9 +360,9 @@ class Session:
             self.fact("turn_end", {})
             self.journal.flush_soon()
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, *, full: bool = False, unkept: Json | None = None) -> None:
         """The result of a turn that could not write its own; shown even when it cannot be journalled. A turn that has its
-        result gets no second one."""
+        result gets no second one. `full`: for want of room on the host; `unkept` is the result it wanted to write."""
         if not self._result_due:
             log.error("after the result: %s", reason)
             return
@@ -370,20 +370,20 @@ class Session:
         result: Json = {
             "type": "result", "subtype": "error_during_execution", "is_error": True, "duration_ms": 0, "duration_api_ms": 0,
             "num_turns": 0, "stop_reason": None, **self._spent, "usage": zero_usage(), "permission_denials": [],
-            "terminal_reason": "model_error", "errors": [reason],
+            "terminal_reason": "storage_full" if full else "model_error", "errors": [reason], **(unkept or {}),
         }  # fmt: skip
         try:
             self.message(result)
         except JournalError:
             self.progress("", result)
 
-    def refuse_input(self, body: Json, reason: str) -> bool:
+    def refuse_input(self, body: Json, error: JournalError) -> bool:
         """An input could not be journalled. Whether it is settled: a prompt outside of a turn has failed, which is told; nothing
         else may get lost, and is to be tried again."""
         if self._in_turn or body.get("type") != "user":
             return False
         self._result_due = True
-        self.fail(reason)
+        self.fail(str(error), full=error.full)
         return True
 
 

@@ -7,15 +7,25 @@ from enum import Enum
 
 
 class Terminal(Enum):
-    """`terminal_reason` of a result. API_ERROR is a model call that failed for good; MODEL_ERROR a failure of our own."""
+    """`terminal_reason` of a result. API_ERROR is a model call that failed for good; MODEL_ERROR a failure of our own;
+    STORAGE_FULL a host without room for the journal."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
     MODEL_ERROR = "model_error"
+    STORAGE_FULL = "storage_full"
     PROMPT_TOO_LONG = "prompt_too_long"
     ABORTED_STREAMING = "aborted_streaming"
     ABORTED_TOOLS = "aborted_tools"
     MAX_TURNS = "max_turns"
+
+
+_IN_EXECUTION = (
+    Terminal.ABORTED_STREAMING,
+    Terminal.ABORTED_TOOLS,
+    Terminal.MODEL_ERROR,
+    Terminal.STORAGE_FULL,
+)
 
 
 class Transition(Enum):
@@ -61,6 +71,6 @@ class Ending:
 
     @property
     def subtype(self) -> str:
-        if self.terminal in (Terminal.ABORTED_STREAMING, Terminal.ABORTED_TOOLS, Terminal.MODEL_ERROR):
+        if self.terminal in _IN_EXECUTION:
             return "error_during_execution"
         return "error_max_turns" if self.terminal is Terminal.MAX_TURNS else "success"

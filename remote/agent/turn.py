@@ -18,6 +18,7 @@ from ..model.errors import ModelError
 from ..model.models import max_tokens
 from ..model.retry import RetryPolicy
 from ..model.stream import BlockDone, MessageHead
+from ..ports import NotKept
 from ..tools.base import Tool
 from . import messages
 from .calls import DENIAL_FEEDBACK, CallRunner, DenialCounter
@@ -79,6 +80,7 @@ class Turn:
         self._stop_reason: str | None = None
         self._api_seconds = 0.0
         self._calls = 1
+        self._started = around.clock.now()
 
     def interrupt(self) -> None:
         """End the turn as soon as possible. Idempotent."""
@@ -91,26 +93,34 @@ class Turn:
         self.interrupt()
 
     async def run(self, prompts: Sequence[Prompt]) -> Json:
-        """The result message, already emitted. Raises only when the session itself fails (journal) or is cancelled."""
-        clock = self._around.clock
-        started = clock.now()
+        """The result message, already emitted. Raises only NotKept, with the result, and CancelledError."""
+        try:
+            return await self._run(prompts)
+        except NotKept as error:
+            error.result = self._result(_unkept(error))
+            raise
+
+    async def _run(self, prompts: Sequence[Prompt]) -> Json:
         self._session.ledger.start_turn()
         try:
             ending = await self._ending(prompts)
         finally:
             await self._executor.cancel()
-        result = messages.result(
+        result = self._result(ending)
+        self._around.emitter.message(result)
+        await self._around.emitter.commit()
+        return result
+
+    def _result(self, ending: Ending) -> Json:
+        return messages.result(
             ending,
             self._session.ledger,
-            duration=clock.now() - started,
+            duration=self._around.clock.now() - self._started,
             duration_api=self._api_seconds,
             num_turns=self._calls + 1 if ending.terminal is Terminal.MAX_TURNS else 1 + self._user_lines,
             stop_reason=self._stop_reason,
             denials=self._denials,
         )
-        self._around.emitter.message(result)
-        await self._around.emitter.commit()
-        return result
 
     async def _ending(self, prompts: Sequence[Prompt]) -> Ending:
         """Every way a turn ends, with a valid history after each."""
@@ -124,6 +134,11 @@ class Turn:
         except ModelError as failure:
             self._close_open(_NOT_RUN)
             return self._failed(failure)
+        except NotKept as error:
+            _log.error("the turn ended: %s", error)
+            await self._executor.cancel()
+            self._close_open(_BROKEN_OFF)
+            return _unkept(error)
         except Exception as error:  # noqa: BLE001 - whatever happens, the turn has its result
             _log.exception("the turn failed")
             await self._executor.cancel()
@@ -370,3 +385,7 @@ class Turn:
             retry.delay,
         )
         self._around.emitter.message(messages.api_retry(retry))
+
+
+def _unkept(error: NotKept) -> Ending:
+    return Ending(Terminal.STORAGE_FULL if error.full else Terminal.MODEL_ERROR, errors=(str(error),))

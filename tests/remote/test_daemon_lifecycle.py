@@ -338,6 +338,25 @@ async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(hos
     assert (host.project / "touched").exists()
 
 
+async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_and_with_its_counts(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Read", {"file_path": "/dev/null"}))))
+    opened, _ = await laptop.call()
+    with full_disk(hello.pid):
+        await laptop.answer(opened, content(says("more", message_id="msg_2")))
+        result = (await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")).body
+    assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
+    assert result["terminal_reason"] == "storage_full"
+    assert os.strerror(errno.EFBIG) in result["errors"][0] and str(host.state(session)) in result["errors"][0]
+    assert result["num_turns"] == 2
+    assert result["usage"]["output_tokens"] > 0 and result["total_cost_usd"] > 0 and result["duration_ms"] > 0
+
+
 async def test_a_prompt_that_failed_for_a_full_disk_is_not_run_later(host: WorkerHost, session: str) -> None:
     laptop = await host.connect(session)
     hello = await laptop.attach()
@@ -346,7 +365,7 @@ async def test_a_prompt_that_failed_for_a_full_disk_is_not_run_later(host: Worke
         prompt = await laptop.say("go")
         await laptop.next(Applied, lambda frame: frame.id == prompt)
         failed = await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")
-        assert failed.body["is_error"]
+        assert failed.body["is_error"] and failed.body["terminal_reason"] == "storage_full"
     await laptop.say("again")
     _, body = await laptop.call()
     assert b"again" in body and b'"go"' not in body
