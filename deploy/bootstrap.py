@@ -59,7 +59,8 @@ async def launch(
     """Start the worker behind `transport`; one exec round trip when the host has the bundle, one more and the upload when not.
     With `heard` the shell is asked for what it knows, and everything that is said goes in there.
 
-    Raises NoPython, NoStorage, AuthFailed (an account that has expired), DeployError (what the host said instead), ConnectionLost.
+    Raises NoPython, NoStorage, AuthFailed (an account that has expired), DeployError (what the host said instead, or that there is
+    no input), ConnectionLost.
     """
     marker = secrets.token_hex(16)
     pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates, probe=heard is not None))
@@ -69,6 +70,8 @@ async def launch(
             facts = await asyncio.wait_for(_first_word(transport, reader), deadline_s)
         except TimeoutError:
             raise _no_marker(transport, reader, f"the host said nothing of ours for {deadline_s:.0f} s", pipe) from None
+        if facts.get("input") is False:
+            raise _no_input(transport, reader, pipe)
         uploaded = facts.get("need") is True
         if uploaded:
             await pipe.write(bundle.data)
@@ -220,22 +223,20 @@ async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployErr
     if status == TERMINAL_STATUS:
         return DeployError(
             f"{transport.name} gives a terminal instead of a pipe, and has no stty that could make it plain",
-            evidence=_evidence(reader, pipe, status),
+            evidence=_evidence(reader, pipe),
             do="Leave out the option that asks for a terminal (--pty, -t).",
         )
     if status is None:
         return ConnectionLost(
             f"{transport.name} closed the connection before the worker started",
-            evidence=_evidence(reader, pipe, status),
+            evidence=_evidence(reader, pipe),
             do="Try again; if it stays, look into the host's SSH log.",
         )
-    return _no_marker(transport, reader, f"{transport.name} did not run our command (exit code {status})", pipe, status)
+    return _no_marker(transport, reader, f"{transport.name} did not run our command (exit code {status})", pipe)
 
 
-def _no_marker(
-    transport: Transport, reader: _MarkerReader, what: str, pipe: Pipe, status: int | None = None
-) -> DeployError | AuthFailed:
-    evidence = _evidence(reader, pipe, status)
+def _no_marker(transport: Transport, reader: _MarkerReader, what: str, pipe: Pipe) -> DeployError | AuthFailed:
+    evidence = _evidence(reader, pipe)
     if too_old := expired(transport.name, evidence):
         return too_old
     if re.search(r"cannot fork|resource temporarily unavailable", evidence, re.IGNORECASE):
@@ -246,11 +247,29 @@ def _no_marker(
         what,
         evidence=evidence,
         do="The login shell must be able to run `sh`: "
-        "check for ForceCommand, nologin, a restricted shell or an sftp-only account"
-        + (", and for a start-up file that waits for input." if status is None else "."),
+        "check for ForceCommand, nologin, a restricted shell or an sftp-only account, "
+        "and for a start-up file that ends the shell or waits for input.",
     )
 
 
-def _evidence(reader: _MarkerReader, pipe: Pipe, status: int | None) -> str:
+def _no_input(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> DeployError:
+    """What the worker would be sent goes nowhere."""
+    from ccb.tunnel.asking import AskingTransport
+
+    evidence = "The input of our command was at its end before anything was sent.\n" + _evidence(reader, pipe)
+    if isinstance(transport, AskingTransport):
+        return DeployError(
+            f"{transport.name} passes no input on",
+            evidence=evidence,
+            do="Give the option that does (-i), or look for a start-up file that takes it away (`exec </dev/null`).",
+        )
+    return DeployError(
+        f"a start-up file of the login shell on {transport.name} takes away the input",
+        evidence=evidence,
+        do="Let it do so on terminals only: put `[ -t 0 ] || return` before what does it (`exec </dev/null`, `exec <&-`).",
+    )
+
+
+def _evidence(reader: _MarkerReader, pipe: Pipe) -> str:
     said = [text for text in (reader.shown_noise(), neutralise(pipe.stderr_tail().strip())) if text]
     return "It said: " + "\n".join(said) if said else "It said nothing."

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import os
+import select
 import stat
 import sys
 from collections.abc import Iterator
@@ -107,9 +108,10 @@ def good(path: str) -> bytes | None:
 
 
 def put(directory: str, path: str, data: bytes) -> None:
-    temp = os.path.join(directory, ".%s.%d" % (digest[:16], os.getpid()))
+    # The number of the process is for gc; a home may be shared with hosts where another process has it.
+    temp = os.path.join(directory, ".%s.%d-%s" % (digest[:16], os.getpid(), os.urandom(8).hex()))
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
@@ -141,6 +143,16 @@ def prune(directory: str, keep: str) -> None:
             os.unlink(path)
         except OSError:
             pass
+
+
+def no_input() -> bool:
+    # Nothing comes before it is asked for. What can be read now is an end, or a file that a start-up file put there.
+    try:
+        if stat.S_ISREG(os.fstat(0).st_mode):
+            return True
+        return not os.isatty(0) and bool(select.select([0], [], [], 0)[0]) and not os.read(0, 1)
+    except OSError:
+        return True
 
 
 def receive() -> bytes:
@@ -185,6 +197,9 @@ class Memory(Loader):
 def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]
     notes, where, data = [], [], None
+    if no_input():
+        say(input=False, py=version)
+        sys.exit(96)
     start_params = json.loads(base64.b64decode(params))
     for directory in places():
         path = os.path.join(directory, digest + ".zip")

@@ -63,6 +63,8 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
     """A connection to the session's daemon, which is started when none is alive."""
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
+    directory, elsewhere = _without_home(params)
+    params = {**params, "cwd": directory}
     by_id = not (params.get("continue") or params.get("fork") or params.get("fork_of"))
     named = str(params.get("session") or "") if by_id else ""
     daemon = _in_memory(params, named, deadline) if named else None
@@ -73,7 +75,8 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         daemon = _in_memory(params, session, deadline) if session != named else None
         if daemon is not None:
             return daemon
-        params = {**params, "notes": _notes_of_the_bundle(_texts(params.get("notes")), storage)}
+        notes = _notes_of_the_bundle(_texts(params.get("notes")), storage)
+        params = {**params, "notes": [*notes, *elsewhere]}
         full: dict[str, str] = {}
         while True:
             where = places.find_places(session, state, full)
@@ -89,6 +92,25 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
     except sockets.Stranger as stranger:
         text = "%s listens where the session %s would" % (stranger, session)
         raise Refusal("in_use", text, {}) from None
+
+
+def _without_home(params: dict[str, object]) -> tuple[str, list[str]]:
+    """The directory that is meant, and a note when it is the one in which the login put us: none was named, and home is none."""
+    named, home = str(params.get("cwd") or ""), places.home_directory()
+    if named or not (params.get("create", True) or params.get("continue")):
+        return named, []
+    try:
+        if home:
+            resolve_directory(home)
+            return "", []
+        why = "there is no home directory"
+    except Refusal as refusal:
+        why = refusal.message
+    try:
+        here = resolve_directory(os.getcwd())
+    except (OSError, Refusal):
+        return "", []  # it is home that is complained of
+    return here, ["%s, and no directory was named: the session is in %s" % (why, here)]
 
 
 def _notes_of_the_bundle(notes: list[str], storage: str) -> list[str]:

@@ -14,7 +14,7 @@ from .stopping import all_targets, stop_all
 
 _WHY = ""  # whoever cleans knows
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-\d+")
-_WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+")
+_WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 
 
 def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:

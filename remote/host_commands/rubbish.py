@@ -29,7 +29,9 @@ from .ground import (
 from .report import Reports
 from .stopping import mark_of
 
-_TEMPORARY = re.compile(r"\.probe-(\d+)|journal\.jsonl\.new-(\d+)|\.[0-9a-f]{16}\.(\d+)|\.(\d+)-\d+-.+")
+_TEMPORARY = re.compile(
+    r"\.probe-(\d+)|journal\.jsonl\.new-(\d+)|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
+)
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
 _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 

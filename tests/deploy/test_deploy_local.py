@@ -136,6 +136,20 @@ async def test_first_connects_at_the_same_moment_leave_one_bundle(host: Host) ->
     assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.zip"]
 
 
+async def test_uploads_from_processes_of_the_same_number_do_not_meet(host: Host) -> None:
+    bundle = tiny_bundle()
+    host.cache.mkdir(parents=True, mode=0o700)
+    now = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[-1])
+    others = [
+        host.cache / f".{bundle.sha256[:16]}.{pid}" for pid in range(now, now + 5000)
+    ]  # a home shared by containers
+    for other in others:
+        other.touch()
+    await host.start(bundle)
+    assert (host.cache / f"{bundle.sha256}.zip").exists()
+    assert all(other.exists() for other in others), "what another writes is not ours to remove"
+
+
 async def test_a_cache_that_cannot_be_made_is_passed_over(host: Host) -> None:
     (host.home / ".cache").write_text("a file", encoding="utf-8")
     _, said = await host.start(tiny_bundle())

@@ -125,6 +125,28 @@ async def test_a_start_up_file_that_waits_for_input_is_found_out(
     assert ("Which project?" in caught.value.evidence) == ("Which" in reads)
 
 
+@pytest.mark.parametrize("takes", ["exec </dev/null", "exec <&-", "exec </etc/passwd"])
+async def test_a_start_up_file_that_takes_the_input_away_is_found_out_cold_and_warm(
+    sshd: Sshd, host_user: HostUser, takes: str
+) -> None:
+    for state in ("cold", "warm"):
+        (host_user.home / ".bashrc").write_text(takes + "\n", encoding="utf-8")
+        with pytest.raises(DeployError, match=r"a start-up file of the login shell on .* takes away the input"):
+            await start(sshd, host_user, tiny_bundle())
+        if state == "cold":
+            assert [path.name for path in host_user.home.iterdir()] == [".bashrc"]
+            (host_user.home / ".bashrc").unlink()
+            await start(sshd, host_user, tiny_bundle())
+
+
+@pytest.mark.parametrize("status", [0, 3])
+async def test_a_start_up_file_that_ends_the_shell_is_thought_of(sshd: Sshd, host_user: HostUser, status: int) -> None:
+    (host_user.home / ".bashrc").write_text(f"exit {status}\n", encoding="utf-8")
+    with pytest.raises(DeployError, match=f"exit code {status}") as caught:
+        await start(sshd, host_user, tiny_bundle())
+    assert "a start-up file that ends the shell" in caught.value.do
+
+
 async def test_a_start_up_file_that_is_only_slow_is_waited_for(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from tests.deploy.test_deploy_local import tiny_bundle
 from tests.support.clock import jumping_clocks
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd
+from tests.support.sshd import HostUser, Sshd, host_user
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.command import CommandTransport
@@ -134,6 +134,29 @@ async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
     assert abs(off / (years * 365 * 86400.0) - 1) < 0.01
 
 
+@pytest.mark.parametrize("missing", ["the home of the account", "HOME"])
+async def test_without_a_home_and_a_path_the_session_starts_where_sshd_put_it(
+    missing: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, tmp_path: Path
+) -> None:
+    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "pwd"}}]}, {"text": "ok"})
+    fake_model.add({"text": "again"})
+    with host_user(tmp_path, home=missing == "HOME") as user:
+        where, home = "/", user.home
+        if missing == "HOME":
+            (user.home / ".bashrc").write_text("export HOME=/nonexistent\n", encoding="utf-8")
+            where, home = str(user.home), Path("/nonexistent")
+        argv = ["ssh", f"{user.name}@127.0.0.1", *sshd.client_options(), "--allowedTools=Bash", "-p"]
+        done = await laptop.run([*argv, "hi"])
+        assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
+        note = f"ccb: on the host: {home} does not exist, and no directory was named: the session is in {where}\n"
+        assert done.stderr.count(note) == 1, done.stderr
+        assert fake_model.requests[1].tool_result_text.strip() == where
+        again = await laptop.run([*argv[:-1], "--continue", "-p", "and now?"])
+        assert (again.code, again.stdout) == (0, "again\n"), again.stderr
+        other = await laptop.run(["ssh", f"{user.name}@127.0.0.1:~/x", *argv[2:], "hi"])
+        assert other.code == 66 and f"{home}/x does not exist" in other.stderr
+
+
 NO_PYTHON = "for p in /usr/bin/python3.*[0-9]; do mount --bind /dev/null $p; done; export PATH=/usr/bin:/bin; "
 ELSEWHERE = {
     "/opt/conda/bin/python3": "mount -t tmpfs tmpfs /opt",
@@ -166,3 +189,13 @@ async def test_a_python_that_is_on_no_path_is_found(place: str, tmp_path: Path) 
         await transport.close()
     assert said == b"hello disk /\n"
     assert launched.facts["exe"] == place
+
+
+async def test_a_command_that_passes_no_input_on_is_told_from_a_host_that_ends_the_worker(
+    laptop: Laptop, tmp_path: Path
+) -> None:
+    program = tmp_path / "enter"  # as `docker exec` without -i
+    program.write_text('#!/bin/sh\nexec "$@" </dev/null\n', encoding="ascii")
+    program.chmod(0o755)
+    done = await laptop.run(["ps", "box", "--transport", str(program)])
+    assert done.code == 76 and "box passes no input on" in done.stderr and "(-i)" in done.stderr
