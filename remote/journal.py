@@ -58,7 +58,6 @@ class Journal:
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
         self.broken = asyncio.Event()  # for good: only a worker that starts again can go on
-        self._path = path
         self.path = path
         self._file = journal_file(path)
         self._size = 0
@@ -141,7 +140,7 @@ class Journal:
 
     def _error(self, what: str, error: OSError) -> JournalError:
         """`what` failed: why, and what to do where room is all that is missing."""
-        text, do = "%s: %s" % (what, error.strerror or error), no_room(error, self._path)
+        text, do = "%s: %s" % (what, error.strerror or error), no_room(error, self.path)
         return JournalError("%s; %s" % (text, do) if do else text, full=bool(do))
 
     def flush_soon(self) -> None:

@@ -360,17 +360,17 @@ class Session:
             self.fact("turn_end", {})
             self.journal.flush_soon()
 
-    def fail(self, reason: str, *, full: bool = False, unkept: Json | None = None) -> None:
+    def fail(self, *reasons: str, full: bool = False, unkept: Json | None = None) -> None:
         """The result of a turn that could not write its own; shown even when it cannot be journalled. A turn that has its
         result gets no second one. `full`: for want of room on the host; `unkept` is the result it wanted to write."""
         if not self._result_due:
-            log.error("after the result: %s", reason)
+            log.error("after the result: %s", " ".join(reasons))
             return
         self._result_due = False
         result: Json = {
             "type": "result", "subtype": "error_during_execution", "is_error": True, "duration_ms": 0, "duration_api_ms": 0,
             "num_turns": 0, "stop_reason": None, **self._spent, "usage": zero_usage(), "permission_denials": [],
-            "terminal_reason": "storage_full" if full else "model_error", "errors": [reason], **(unkept or {}),
+            "terminal_reason": "storage_full" if full else "model_error", "errors": [*reasons], **(unkept or {}),
         }  # fmt: skip
         try:
             self.message(result)
@@ -383,7 +383,11 @@ class Session:
         if self._in_turn or body.get("type") != "user":
             return False
         self._result_due = True
-        self.fail(str(error), full=error.full)
+        told = "This prompt was not taken."
+        if error.full and self.journal.path:
+            host = "--local" if self.options.host == "local" else self.options.host or "HOST"
+            told = "This prompt was not taken: make room (`ccb gc %s`), then send it again." % host
+        self.fail(str(error), told, full=error.full)
         return True
 
 

@@ -157,13 +157,35 @@ async def test_a_journal_that_takes_no_more_ends_the_turn_with_one_clear_result(
 
     result = (await laptop.next(object, is_result)).body  # type: ignore[attr-defined,arg-type]
     assert result["subtype"] == "error_during_execution"
-    assert "journal cannot be written" in result["errors"][0] or "File too large" in result["errors"][0]
+    assert result["terminal_reason"] == "storage_full"
+    assert "journal cannot be written" in result["errors"][0] and "File too large" in result["errors"][0]
     await laptop.say("small")
     await answer_next(laptop, "room for this", "msg_2")
     assert (await laptop.message("result"))["result"] == "room for this"
     assert len([frame for frame in laptop.frames if is_result(frame)]) == 2
     records = [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+
+
+async def test_a_prompt_that_finds_no_room_is_told_with_what_to_do_and_may_be_sent_again(
+    host: WorkerHost, session: str
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
+    try:
+        laptop = await host.connect(session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    await laptop.attach(SessionOptions(host="devbox"))
+    await laptop.say("w" * 100_000)
+    reason, hint = (await laptop.message("result"))["errors"]
+    assert "journal cannot be written" in reason and str(host.state(session)) in reason
+    assert hint == "This prompt was not taken: make room (`ccb gc devbox`), then send it again."
+    await laptop.say("small")
+    request = await answer_next(laptop, "room for this")
+    assert [message["role"] for message in request["messages"]] == ["user"]
+    assert "small" in json.dumps(request) and "wwww" not in json.dumps(request)
+    assert (await laptop.message("result"))["result"] == "room for this"
 
 
 @pytest.mark.parametrize(
