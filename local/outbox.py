@@ -103,14 +103,11 @@ def new_id() -> str:
 
 
 def input_id_of(body: Json) -> str:
-    """The id under which an input is applied once: what the public object itself is known by."""
+    """The id under which an input is applied once: what the public object itself is known by, where that is unique. Clients count
+    their control requests from one in each process, so these are known here by an id of their own."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity
-        case {"type": "control_request", "request_id": str(identity)} if identity:
-            return identity
         case {"type": "control_response", "response": {"request_id": str(identity)}} if identity:
             return f"answer:{identity}"
-        case {"type": "control_cancel_request", "request_id": str(identity)} if identity:
-            return f"cancel:{identity}"
     return new_id()

@@ -186,7 +186,7 @@ class Session:
         )
         return identity
 
-    async def send(self, body: Json) -> str:
+    async def send(self, body: Json, *, input_id: str = "") -> str:
         """Send a raw public object; the id under which the journal has it. Waits while too much is unconfirmed."""
         if self._failure is not None:
             raise self._failure
@@ -194,7 +194,7 @@ class Session:
             raise ConnectionLost("the session has ended", do=self._come_back())
         if not self._driving and self._state is LinkState.FENCED:
             raise UsageError("another client drives this session", do="Take it back first.")
-        input_id = input_id_of(body)
+        input_id = input_id or input_id_of(body)
         await self._outbox.put(input_id, body)
         return input_id
 
@@ -207,7 +207,7 @@ class Session:
         )
         try:
             await asyncio.sleep(0)  # the answer is waited for before it can come
-            await self.send(request)
+            await self.send(request, input_id=request_id)
             return await waiting
         except TimeoutError:
             raise ControlError(f"no answer to {subtype} within {CONTROL_TIMEOUT:g} s") from None

@@ -263,6 +263,23 @@ async def test_control_requests_of_the_client_are_answered(
         assert (await running.done()).code == 0
 
 
+async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_answered_in_each(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add({"text": "Hello.", "times": 0})
+    asked = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
+    resumed: list[str] = []
+    for _ in range(2):
+        async with laptop.start([str(project), *STREAMS, *resumed]) as running:
+            for _ in range(2):
+                await running.send(asked)
+                assert (await running.until("control_response"))["response"]["request_id"] == "r1"
+            await running.send(user("hi"))
+            resumed = ["--resume", (await running.until("result"))["session_id"]]
+            running.end_input()
+            assert (await running.done()).code == 0
+
+
 async def test_a_bad_line_on_stdin_ends_the_run_with_code_1(laptop: Laptop, project: Path) -> None:
     done = await laptop.run([str(project), *STREAMS], stdin=b"this is no json\n")
     assert done.code == 1

@@ -75,6 +75,17 @@ async def test_control_requests_get_their_own_answers_in_any_order() -> None:
         assert [item for item in await all_of(session) if isinstance(item, Received)] == []
 
 
+async def test_a_control_request_is_one_of_its_own_whatever_its_client_calls_it() -> None:
+    """Another process of the same client counts from one again, and a session outlives both."""
+    asked: Json = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
+    async with attached() as (session, peer):
+        for _ in range(2):
+            await session.send(asked)
+        first, second = await peer.next(Input), await peer.next(Input)
+        assert first.body == second.body == asked
+        assert len({first.id, second.id, "r1"}) == 3
+
+
 async def test_an_error_answer_is_raised_and_made_harmless() -> None:
     async with attached() as (session, peer):
         asking = asyncio.create_task(session.control("set_permission_mode", mode="x"))
