@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -14,6 +15,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,6 +27,8 @@ from .plain_text import neutralise
 log = logging.getLogger(__name__)
 
 _LIMIT = 64 * 1024
+_YES_NO = "yes/no"
+_UNKNOWN_KEY = re.compile(r"authenticity of host '([^' ]+)")
 _PREFIX = "ccb-ssh-"
 _LONGEST_DIRECTORY = (
     59  # a socket's path has 104 bytes: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it
@@ -87,13 +91,24 @@ def variables_without_asking() -> dict[str, str]:
     return {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
 
 
+@dataclass(frozen=True)
+class Stored:
+    """The file in which ssh would write the key of `host`, as it calls it in its question."""
+
+    host: str
+    file: str
+
+
 class Askpass:
     """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context. `gave_up` is
     set when the person did not want to answer: ssh goes on with an empty password and asks again, but here no second time.
-    Without a passphrase it goes on with the next key."""
+    Without a passphrase it goes on with the next key. `told_secret`: something other than yes or no was answered. A question
+    about the host key of `stored` names its file."""
 
-    def __init__(self, directory: Path, prompts: Prompts) -> None:
+    def __init__(self, directory: Path, prompts: Prompts, stored: Stored | None = None) -> None:
         self.gave_up = asyncio.Event()
+        self.told_secret = False
+        self._stored = stored
         self._unanswered: set[int] = set()
         self._socket = directory / "ask"
         self._program = directory / "askpass"
@@ -149,6 +164,7 @@ class Askpass:
             if answer is None and "passphrase" not in text.lower():
                 self._unanswered.add(asker)
             if answer is not None:
+                self.told_secret |= _YES_NO not in text
                 writer.write(answer.encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -160,7 +176,10 @@ class Askpass:
     async def _answer(self, text: str, gone: asyncio.Task[bytes]) -> str | None:
         """The person's answer; None when they gave up, or when the program that asked is gone."""
         *before, last = text.rstrip("\n").split("\n")
-        echo = "yes/no" in last
+        echo = _YES_NO in last
+        asked = _UNKNOWN_KEY.search(text)
+        if asked and self._stored is not None and asked[1].lower() == self._stored.host.lower():
+            before.append(f"It would be stored in {neutralise(self._stored.file)}.")
         asking = asyncio.create_task(self._prompts.challenge("", "\n".join(before), [(last, echo)]), name="askpass")
         try:
             await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)

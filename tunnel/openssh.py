@@ -11,14 +11,15 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from .askpass import Askpass, listens, private_directory, variables_without_asking
+from .askpass import Askpass, Stored, listens, private_directory, variables_without_asking
 from .command import CommandPipe, CommandTransport, start
-from .command_failures import SSH_FAILED, ssh_failure
-from .errors import AuthFailed, Unreachable
+from .command_failures import SSH_FAILED, session_failure, ssh_failure
+from .errors import AuthFailed, CcbError, Dropped, Unreachable
+from .host_keys import pattern_for
 from .login import NobodyToAsk, Prompts
 from .plain_text import neutralise
 from .ssh_config import SshTarget, ssh_says
-from .stderr_tail import StderrTail
+from .stderr_tail import LAST_WORDS_S, StderrTail
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ _CONNECT_S = 10
 _WAY_S = 300
 """Seconds for a way that leads over others: a jump host or a proxy command asks its questions before the host can greet."""
 
+_WHY_S = 30.0
 _EXIT_S = 3.0
 _NO_COMMAND = ("-o", "RemoteCommand=none")  # before what the person says: the first value counts
 _A_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know them
@@ -55,21 +57,27 @@ async def connect(
     async with AsyncExitStack() as stack:
         directory = private_directory(env)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        askpass = await stack.enter_async_context(Askpass(directory, prompts))
+        askpass = await stack.enter_async_context(Askpass(directory, prompts, _stored(configured)))
         asking = {**env, **askpass.variables}
         batch = ["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []
         known = [option for option in _A_COMMAND if option.partition("=")[0].lower() in configured]
         command = [word for option in known for word in ("-o", option)]
         once = [*_quiet(), *batch, "-o", "LogLevel=INFO"]
+        direct = all(configured.get(way, ["none"]) == ["none"] for way in ("proxyjump", "proxycommand"))
         if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
-            direct = all(configured.get(way, "none") == "none" for way in ("proxyjump", "proxycommand"))
             once += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _WAY_S}"]
         if wanted or (theirs and await _answers(base, target, env)):
             argv, environment = [*base, *once, *command, "-T", "--", target.host], asking
             master = None
         else:
             master = directory / "m"
-            await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts, askpass.gave_up)
+            try:
+                await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts, askpass.gave_up)
+            except Unreachable as error:
+                if direct or askpass.told_secret:
+                    raise
+                options = [*base[len(words) :], *_quiet()]
+                raise await _explained(error, words, target, options, {**env, **variables_without_asking()}) from error
             # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
             # of an option counts, and a ProxyJump before it would count instead.
             argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *command, *_options(target), *_quiet()]
@@ -91,7 +99,7 @@ async def connect(
             target.shown,
             shown,
             lambda line: [*argv, line],
-            partial(ssh_failure, target.shown),
+            partial(ssh_failure if master is None else session_failure, target.shown),
             env=environment,
             notice=prompts.banner if master is None else None,
             lost_status=SSH_FAILED,
@@ -211,6 +219,44 @@ async def _log_in(
             evidence=said or f"ssh ended with status {status}.",
             do=f"Make `{shown} true` work first.",
         )
+
+
+async def _explained(
+    error: Unreachable, words: Sequence[str], target: SshTarget, options: Sequence[str], env: Mapping[str, str]
+) -> CcbError:
+    """Why a login over a jump host or a ProxyCommand has failed, `error` where that stays unknown. A master that shall stay
+    (ControlPersist) starts them without stderr, so one that does not asks nobody and repeats what they say."""
+    first = ["LogLevel=INFO", "BatchMode=yes", "ControlMaster=no", "ControlPersist=no", "ControlPath=none"]
+    argv = [*words, *(word for option in first for word in ("-o", option)), *options, "-T", "--", target.host, "true"]
+    null = asyncio.subprocess.DEVNULL
+    child = await start(argv, "ssh", stdin=null, stdout=null, env=env)
+    tail = StderrTail()
+    assert child.process.stderr is not None
+    listening = asyncio.create_task(tail.drain(child.process.stderr.read), name="stderr of a jump host")
+    try:
+        async with asyncio.timeout(_WHY_S):
+            status = await child.exited()
+            await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of theirs may stay and hold it
+    except TimeoutError:
+        log.info("the way to %s neither leads there nor ends", target.shown)
+        return error
+    finally:
+        await child.end()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+    if status == 0:
+        return Dropped(error.what, evidence=error.evidence, do="A moment later it worked: try again.")
+    return ssh_failure(target.shown, status, neutralise(tail.text().strip())) or error
+
+
+def _stored(configured: Mapping[str, Sequence[str]]) -> Stored | None:
+    """Where ssh would write the host key that it asks about."""
+    (file, *_), (host, *_), (port, *_), (alias, *_) = (
+        configured.get(key) or [""] for key in ("userknownhostsfile", "hostname", "port", "hostkeyalias")
+    )
+    if file in ("", "none") or not port.isdigit():
+        return None
+    return Stored(alias or pattern_for(host, int(port)), file)
 
 
 async def _answers(base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:

@@ -1,0 +1,257 @@
+"""Jump hosts and proxy commands of the OpenSSH client that do not lead to the host: what is said of whom."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.laptop import make_laptop
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel import openssh
+from ccb.tunnel.command_failures import session_failure, ssh_failure
+from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
+from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
+from ccb.tunnel.openssh import connect
+from ccb.tunnel.ssh_config import SshTarget
+
+CLOSED = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
+
+
+class Answers:
+    """Gives every question of ssh the next of `answers`."""
+
+    def __init__(self, *answers: str | None) -> None:
+        self.memory = LoginMemory()
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def confirm_host_key(self, info: object) -> bool:
+        raise AssertionError("ssh asks in its own words")
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        raise AssertionError("ssh asks in its own words")
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        raise AssertionError("ssh asks in its own words")
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        self.asked.append("\n".join([instructions, *(text for text, _ in prompts)]))
+        answer = self.answers.pop(0)
+        return None if answer is None else [answer]
+
+    def banner(self, text: str) -> None:
+        pass
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+    with tempfile.TemporaryDirectory(prefix="ccbt-", dir="/tmp") as runtime:  # a short path: sockets go in there
+        yield {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": runtime}
+
+
+@pytest.fixture
+def words(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> tuple[str, ...]:
+    """An ssh that knows jump hosts of every kind; all but `closed` and `nowhere` are the same server."""
+    make_key(tmp_path / "other")
+    (tmp_path / "changed").write_text(f"[127.0.0.1]:{sshd.port} {(tmp_path / 'other.pub').read_text()}")
+    config = tmp_path / "config"
+    config.write_text(
+        "Host nowhere\nHostName no-such-host.invalid\n"
+        "Host closed\nPort 1\n"
+        f"Host changed\nUserKnownHostsFile {tmp_path / 'changed'}\n"
+        f"Host unknown\nHostKeyAlias jump\nUserKnownHostsFile {tmp_path / 'unknown'}\n"
+        "Host refusing\nUser no-such-user\n"
+        f"Host *\nHostName 127.0.0.1\nPort {sshd.port}\nUser {host_user.name}\nIdentitiesOnly yes\n"
+        f"IdentityFile {sshd.identity}\nUserKnownHostsFile {sshd.known_hosts}\n"
+    )
+    return ("ssh", "-F", str(config))
+
+
+async def refused(
+    words: Sequence[str], env: dict[str, str], *options: str, prompts: Prompts | None = None, port: int | None = None
+) -> CcbError:
+    """Why no login to the host `box` succeeds."""
+    with pytest.raises(CcbError) as caught:
+        await connect(SshTarget("box", None, port, (), options), prompts or NobodyToAsk(), env=env, words=words)
+    assert not list(Path(env["XDG_RUNTIME_DIR"]).glob("ccb-ssh-*"))
+    return caught.value
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+async def test_what_a_proxy_command_says_is_the_evidence(
+    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    proxy = program(tmp_path / "proxy", "echo 'ERROR: your login \033[1mhas expired' >&2; exit 1")
+    error = await refused(words, env, f"ProxyCommand={proxy}")
+    assert type(error) is Unreachable and "does not lead to box" in error.what
+    assert "ERROR: your login" in error.evidence and "\033" not in error.evidence
+
+
+@pytest.mark.parametrize(
+    ("jump", "kind", "what", "evidence"),
+    [
+        ("closed", Unreachable, "cannot reach 127.0.0.1 port 1 (on the way to box)", "Connection refused"),
+        ("nowhere", Unreachable, "the name of no-such-host.invalid (on the way to box) does not resolve", "resolve"),
+        ("changed", HostKeyError, "(on the way to box) shows another host key than before", "ssh-keygen -f"),
+        ("unknown", HostKeyError, "the host key of a host (on the way to box) cannot be verified", "verification"),
+        ("refusing", AuthFailed, "no-such-user@127.0.0.1 (on the way to box) refused the login", "(publickey)"),
+    ],
+)
+async def test_a_jump_host_that_does_not_lead_on_is_named(
+    words: tuple[str, ...], env: dict[str, str], jump: str, kind: type[CcbError], what: str, evidence: str
+) -> None:
+    error = await refused(words, env, f"ProxyJump={jump}")
+    assert type(error) is kind and what in error.what and evidence in error.evidence
+
+
+async def test_a_host_that_the_jump_host_does_not_reach_is_the_host_itself(
+    words: tuple[str, ...], env: dict[str, str]
+) -> None:
+    error = await refused(words, env, "ProxyJump=hop", port=1)
+    assert type(error) is Unreachable and error.what == "cannot reach box" and "Connection refused" in error.evidence
+
+
+async def test_a_way_that_works_a_moment_later_may_be_tried_again(
+    sshd: Sshd, words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    proxy = program(
+        tmp_path / "proxy", f"test -e {seen} || {{ touch {seen}; exit 1; }}\nexec {' '.join(words)} -W 127.0.0.1:$1 hop"
+    )
+    assert type(await refused(words, env, f"ProxyCommand={proxy} %p")) is Dropped
+    transport = await connect(
+        SshTarget("box", options=(f"ProxyCommand={proxy} %p",)), NobodyToAsk(), env=env, words=words
+    )
+    await transport.close()
+
+
+async def test_a_way_that_neither_leads_nor_ends_is_given_up(
+    words: tuple[str, ...], env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openssh, "_WHY_S", 0.5)
+    seen = tmp_path / "seen"
+    proxy = program(tmp_path / "proxy", f"test -e {seen} && exec sleep 600\ntouch {seen}; exit 1")
+    assert type(await refused(words, env, f"ProxyCommand={proxy}")) is Unreachable
+
+
+async def test_who_did_not_trust_a_jump_host_is_not_asked_again(words: tuple[str, ...], env: dict[str, str]) -> None:
+    person = Answers("no")
+    error = await refused(words, env, "ProxyJump=unknown", prompts=person)
+    assert type(error) is HostKeyError and len(person.asked) == 1
+    assert "stored" not in person.asked[0]  # nobody knows what the jump host's ssh would do
+
+
+async def test_who_has_given_a_password_to_the_way_is_not_told_that_it_was_refused(
+    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    """Nobody answers a second time, so a second login would fail for another reason."""
+    locked = make_key(tmp_path / "locked", passphrase="open sesame")
+    async with serve(tmp_path / "hop") as hop:
+        hop.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
+        proxy = (
+            f"{' '.join(words)} -i {locked} -o UserKnownHostsFile={hop.known_hosts} -p {hop.port} -W 127.0.0.1:1 hop"
+        )
+        person = Answers("open sesame")
+        error = await refused(words, env, f"ProxyCommand={proxy}", prompts=person)
+    assert type(error) is Unreachable and "a terminal shows" in error.do
+    assert "Permission denied" not in error.evidence
+
+
+async def test_a_changed_key_of_a_jump_host_ends_the_run_with_the_code_of_host_keys(
+    sshd: Sshd, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    laptop = make_laptop(tmp_path, "http://127.0.0.1:9")
+    proxy = f"{' '.join(words)} -W 127.0.0.1:{sshd.port} changed"
+    done = await laptop.run(
+        [
+            "ssh",
+            "127.0.0.1:/",
+            "--transport",
+            "ssh",
+            *sshd.client_options(),
+            "-o",
+            f"ProxyCommand={proxy}",
+            "-p",
+            "hello",
+        ]
+    )
+    assert done.code == 79, done.stderr
+    assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.stderr
+    assert f"[127.0.0.1]:{sshd.port} (on the way to 127.0.0.1) shows another host key" in done.stderr
+
+
+async def test_a_revoked_host_key_is_not_to_be_connected_to(
+    sshd: Sshd, words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    known = tmp_path / "revoked_known_hosts"
+    known.write_text(f"@revoked * {sshd.host_key.with_suffix('.pub').read_text()}")
+    for option in (f"UserKnownHostsFile={known}", f"RevokedHostKeys={sshd.host_key.with_suffix('.pub')}"):
+        error = await refused(words, env, option)
+        assert type(error) is HostKeyError and error.what == "the host key of box is revoked"
+        assert error.do.startswith("Do not connect.")
+
+
+async def test_too_many_keys_and_no_sessions_have_the_advice_of_the_own_ssh(
+    host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    keys = tuple(str(make_key(tmp_path / f"key{number}")) for number in range(3))
+    async with serve(tmp_path / "few", ["MaxAuthTries 1"]) as few, serve(tmp_path / "none", ["MaxSessions 0"]) as none:
+        for server, identities in ((few, keys), (none, (str(none.identity),))):
+            options = (f"UserKnownHostsFile={server.known_hosts}", "IdentitiesOnly=yes")
+            where = SshTarget("127.0.0.1", host_user.name, server.port, identities, options)
+            with pytest.raises(CcbError) as caught:
+                transport = await connect(where, NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
+                try:
+                    await (await transport.execute("true")).read()
+                finally:
+                    await transport.close()
+            if server is few:
+                assert type(caught.value) is AuthFailed and "-o IdentitiesOnly=yes" in caught.value.do
+            else:
+                assert "MaxSessions" in caught.value.do and "ControlPath" not in caught.value.do
+
+
+@pytest.mark.parametrize("alias", [None, "Box.Alias"])
+async def test_the_question_about_an_unknown_key_names_the_file_it_would_be_stored_in(
+    sshd: Sshd, words: tuple[str, ...], env: dict[str, str], tmp_path: Path, alias: str | None
+) -> None:
+    first, second = tmp_path / "first known hosts", tmp_path / "second"
+    options = [f'UserKnownHostsFile="{first}" {second}', *([f"HostKeyAlias={alias}"] if alias else [])]
+    person = Answers("yes")
+    transport = await connect(SshTarget("box", options=tuple(options)), person, env=env, words=words)
+    await transport.close()
+    (question,) = person.asked
+    assert re.search(rf"^It would be stored in {re.escape(str(first))}\.$", question, re.MULTILINE)
+    assert first.exists() and not second.exists()
+
+
+async def test_the_file_for_an_unknown_key_is_also_named_behind_a_jump_host(
+    sshd: Sshd, words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    person = Answers("no")
+    error = await refused(words, env, "ProxyJump=hop", f"UserKnownHostsFile={tmp_path / 'new'}", prompts=person)
+    assert type(error) is HostKeyError and f"stored in {tmp_path / 'new'}." in person.asked[0]
+
+
+def test_a_way_that_has_ended_is_no_reason_to_try_again_but_a_master_that_has_gone_is() -> None:
+    error = ssh_failure("box", 255, CLOSED)
+    assert type(error) is Unreachable
+    assert type(session_failure("box", 255, CLOSED)) is Dropped
+    assert type(session_failure("box", 255, "kex_exchange_identification: Connection closed by remote host")) is Dropped
+
+
+def test_a_jump_host_that_takes_no_login_for_the_moment_may_be_tried_again() -> None:
+    busy = "kex_exchange_identification: Connection closed by remote host\nConnection closed by 192.0.2.1 port 22\n"
+    error = ssh_failure("box", 255, busy + CLOSED)
+    assert type(error) is Dropped and "192.0.2.1 port 22 (on the way to box) closed the connection" in error.what
