@@ -20,9 +20,11 @@ from ccb.tunnel.ssh_config import SshTarget
 
 from .arguments import Arguments, private_texts
 from .connect import first_transport, host_name
+from .doctor_connection import WHERE as CONNECTION
 from .doctor_connection import login_failed, login_findings, ssh_findings
 from .doctor_host import host_findings
 from .doctor_laptop import laptop_findings
+from .doctor_title import entered_container
 from .exit_codes import ExitCode
 from .findings import Finding, State, finding_json, finding_lines, summary
 from .parts import Parts, load_parts
@@ -39,7 +41,8 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
     where = ""
     width = min(shutil.get_terminal_size((120, 24)).columns, 140)
     public = Striker(environ, private_texts(arguments)).public
-    host = public(host_name(arguments))
+    entered = entered_container(arguments)
+    host = Striker(environ).public(entered) if entered else public(host_name(arguments))
     titles = {"laptop": "This machine", "connection": f"Connection to {host}", "host": f"On {host}"}
     async for each in _findings(arguments, environ):
         finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
@@ -48,7 +51,8 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
             say(finding_json(finding))
             continue
         if finding.where != where:
-            say(("\n" if where else "") + titles[finding.where])
+            title = titles.get(finding.where) or public(finding.where)
+            say(("\n" if where else "") + title[:1].upper() + title[1:])
             where = finding.where
         for line in finding_lines(finding, width):
             say(line)
@@ -72,7 +76,9 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
             tuple(arguments.ssh_options),
         )
         async for finding in ssh_findings(target):
-            known = known or (finding.name == "known_hosts" and finding.state is State.OK)
+            known = known or (
+                finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
+            )
             yield finding
     prompts = prompts_for(headless=False)
     began = time.monotonic()

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.host_keys import look_up
+from ccb.tunnel.jumps import route
 from ccb.tunnel.pipe import Pipe, Transport
-from ccb.tunnel.ssh_config import HostConfig, SshTarget, resolve
+from ccb.tunnel.ssh_config import HostConfig, SshTarget
 from ccb.tunnel.ssh_effect import only_openssh
-from ccb.tunnel.ssh_origin import applied_options
+from ccb.tunnel.ssh_origin import AppliedOption, applied_options
 
 from .doctor_keys import keys_finding
 from .doctor_laptop import error_finding
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from ccb.tunnel.ssh import SshTransport
 
 WHERE = "connection"
+HOP = "jump host "
+"""`where` of what is found of a jump host, before its name."""
+
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
 _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
@@ -33,15 +38,23 @@ def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
 
 
 async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
-    """What is known before anything is connected."""
+    """What is known before anything is connected, of each jump host on the way and then of the host."""
     try:
-        config, applied = await asyncio.gather(resolve(target), applied_options(target))
+        hops = await route(target)
+        applied = await asyncio.gather(*(applied_options(each) for each, _ in hops))
     except CcbError as error:
         yield error_finding(WHERE, "ssh options", error)
         return
-    way = (
-        f", by way of {config.proxy_jump}" if config.proxy_jump else ", by ProxyCommand" if config.proxy_command else ""
-    )
+    jumps = [each.shown for each, _ in hops[:-1]]
+    for (each, config), options in zip(hops, applied, strict=True):
+        where = WHERE if each is target else HOP + each.shown
+        way = f", by way of {', '.join(jumps)}" if jumps and each is target else ""
+        async for finding in _hop_findings(config, options, way):
+            yield replace(finding, where=where)
+
+
+async def _hop_findings(config: HostConfig, applied: list[AppliedOption] | None, way: str) -> AsyncIterator[Finding]:
+    way = way or (", by ProxyCommand" if config.proxy_command else "")
     yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
     if applied is None:
         yield _finding("ssh options", State.INFO, "not listed: no OpenSSH on this machine says where they come from")
@@ -93,11 +106,18 @@ def login_failed(error: CcbError) -> Finding:
 
 def login_findings(transport: Transport, seconds: float, *, known: bool) -> list[Finding]:
     """What the login found out; `known`: the host's key was on file before."""
+    from ccb.tunnel.openssh import OpenSshTransport
     from ccb.tunnel.ssh import SshTransport
 
     took = f"{seconds * 1000:.0f} ms"
     if not isinstance(transport, SshTransport):
-        return [_finding("reachability", State.OK, f"the way there is open, within {took}")]
+        found = [_finding("reachability", State.OK, f"the way there is open, within {took}")]
+        if isinstance(transport, OpenSshTransport):
+            text = "not examined over this transport: ssh checks it by itself"
+            found.append(_finding("host key", State.INFO, text))
+            text = f"not examined over this transport: `ssh -v {transport.name} true` shows what is tried"
+            found.append(_finding("login", State.INFO, text))
+        return found
     found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]
     from ccb.tunnel.ssh_facts import login_facts
 

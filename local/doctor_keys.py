@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
+import pwd
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,19 +26,26 @@ _MAGIC = b"openssh-key-v1\0"
 
 def default_keys() -> list[Path]:
     """The key files that ssh tries when nobody names any; they need not exist."""
-    return [Path.home() / ".ssh" / name for name in DEFAULT_KEYS]
+    return [_ssh_directory() / name for name in DEFAULT_KEYS]
+
+
+def _ssh_directory() -> Path:
+    """That of ssh, which does not look at HOME."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh"
+    except KeyError:
+        return Path.home() / ".ssh"
 
 
 def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
     """The private keys in files: which are there, locked or not, and safe from others."""
     lines, problems = [], []
+    usual = (_ssh_directory(), Path.home() / ".ssh")  # the second where there is no OpenSSH
     for path in dict.fromkeys(paths):
         try:
             mode = path.stat().st_mode
         except OSError as error:
-            if not (
-                path.parent == Path.home() / ".ssh" and path.name.startswith("id_")
-            ):  # one that ssh tries by itself
+            if not (path.parent in usual and path.name.startswith("id_")):  # one that ssh tries by itself
                 problems.append(f"{path}: {error.strerror}")
             continue
         kind = _kind(path)

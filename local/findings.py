@@ -28,7 +28,8 @@ _MARKS = {State.OK: "ok", State.WARN: "warn", State.BLOCK: "BLOCK", State.INFO: 
 
 @dataclass(frozen=True)
 class Finding:
-    """`where` is laptop, connection or host; `found` the evidence (lines), `fix` the one thing to do, "" when there is none."""
+    """`where` is laptop, `jump host …`, connection or host; `found` the evidence (lines), `fix` the one thing to do, "" when there
+    is none."""
 
     where: str
     name: str

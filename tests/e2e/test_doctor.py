@@ -271,9 +271,42 @@ async def test_over_the_openssh_client_it_says_what_is_not_tried(
             done, found = await doctor(laptop, host_user.name, server, "--transport", "ssh")
         assert (done.code, blocking(found)) == (0, [])
         assert "not tried over this transport" in found["host", "forwarding"]["found"]
+        for name in ("host key", "login"):
+            assert found["connection", name]["found"].startswith("not examined over this transport")
         several = "1 at a time" if most == 1 else "3 or more"
         assert found["host", "MaxSessions"]["found"].startswith(several)
     assert gone(host_user)
+
+
+async def test_every_jump_host_is_described_before_the_host_behind_it(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    async with serve(tmp_path / "hop") as hop:
+        words = ["-o", f"ProxyJump=me@127.0.0.1:{hop.port},you@localhost:{hop.port}"]
+        for way in ([], ["--transport", "ssh"]):
+            done, found = await doctor(laptop, host_user.name, sshd, *words, *way)
+            assert done.code == 1, "the options of the command line do not speak for the jump hosts"
+            places = list(dict.fromkeys(where for where, _ in found))
+            assert places == ["laptop", "jump host me@127.0.0.1", "jump host you@localhost", "connection"]
+            assert found[places[1], "address"]["found"] == f"me@127.0.0.1 port {hop.port}"
+            assert found[places[2], "address"]["found"] == f"you@localhost port {hop.port}"
+            assert found["connection", "address"]["found"].endswith("by way of me@127.0.0.1, you@localhost")
+            assert f"no key of [127.0.0.1]:{hop.port}" in found[places[1], "known_hosts"]["found"]
+            assert found["connection", "known_hosts"]["state"] == "ok"
+            for where in places[1:]:
+                assert found[where, "ssh options"] and found[where, "keys"]
+        told = await laptop.run(["doctor", f"{host_user.name}@127.0.0.1", *sshd.client_options(), *words])
+    assert "Jump host me@127.0.0.1" in told.stdout.splitlines()
+
+
+async def test_a_container_is_called_by_its_name(laptop: Laptop, tmp_path: Path) -> None:
+    program = tmp_path / "docker"
+    program.write_text("#!/bin/sh\nexit 1\n", encoding="ascii")
+    program.chmod(0o755)
+    command = f"{program} exec -i -e PASSWORD=hunter77 web"
+    done = await laptop.run(["doctor", "--transport", command])
+    assert "Connection to docker exec web" in done.stdout.splitlines()
+    assert "hunter" not in done.stdout
 
 
 async def test_the_laptop_alone_is_checked_without_a_host(laptop: Laptop) -> None:

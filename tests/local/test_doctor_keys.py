@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +44,17 @@ def test_a_key_that_others_can_read_or_that_is_not_there_is_a_warning(tmp_path: 
 
 def test_no_key_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = keys_finding("laptop", [*default_keys(), tmp_path / ".ssh" / "id_xmss"])
+    found = keys_finding("laptop", [tmp_path / ".ssh" / "id_rsa", tmp_path / ".ssh" / "id_xmss"])
+    assert (found.state.value, found.fix) == ("info", "")
+
+
+def test_the_keys_that_ssh_tries_by_itself_are_in_the_home_of_the_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ssh = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh"
+    assert {path.parent for path in default_keys()} == {ssh}
+    found = keys_finding("connection", [ssh / "id_none", ssh / "id_nowhere"])
     assert (found.state.value, found.fix) == ("info", "")
 
 
