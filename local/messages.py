@@ -95,6 +95,7 @@ class SystemNote(_Message):
     max_retries: int | None = None
     retry_delay_ms: float | None = None
     error_status: int | None = None
+    api_error_type: str | None = None
     error: str | None = None
     tool_name: str | None = None
     tool_use_id: str | None = None

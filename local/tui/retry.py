@@ -6,6 +6,7 @@ from ccb.tunnel.plain_text import one_line
 
 from ..messages import SystemNote
 
+_MOST_SAID = 500
 _WHY = {
     "rate_limit": "Too many requests to the model",
     "overloaded": "The model is overloaded",
@@ -16,7 +17,10 @@ _WHY = {
 def retry_text(note: SystemNote) -> str:
     """What failed, and when it is tried again."""
     name = note.error if note.error not in (None, "unknown") else ""
-    if name in _WHY:
+    if (note.api_error_type or "").startswith("laptop_") and note.message:  # the auth proxy's own answer
+        said = one_line(note.message)[:_MOST_SAID]
+        why = said[:1].upper() + said[1:]
+    elif name in _WHY:
         why = _WHY[name]
     elif name:
         why = f"The model did not answer ({one_line(name).replace('_', ' ')})"

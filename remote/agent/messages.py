@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ..model.call import Retrying
-from ..model.errors import ModelError
+from ..model.errors import OF_THE_LAPTOP, ModelError
 from ..model.stream import MessageHead
 from ..permissions.decision import Decision
 from .ledger import Ledger, zero_usage
@@ -102,15 +102,19 @@ def user_text(text: str, *, synthetic: bool = False) -> Json:
 
 
 def api_retry(retry: Retrying) -> Json:
-    return {
+    failure = retry.failure
+    body: Json = {
         "type": "system",
         "subtype": "api_retry",
         "attempt": retry.attempt,
         "max_retries": retry.max_retries,
         "retry_delay_ms": round(retry.delay * 1000),
-        "error_status": retry.failure.status,
-        "error": retry.failure.kind,
+        "error_status": failure.status,
+        "error": failure.kind,
     }
+    if failure.error_type.startswith(OF_THE_LAPTOP):
+        body.update(api_error_type=failure.error_type, message=failure.message)
+    return body
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:

@@ -18,7 +18,7 @@ from typing import Any, Callable, Protocol
 
 from ..ports import ModelLinkError, ModelResponse, ModelTransport
 from .clock import Clock
-from .errors import ModelError, Retry
+from .errors import OF_THE_LAPTOP, ModelError, Retry
 from .request import PATH
 from .retry import RetrySettings, retry_after, should_retry
 from .sse import SseError, SseParser
@@ -265,7 +265,7 @@ async def _http_error(response: ModelResponse, wall: float) -> ModelError:
     kind, message = _error_fields(text)
     return ModelError(
         message or " ".join(text.split())[:300] or "no explanation given",
-        status=response.status,
+        status=None if kind.startswith(OF_THE_LAPTOP) else response.status,
         error_type=kind,
         retry_after=retry_after(response.headers.get("retry-after"), wall),
         retry=should_retry(response.headers.get("x-should-retry")),

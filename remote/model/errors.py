@@ -26,6 +26,10 @@ class Retry(Enum):
     NO = "no"
 
 
+OF_THE_LAPTOP = "laptop_"
+"""Error types that start so are the auth proxy's own: no provider has answered, and the status of the answer means nothing."""
+
+
 class ModelError(Exception):
     """A model call that failed. `status` is the HTTP status, or the one an `error` event in the stream stands for, or None
     when there was no answer (link, cut, silence). `retry_after` is in seconds."""

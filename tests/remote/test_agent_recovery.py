@@ -74,6 +74,26 @@ async def test_a_limit_that_lasts_an_hour_is_told_at_once() -> None:
     assert "come back later" in result["result"]
 
 
+@pytest.mark.parametrize("kind", ["laptop_unreachable", "laptop_failed"])
+async def test_what_the_proxy_says_for_itself_has_no_status_and_is_tried_as_often_as_any_failure(kind: str) -> None:
+    said = "this laptop cannot reach api.test: no route; check the network"
+    world = make_world(*[error_reply(503, kind, said)] * 3, max_retries=2)
+    result = await world.turn()
+    assert [
+        (note["error"], note["error_status"], note["api_error_type"], note["message"]) for note in _retries(world)
+    ] == [("unknown", None, kind, said)] * 2
+    assert (result["api_error_status"], result["result"]) == (None, f"API Error: {said}")
+    (line,) = world.emitter.messages("assistant")
+    assert line["api_error_type"] == kind and "api_error_status" not in line
+
+
+async def test_what_the_laptop_cannot_reach_for_good_is_told_at_once() -> None:
+    said = "this laptop cannot reach api.test: the TLS certificate was refused"
+    world = make_world(error_reply(502, "laptop_unreachable", said, **{"x-should-retry": "false"}))
+    assert (await world.turn())["result"] == f"API Error: {said}"
+    assert not _retries(world)
+
+
 async def test_giving_up_is_a_readable_error() -> None:
     world = make_world(*[error_reply(500, message="oops")] * 3, max_retries=2)
     result = await world.turn()

@@ -242,8 +242,11 @@ async def test_an_upstream_that_refuses_connections_is_503_in_the_shape_of_the_a
         proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
     ):
         error = error_of(await read_all(answer))
-        assert (answer.status, error["type"], "x-should-retry" in answer.headers) == (503, "api_error", False)
-        assert "127.0.0.1" in error["message"] and API_KEY not in error["message"]
+        assert (answer.status, error["type"], "x-should-retry" in answer.headers) == (503, "laptop_unreachable", False)
+        where, to_do = f"127.0.0.1:{unused_tcp_port}", "check ANTHROPIC_BASE_URL, the network, HTTPS_PROXY"
+        assert error["message"] == (
+            f"this laptop cannot reach {where}: 127.0.0.1 does not answer: Connection refused; {to_do}"
+        )
 
 
 async def test_a_name_that_does_not_resolve_is_503_and_named() -> None:
@@ -265,6 +268,7 @@ async def test_a_redirect_is_not_followed_with_the_credential(fake_model: FakeMo
         proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
     ):
         assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
+        assert error_of(await read_all(answer))["type"] == "laptop_unreachable"
     assert not fake_model.requests
 
 

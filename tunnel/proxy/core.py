@@ -114,7 +114,7 @@ class AuthProxy:
             except Refusal as refusal:
                 response = _own_answer(refusal)
             except UpstreamError as error:
-                response = _own_answer(_unreachable(error))
+                response = _own_answer(self._unreachable(error))
             yield response
         finally:
             if call is not None:
@@ -183,6 +183,12 @@ class AuthProxy:
         if task is not None:
             task.cancel()
 
+    def _unreachable(self, error: UpstreamError) -> Refusal:
+        text, kind = f"this laptop cannot reach {self._upstream.host}: {error}", "laptop_unreachable"
+        if error.permanent:
+            return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
+        return Refusal(503, f"{text}; check ANTHROPIC_BASE_URL, the network, HTTPS_PROXY", kind=kind)
+
     async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes]) -> None:
         """Send the call and fill `call` with what comes back."""
         upload = _Upload(call, body, head.size, self._policy)
@@ -199,7 +205,8 @@ class AuthProxy:
             call.fail(Refusal(401, message, headers={"x-should-retry": "false"}))
         except Exception:
             log.exception("the auth proxy failed on a call")
-            call.fail(Refusal(500, "the auth proxy on the laptop failed; its log says why"))
+            text = "the auth proxy on the laptop failed; its log says why"
+            call.fail(Refusal(500, text, kind="laptop_failed"))
 
     async def _exchange(self, call: Call, head: RequestHead, upload: _Upload) -> None:
         credential = await self._credential.get()
@@ -256,8 +263,3 @@ def _own_answer(refusal: Refusal) -> ProxiedResponse:
     body = refusal.body()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
     return ProxiedResponse(ResponseHead(refusal.status, headers), body, refusal)
-
-
-def _unreachable(error: UpstreamError) -> Refusal:
-    headers = {"x-should-retry": "false"} if error.permanent else {}
-    return Refusal(502 if error.permanent else 503, f"The laptop cannot reach the model: {error}", headers=headers)

@@ -49,18 +49,19 @@ class RequestHead:
 
 
 class Refusal(Exception):
-    """The proxy answers by itself, with an error in the shape of the Messages API. `message` may reach the worker."""
+    """The proxy answers by itself, with an error in the shape of the Messages API. `message` may reach the worker. `kind` is its
+    type; one that starts with `laptop_` says that no provider has answered, so the status is only the proxy's word."""
 
-    def __init__(self, status: int, message: str, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, status: int, message: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.kind = kind or _ERROR_TYPES.get(status, "api_error")
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
         """The JSON text of the answer."""
-        error = {"type": _ERROR_TYPES.get(self.status, "api_error"), "message": self.message}
-        return json.dumps({"type": "error", "error": error}).encode()
+        return json.dumps({"type": "error", "error": {"type": self.kind, "message": self.message}}).encode()
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,10 @@ class Upstream:
         if isinstance(error, aiohttp.ClientConnectorSSLError):
             return UpstreamError(f"no TLS with {self.host}: {error.os_error}", permanent=True)
         if isinstance(error, aiohttp.ClientConnectorError):
-            return UpstreamError(f"{error.host} does not answer: {error.os_error.strerror or error.os_error}")
+            failed = error.os_error  # asyncio's own words are "Connect call failed" and an address
+            return UpstreamError(
+                f"{error.host} does not answer: {os.strerror(failed.errno) if failed.errno else failed}"
+            )
         if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
             return UpstreamError(f"{self.host} did not answer in time")
         return UpstreamError(f"the connection to {self.host} broke ({type(error).__name__})")
