@@ -24,6 +24,7 @@ _LINK = {
 }
 _GAP = "  "
 _SHORTEST = 4
+_SHORTEST_WHERE = 12
 _MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", "bypassPermissions": "BYPASS"}
 
 
@@ -67,13 +68,19 @@ def status_text(facts: Facts, look: Look, width: int) -> Text:
     colours = {"good": look.good, "warn": look.warn, "bad": look.bad, "dim": look.dim}
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{mark} ", style=colours[tone])
-    where = one_line(facts.where)
-    text.append(where if len(where) <= width // 2 else "…" + where[1 - width // 2 :], style="bold")
     parts: list[tuple[str, str]] = []
     if facts.link is not LinkState.CONNECTED:
         parts.append((facts.link.value, colours[tone]))
     if facts.hint:
         parts.append((facts.hint, look.warn))
+    # A hint answers a key that was just pressed: the place gives way to it, and then the word for the link, whose mark stays.
+    where, most = one_line(facts.where), width // 2
+    if facts.hint:
+        left = width - text.cell_len - sum(len(_GAP) + len(part) for part, _ in parts)
+        if left < min(len(where), _SHORTEST_WHERE):
+            parts, left = parts[-1:], width - text.cell_len - len(_GAP) - len(facts.hint)
+        most = min(most, max(left, _SHORTEST_WHERE))
+    text.append(where if len(where) <= most else "…" + where[1 - most :], style="bold")
     if facts.busy_s is not None:
         esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED else ""
         parts.append((f"working {facts.busy_s:.0f} s{esc}", look.accent))

@@ -147,6 +147,17 @@ async def test_esc_says_which_key_makes_it_drive() -> None:
         assert at.session.interrupts == 0
 
 
+@pytest.mark.parametrize(
+    ("width", "said"), [(60, "t drives the …"), (76, "watching  this terminal only watches: t drives the session")]
+)
+async def test_a_hint_is_said_also_where_the_place_and_the_link_fill_the_line(width: int, said: str) -> None:
+    async with desk(size=(width, 24)) as at:
+        await _watches_a_turn(at)
+        await at.pilot.press("escape")
+        await at.until(lambda: "this terminal only watches: t " in at.status and said in at.status)
+        assert ":/srv/shop  " in at.status
+
+
 async def test_why_an_interrupt_was_refused_stays_to_be_read() -> None:
     class Overtaken(ScriptedSession):
         async def interrupt(self) -> None:
