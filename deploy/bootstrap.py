@@ -256,7 +256,7 @@ def _no_input(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> Deploy
     """What the worker would be sent goes nowhere."""
     from ccb.tunnel.asking import AskingTransport
 
-    evidence = "The input of our command was at its end before anything was sent.\n" + _evidence(reader, pipe)
+    evidence = "\n".join(["The input of our command was at its end before anything was sent.", *_said(reader, pipe)])
     if isinstance(transport, AskingTransport):
         return DeployError(
             f"{transport.name} passes no input on",
@@ -271,5 +271,9 @@ def _no_input(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> Deploy
 
 
 def _evidence(reader: _MarkerReader, pipe: Pipe) -> str:
-    said = [text for text in (reader.shown_noise(), neutralise(pipe.stderr_tail().strip())) if text]
+    said = _said(reader, pipe)
     return "It said: " + "\n".join(said) if said else "It said nothing."
+
+
+def _said(reader: _MarkerReader, pipe: Pipe) -> list[str]:
+    return [text for text in (reader.shown_noise(), neutralise(pipe.stderr_tail().strip())) if text]

@@ -108,8 +108,8 @@ def _without_home(params: dict[str, object]) -> tuple[str, list[str]]:
         why = refusal.message
     try:
         here = resolve_directory(os.getcwd())
-    except (OSError, Refusal):
-        return "", []  # it is home that is complained of
+    except (OSError, Refusal):  # of somebody else, as with sudo, or gone
+        here = "/"
     return here, ["%s, and no directory was named: the session is in %s" % (why, here)]
 
 

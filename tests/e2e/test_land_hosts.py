@@ -4,6 +4,7 @@ a command as transport, so nothing of it stays. Root only."""
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -134,17 +135,18 @@ async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
     assert abs(off / (years * 365 * 86400.0) - 1) < 0.01
 
 
-@pytest.mark.parametrize("missing", ["the home of the account", "HOME"])
+@pytest.mark.parametrize("missing", ["the home of the account", "HOME", "HOME and where it was"])
 async def test_without_a_home_and_a_path_the_session_starts_where_sshd_put_it(
     missing: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, tmp_path: Path
 ) -> None:
     fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "pwd"}}]}, {"text": "ok"})
     fake_model.add({"text": "again"})
-    with host_user(tmp_path, home=missing == "HOME") as user:
+    with host_user(tmp_path, home=missing != "the home of the account") as user:
         where, home = "/", user.home
-        if missing == "HOME":
-            (user.home / ".bashrc").write_text("export HOME=/nonexistent\n", encoding="utf-8")
-            where, home = str(user.home), Path("/nonexistent")
+        if missing != "the home of the account":
+            leave = "" if missing == "HOME" else f"mkdir {user.home}/x; cd {user.home}/x; rmdir {user.home}/x;"
+            (user.home / ".bashrc").write_text(f"export HOME=/nonexistent; {leave}\n", encoding="utf-8")
+            where, home = str(user.home) if missing == "HOME" else "/", Path("/nonexistent")
         argv = ["ssh", f"{user.name}@127.0.0.1", *sshd.client_options(), "--allowedTools=Bash", "-p"]
         done = await laptop.run([*argv, "hi"])
         assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
@@ -199,3 +201,19 @@ async def test_a_command_that_passes_no_input_on_is_told_from_a_host_that_ends_t
     program.chmod(0o755)
     done = await laptop.run(["ps", "box", "--transport", str(program)])
     assert done.code == 76 and "box passes no input on" in done.stderr and "(-i)" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["gc"], ["clean", "--yes"]])
+async def test_what_an_upload_that_died_has_left_is_removed(
+    command: list[str], laptop: Laptop, sshd: Sshd, host_user: HostUser
+) -> None:
+    host = [f"{host_user.name}@127.0.0.1", *sshd.client_options()]
+    assert (await laptop.run(["ps", *host])).code == 0
+    cache = host_user.home / ".cache" / "ccb" / "worker"
+    left = [cache / f".{'0a' * 8}.4194305{suffix}" for suffix in ("", f"-{'b1' * 8}")]  # by older workers, and now
+    for each in left:
+        each.touch()
+        shutil.chown(each, host_user.name)
+    done = await laptop.run([*command, *host])
+    assert done.code == 0, done.stderr
+    assert not any(each.exists() for each in left) and all(each.name in done.stdout for each in left)
