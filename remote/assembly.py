@@ -26,6 +26,13 @@ Json = dict[str, Any]
 
 INTERRUPTED = "The worker was stopped while this tool was open. It was interrupted and may have run; check before running it again."
 NEVER_STARTED = "The worker was stopped before this tool was started. It did not run."
+COPIED = (
+    "This copy of the session was made while the original ran this tool. It may have run: look before running it again."
+)
+COPIED_UNSTARTED = (
+    "This copy of the session was made before this tool was started. It did not run here, but the original may run it: "
+    "look before running it again."
+)
 
 
 class _Asking:
@@ -70,15 +77,24 @@ def assemble(
         """One record at a time: a journal may be larger than the memory it should take to read it."""
         return ((record.kind, record.body) for record in session.journal.read(0, session.journal.seq))
 
-    conversation = Conversation.from_events(events())
+    conversation = Conversation()
+    copied: set[str] = set()
+    for kind, body in events():
+        conversation.apply(kind, body)
+        if kind == "forked":
+            copied = set(conversation.open_tool_uses)
     opened = set(conversation.open_tool_uses)
     started = opened & {str(body.get("tool_use_id")) for kind, body in events() if kind == "tool_start"}
     if session.journal.damaged:  # what is missing may have been the start of any
         started = opened
     ledger = Ledger.from_events(events())
-    for body in close_open_tool_uses(
-        conversation, lambda tool_id: INTERRUPTED if tool_id in started else NEVER_STARTED
-    ):
+
+    def why(tool_id: str) -> str:
+        if tool_id in copied:
+            return COPIED if tool_id in started else COPIED_UNSTARTED
+        return INTERRUPTED if tool_id in started else NEVER_STARTED
+
+    for body in close_open_tool_uses(conversation, why):
         session.message(body)
     return Agent(
         Surroundings(

@@ -105,6 +105,8 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
     results = [b for m in history if isinstance(m["content"], list) for b in m["content"] if b["type"] == "tool_result"]
     first_result = "did not run" if asks else "may have run"
     assert [first_result in json.dumps(results[0]), "did not run" in json.dumps(results[1])] == [True, True]
+    assert all("copy of the session" in json.dumps(each) for each in results)
+    assert "stopped" not in json.dumps(results), "the original goes on"
     assert "waiting" not in json.dumps(history)
     messages = [r["body"] for r in journal(host, copy) if r["kind"] == "message"]
     assert "result" not in [m["type"] for m in messages]
