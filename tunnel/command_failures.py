@@ -70,10 +70,16 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
-        r"unknown port",
+        r"(kex_exchange_identification|banner exchange):[\s\S]*unknown port",
         Unreachable,
         "the jump host or ProxyCommand does not lead to {name}",
         "Make `ssh {name} true` work first: a terminal shows all that a jump host says.",
+    ),
+    (
+        r"unknown port",
+        Unreachable,
+        "the SSH connection to {name} over a jump host or ProxyCommand broke off",
+        "Make `ssh {name} true` work first; if it does, look into the host's SSH log.",
     ),
     (
         r"connection (closed|reset|to .* closed)|kex_exchange_identification|broken pipe|corrupted",
@@ -86,7 +92,9 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
 _BEFORE_LOGIN = r"kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)"
 """Unknown is who a ProxyCommand leads to, as the one by which a client that must not log in fails."""
 
-_WAY_ENDED = re.compile(r"\bunknown port", re.IGNORECASE)
+_WAY_ENDED = re.compile(r"(kex_exchange_identification|banner exchange):[\s\S]*\bunknown port", re.IGNORECASE)
+"""Before the host at its end has spoken."""
+
 _ON_THE_WAY = re.compile(
     r"host key for (\S+) (?:has changed|was revoked)|host key is known for (\S+) and|could not resolve hostname (\S+?):"
     r"|connect to (?:host|address) (\S+ port \d+)|^([^\s@]+@\S+?): permission denied"

@@ -255,3 +255,19 @@ def test_a_jump_host_that_takes_no_login_for_the_moment_may_be_tried_again() -> 
     busy = "kex_exchange_identification: Connection closed by remote host\nConnection closed by 192.0.2.1 port 22\n"
     error = ssh_failure("box", 255, busy + CLOSED)
     assert type(error) is Dropped and "192.0.2.1 port 22 (on the way to box) closed the connection" in error.what
+
+
+def test_what_ends_once_the_host_has_spoken_is_not_the_fault_of_the_way() -> None:
+    error = ssh_failure("box", 255, "Connection closed by UNKNOWN port 65535")
+    assert type(error) is Unreachable and "to box over a jump host or ProxyCommand broke off" in error.what
+
+
+async def test_a_host_behind_a_jump_host_that_bears_few_keys_is_named_itself(
+    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    keys = tuple(str(make_key(tmp_path / f"key{number}")) for number in range(3))
+    async with serve(tmp_path / "few", ["MaxAuthTries 1"]) as few:
+        where = SshTarget("box", None, few.port, keys, ("ProxyJump=hop", f"UserKnownHostsFile={few.known_hosts}"))
+        with pytest.raises(AuthFailed, match=r"^box ended the login after too many keys") as caught:
+            await connect(where, NobodyToAsk(), env=env, words=words)
+    assert "UNKNOWN port" in caught.value.evidence
