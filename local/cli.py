@@ -16,12 +16,24 @@ from .arguments import HOST_COMMANDS, Arguments, parse_arguments, private_texts
 from .error_text import bug_text, code_of, error_text
 from .exit_codes import ExitCode
 from .log import logging_to_file
+from .stdout import flush_stdout
 
 log = logging.getLogger(__name__)
 
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line `argv` (without the program's name); the exit code. Nothing is raised."""
+    try:
+        code = _answer(argv)
+    except OSError:
+        unwritable = flush_stdout()
+        if unwritable is None:
+            raise
+        return unwritable
+    return flush_stdout() or code
+
+
+def _answer(argv: Sequence[str]) -> int:
     try:
         arguments = parse_arguments(argv)
     except CcbError as error:
@@ -47,6 +59,10 @@ def run(argv: Sequence[str]) -> int:
             sys.stderr.write("\nccb: interrupted\n")
             return ExitCode.INTERRUPTED
         except Exception as error:
+            unwritable = flush_stdout() if isinstance(error, OSError) else None
+            if unwritable is not None:
+                log.info("stdout cannot be written", exc_info=error)
+                return unwritable
             log.exception("a bug")
             sys.stderr.write(bug_text(error, log_file))
             return ExitCode.INTERNAL

@@ -30,6 +30,7 @@ from .prompts import prompts_for
 from .results import exit_code, local_result
 from .session import Session
 from .stdio import Writer
+from .stdout import failure_code
 
 log = logging.getLogger(__name__)
 
@@ -56,15 +57,17 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
                 bug, code = error, ExitCode.INTERNAL
                 await run.fail([f"a bug in ccb: {type(error).__name__}"], reason="internal_error")
         else:
-            code = interrupts.first.result() if interrupts.first.done() else ExitCode.HANGUP
+            code = interrupts.first.result() if interrupts.first.done() else failure_code(writer.broken.result())
             interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
             await _first_of(interrupting, interrupts.second)
             await _cancelled(interrupting, work)
-            await run.fail([_REASONS[code]], reason="aborted")
+            await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
         await run.finish()
         draining = asyncio.create_task(writer.drain(), name="drain")
         await _first_of(draining, interrupts.second if interrupts.first.done() else interrupts.first)
         await _cancelled(draining)
+        if writer.broken.done() and code is ExitCode.OK:  # text and json are written only now
+            code = failure_code(writer.broken.result())
         writer.close()
     if bug is not None:
         raise bug
@@ -333,7 +336,7 @@ def _say_waiting() -> None:
     sys.stderr.write("ccb: waiting for the end of standard input (a pipe is open; </dev/null if none is meant)\n")
 
 
-async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None]) -> None:
+async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None] | asyncio.Future[OSError]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -50,12 +50,12 @@ async def read_pieces(fd: int) -> AsyncIterator[bytes]:
 
 
 class Writer:
-    """Writes to `fd` in order. `broken` resolves when nobody reads any more; later writes are dropped."""
+    """Writes to `fd` in order. `broken` resolves with the error when it cannot be written any more; later writes are dropped."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
-        self.broken: asyncio.Future[None] = self._loop.create_future()
+        self.broken: asyncio.Future[OSError] = self._loop.create_future()
         self._lock = threading.Condition()
         self._pending: deque[bytes] = deque()
         self._size = 0
@@ -99,8 +99,8 @@ class Writer:
                 data = self._pending.popleft()
             try:
                 _write_all(self._fd, data)
-            except OSError:
-                _tell(self._loop, self._break)
+            except OSError as error:
+                _tell(self._loop, functools.partial(self._break, error))
                 return
             with self._lock:
                 self._size -= len(data)
@@ -113,9 +113,9 @@ class Writer:
             if empty and not self._size:
                 self._drained.set()
 
-    def _break(self) -> None:
+    def _break(self, error: OSError) -> None:
         if not self.broken.done():
-            self.broken.set_result(None)
+            self.broken.set_result(error)
         self._room.set()
         self._drained.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from ccb import __version__
@@ -9,12 +10,46 @@ from ccb import __version__
 
 def main() -> int:
     """Run the command line; the exit code is one of `ccb.local.exit_codes.ExitCode`."""
-    if sys.argv[1:] in (["--version"], ["-v"]):
-        sys.stdout.write(f"{__version__} (ccb)\n")
-        return 0
-    from ccb.local.cli import run
+    try:
+        _open_what_is_closed()
+        if sys.argv[1:] in (["--version"], ["-v"]):
+            return _version()
+        from ccb.local.cli import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # before anything was begun
+        return 130
+
+
+def _version() -> int:
+    sys.stdout.write(f"{__version__} (ccb)\n")
+    try:
+        sys.stdout.flush()
+    except OSError:
+        from ccb.local.stdout import flush_stdout
+
+        return flush_stdout() or 0
+    return 0
+
+
+def _open_what_is_closed() -> None:
+    """Standard streams that the caller closed (`>&-`) must not become the number of a file or connection of ours, which would
+    then get the output. Reading gives the end, writing to stdout fails as if nobody read, stderr goes nowhere."""
+    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, mode)  # the lowest free number
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -303,6 +305,23 @@ async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
     assert done.code == code
     assert [result["subtype"] for result in done.results] == ["error_during_execution"]
     assert done.messages[-1]["type"] == "result"
+
+
+@pytest.mark.parametrize("output", [["--output-format", "text"], ["--output-format", "json"], STREAM])
+@pytest.mark.parametrize(("sent", "code"), [(">/dev/full", 73), (">&-", 129), ("| true", 129)])
+async def test_an_answer_that_cannot_be_written_is_no_success(
+    sent: str, code: int, output: list[str], laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add({"text": "Four."})
+    ccb = shlex.join([sys.executable, "-m", "ccb", str(project), "-p", "2+2?", *output])
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", f'{ccb} </dev/null {sent}; exit "${{PIPESTATUS[0]}}"',
+        stderr=asyncio.subprocess.PIPE, env=laptop.env, cwd=laptop.home,
+    )  # fmt: skip
+    async with asyncio.timeout(40):
+        _, said = await process.communicate()
+    assert process.returncode == code, said
+    assert (b"stdout cannot be written: No space left" in said) == (code == 73)
 
 
 async def test_a_reader_that_goes_away_ends_the_run(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:

@@ -111,3 +111,28 @@ def test_a_broken_settings_file_is_named(tmp_path: Path) -> None:
 def test_an_unwritable_home_does_not_matter_for_what_needs_none(tmp_path: Path) -> None:
     done = ccb_run(tmp_path / "missing", "ssh", "h", "--locl", XDG_STATE_HOME="/dev/null/x")
     assert done.returncode == 2
+
+
+def ccb_shell(home: Path, line: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash in which `ccb` is this one; its stdout is where the line sends it."""
+    function = f'ccb() {{ "{sys.executable}" -m ccb "$@"; }}\n{line}'
+    base = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        ["bash", "-c", function], check=False, capture_output=True, text=True, timeout=60, env={**base, **env}
+    )
+
+
+@pytest.mark.parametrize("command", ["--version", "help", "ssh --help", "ps --local", "auth --help", "doctor --local"])
+def test_a_full_disk_behind_stdout_is_said_with_code_73(command: str, tmp_path: Path) -> None:
+    done = ccb_shell(tmp_path, f"ccb {command} >/dev/full", XDG_RUNTIME_DIR=str(tmp_path))
+    assert done.returncode == 73, done.stderr
+    assert done.stderr.count("stdout cannot be written: No space left on device") == 1
+    assert "Traceback" not in done.stderr and "a bug" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [">&-", "| true"])
+@pytest.mark.parametrize("command", ["--version", "help", "auth --help"])
+def test_nobody_reading_stdout_is_code_129_without_a_word(command: str, sent: str, tmp_path: Path) -> None:
+    done = ccb_shell(tmp_path, f'ccb {command} {sent}; exit "${{PIPESTATUS[0]}}"')
+    assert done.returncode == 129, done.stderr
+    assert done.stderr == ""
