@@ -32,6 +32,7 @@ _MAX_LINES = 2_000
 _MAX_CHARS = 200_000
 _MAX_RULE = 1_000
 _MAX_REASON = 500
+_DENIED = "The user denied this; it was not done."
 _SHARE = 0.7  # of the screen that a card may take
 _REST = 3  # lines of transcript, composer and status that stay on a small screen
 
@@ -253,7 +254,8 @@ class ApprovalCard(Vertical, can_focus=True):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        message = event.value.strip() or "The user does not want this to be done."
+        said = event.value.strip()
+        message = _DENIED + (f" The user says: {said}" if said else "")
         self.post_message(self.Answered(Verdict(self.request.request_id, {"behavior": "deny", "message": message})))
 
 

@@ -75,6 +75,7 @@ class CallRunner:
         self._denials = denials
         self._counter = counter
         self.started: set[str] = set()
+        self.printed: dict[str, str] = {}  # what calls that were stopped had printed, by their ids
 
     def is_read_only(self, call: ToolCall) -> bool:
         """Whether the call may run beside others. A call that will be refused for its input may."""
@@ -117,6 +118,7 @@ class CallRunner:
             progress=lambda update: self._around.emitter.progress(
                 call.id, messages.tool_progress(call.name, call.id, update)
             ),
+            stopped=lambda printed: self.printed.update({call.id: printed}),
         )
         beating = asyncio.ensure_future(self._beat(call))
         try:

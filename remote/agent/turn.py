@@ -285,11 +285,17 @@ class Turn:
         await self._executor.cancel()
         if call is not None:
             self._salvage(call)
-        self._close_open(lambda tool_use_id: _STOPPED if tool_use_id in self._runner.started else _NOT_RUN)
+        self._close_open(self._why_stopped)
         in_tools = self._refused or (call is None and self._submitted > 0)
         self._record(messages.user_text(messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED))
         terminal = Terminal.ABORTED_TOOLS if in_tools else Terminal.ABORTED_STREAMING
         return Ending(terminal, errors=("Request interrupted by user",))
+
+    def _why_stopped(self, tool_use_id: str) -> str:
+        if tool_use_id not in self._runner.started:
+            return _NOT_RUN
+        printed = self._runner.printed.get(tool_use_id, "").rstrip("\n")
+        return f"{_STOPPED}\nIt had printed:\n{printed}" if printed else _STOPPED
 
     def _salvage(self, call: ModelCall) -> None:
         rest = call.salvage()

@@ -27,7 +27,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a session lends to its tools. One object for the life of the session, but for the three last fields, which
+    """What a session lends to its tools. One object for the life of the session, but for the four last fields, which
     belong to the call."""
 
     host: Host
@@ -42,6 +42,8 @@ class ToolContext:
     """What a search must not find: regular expressions (for fullmatch) of absolute paths in small letters."""
     progress: Callable[[Json], None] = lambda update: None
     """Live output of this call: {"output": str tail, "total_bytes": int, "elapsed_seconds": float}. Replaceable."""
+    stopped: Callable[[str], None] = lambda printed: None
+    """A call that is cancelled says what it had printed, for the model."""
 
 
 class Tool(Protocol):

@@ -24,6 +24,7 @@ MAX_TIMEOUT = 600_000
 
 _MOST_COMMAND = 100_000  # bytes: what the kernel takes as one argument, with room for ours
 _PROGRESS_EVERY = 0.1  # seconds
+_ROOM = 200  # characters for what is said about an output
 _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _MOST_STRUCTURED = 40_000  # characters; the model's limit is below
@@ -143,14 +144,19 @@ class _Foreground:
             report.take()
             self._output.close()
             return refusal(f"The command could not be started: {error}")
-        ended = False
+        ended = interrupted = False
         try:
             ended = await self._watch(process, timeout)
+        except asyncio.CancelledError:
+            interrupted = True
+            raise
         finally:
             try:
                 if not ended:
                     await process.stop()
             finally:
+                if interrupted:
+                    context.stopped(self._output.text(MOST_CHARS - _ROOM))
                 self._output.close()
                 moved = report.take()
         if not ended:
@@ -207,7 +213,7 @@ class _Foreground:
         return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
 
     def _result(self, code: int, note: str) -> ToolResult:
-        text = self._output.text(MOST_CHARS - 200).rstrip("\n")
+        text = self._output.text(MOST_CHARS - _ROOM).rstrip("\n")
         structured = _structured(text, path=self._output.path, stderr=note)
         failed = code != 0
         if failed:

@@ -92,7 +92,18 @@ async def test_3_denies_with_a_reason_for_the_agent_and_esc_goes_back() -> None:
         await at.type("not build")
         await at.pilot.press("enter")
         await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"] == {"behavior": "deny", "message": "not build"}
+        said = "The user denied this; it was not done. The user says: not build"
+        assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
+
+
+async def test_a_denial_without_a_reason_says_that_it_is_one() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.pilot.press("3", "enter")
+        await at.until(lambda: at.session.answers)
+        assert at.session.answers["ask"] == {"behavior": "deny", "message": "The user denied this; it was not done."}
 
 
 async def test_esc_on_the_card_interrupts() -> None:

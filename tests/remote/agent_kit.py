@@ -279,6 +279,7 @@ class SpyTool:
         self.results: dict[str, ToolResult | Exception] = {}
         self.invalid: dict[str, str] = {}
         self.tidy: set[str] = set()  # keys of calls that answer a cancellation with what they have
+        self.printed: dict[str, str] = {}  # what a call says when it is cancelled
         self.changed = asyncio.Event()
 
     def is_read_only(self, tool_input: Json) -> bool:
@@ -298,6 +299,8 @@ class SpyTool:
             self._note(f"cancelled {key}")
             if key in self.tidy:
                 return ToolResult(f"part of {key}")
+            if key in self.printed:
+                context.stopped(self.printed[key])
             raise
         self._note(f"end {key}")
         result = self.results.get(key, ToolResult(f"did {key}", structured={"key": key}))

@@ -141,6 +141,20 @@ async def test_while_a_tool_runs() -> None:
     await _goes_on(world)
 
 
+async def test_what_a_stopped_tool_had_printed_is_in_its_result() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})))
+    world.read.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
+    world.read.printed = {"a": "line 1\nline 2\n", "b": ""}
+    turn = world.start()
+    await world.read.until("start a", "start b")
+    await settle()
+    await _interrupt(world, turn)
+    texts = [line["message"]["content"][0].get("content", "") for line in world.emitter.messages("user")]
+    assert texts[0] == f"{texts[1]}\nIt had printed:\nline 1\nline 2"
+    assert texts[1].startswith("The user doesn't want to proceed") and "while it ran" in texts[1]
+    await _goes_on(world)
+
+
 async def test_a_tool_that_ends_with_what_it_has_keeps_its_result() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})))
     world.read.gates = {"a": asyncio.Event()}

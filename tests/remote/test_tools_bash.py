@@ -18,6 +18,7 @@ import pytest
 from tests.remote.tools_kit import Toolbox, is_alive, open_toolbox, until
 
 from ccb.remote.tools import close_context
+from ccb.remote.tools.output import MOST_CHARS
 
 Json = dict[str, Any]
 
@@ -117,6 +118,19 @@ async def test_an_interrupt_stops_the_command_and_all_it_has_started(box: Toolbo
         await running
     assert time.monotonic() - began < 3  # how fast it is stands in benchmarks/interrupt.py
     await until(lambda: not any(map(is_alive, pids)), 10)
+
+
+async def test_an_interrupted_command_leaves_what_it_had_printed(box: Toolbox) -> None:
+    command = "seq 1 20000; touch began; trap 'echo ended; exit' TERM; while :; do sleep 0.05; done"
+    running = asyncio.ensure_future(box("Bash", command=command))
+    await until((box.root / "began").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    (printed,) = box.printed
+    assert printed.startswith("1\n2\n") and "19999\n20000\n" in printed and len(printed) <= MOST_CHARS
+    (kept,) = box.outputs.rglob("*.txt")
+    assert f"is in {kept}" in printed and kept.read_text().startswith("1\n2\n")
 
 
 async def test_progress_shows_the_newest_lines_while_the_command_runs(box: Toolbox) -> None:

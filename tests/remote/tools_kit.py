@@ -27,6 +27,7 @@ class Toolbox:
     outputs: Path
     tools: dict[str, Tool] = field(default_factory=dict)
     updates: list[Json] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)  # by calls that were cancelled
 
     def refusal(self, name: str, **tool_input: Any) -> str | None:
         """What stands against the call before anybody is asked."""
@@ -40,7 +41,9 @@ class Toolbox:
 
     async def run(self, name: str, **tool_input: Any) -> ToolResult:
         """The result of a call without validation."""
-        context = replace(self.context, tool_use_id="toolu_1", progress=self.updates.append)
+        context = replace(
+            self.context, tool_use_id="toolu_1", progress=self.updates.append, stopped=self.printed.append
+        )
         return await self.tools[name].run(tool_input, context)
 
     async def text(self, name: str, **tool_input: Any) -> str:
