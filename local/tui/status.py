@@ -24,7 +24,7 @@ _LINK = {
 }
 _GAP = "  "
 _SHORTEST = 4
-_SHORTEST_WHERE = 12
+_SHORTEST_WHERE = 16
 _MODES = {"default": "ask", "acceptEdits": "accept edits", "plan": "plan", "bypassPermissions": "BYPASS"}
 
 

@@ -148,7 +148,7 @@ async def test_esc_says_which_key_makes_it_drive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "said"), [(60, "t drives the …"), (76, "watching  this terminal only watches: t drives the session")]
+    ("width", "said"), [(60, "t drives …"), (76, "shop  this terminal only watches: t drives the session")]
 )
 async def test_a_hint_is_said_also_where_the_place_and_the_link_fill_the_line(width: int, said: str) -> None:
     async with desk(size=(width, 24)) as at:
