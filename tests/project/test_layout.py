@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,32 @@ def test_the_worker_imports_the_standard_library_and_the_wire_only() -> None:
         and module != "ccb"  # its __init__ holds the version and nothing else
     }
     assert not foreign
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("tunnel/wire/streams.py", "from ..errors import CcbError"),
+        ("tunnel/wire/streams.py", "from ccb.tunnel.secret import Secret"),
+        ("remote/threads.py", "from ccb.tunnel import errors"),
+        ("remote/agent/ledger.py", "from ccb.tunnel.proxy.policy import Policy"),
+        ("tunnel/errors.py", "from ccb.local import results"),
+        ("local/results.py", "from ccb.remote import threads"),
+    ],
+)
+def test_an_import_across_the_rooms_is_found(module: str, line: str, tmp_path: Path) -> None:
+    package = tmp_path / "ccb"
+    package.mkdir()
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (ROOT / "src" / "ccb").glob("*.py"):
+        shutil.copy(path, package)
+    with (package / module).open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
+    found = subprocess.run(
+        [*command, "--config", str(ROOT / "pyproject.toml"), "--no-cache"],
+        cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    name = f"ccb.{module.removesuffix('.py').replace('/', '.')} -> ccb."
+    assert found.returncode == 1 and name in found.stdout, found.stdout + found.stderr
