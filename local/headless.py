@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 LAST_WORD = 5.0
 """Seconds for the host at the end of a run: its goodbye, or the result after an interrupt."""
 
+LAST_MOMENT = 1.0
+"""Seconds for its goodbye when the person is in a hurry."""
+
 STDIN, STDOUT = 0, 1
 
 
@@ -45,7 +48,7 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
     writer = Writer(STDOUT)
     run = _Run(arguments, writer, environ)
     bug: Exception | None = None
-    with Interrupts() as interrupts:
+    with Interrupts(last=True) as interrupts:
         work = asyncio.create_task(run.work(), name="headless run")
         await _first_of(work, interrupts.first, writer.broken)
         if work.done():
@@ -60,11 +63,17 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
             code = interrupts.first.result() if interrupts.first.done() else failure_code(writer.broken.result())
             interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
             await _first_of(interrupting, interrupts.second)
+            if not interrupting.done():
+                await _cancelled(interrupting)
+                await run.stop_at_once()
             await _cancelled(interrupting, work)
             await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
         await run.finish()
         draining = asyncio.create_task(writer.drain(), name="drain")
-        await _first_of(draining, interrupts.second if interrupts.first.done() else interrupts.first)
+        if interrupts.second.done():
+            await asyncio.wait({draining}, timeout=LAST_MOMENT)
+        else:
+            await _first_of(draining, interrupts.second if interrupts.first.done() else interrupts.first)
         await _cancelled(draining)
         if writer.broken.done() and code is ExitCode.OK:  # text and json are written only now
             code = failure_code(writer.broken.result())
@@ -202,6 +211,20 @@ class _Run:
                     await session.interrupt()
                     await self._result_came.wait()
         await self._stop(session)
+
+    async def stop_at_once(self) -> None:
+        """The person does not want to wait for the result, but a session that nobody stops would wait on the host."""
+        session = self._session
+        if session is None or session.state is LinkState.FENCED or session.ended_there:
+            return
+        with suppress(TimeoutError, CcbError):
+            async with asyncio.timeout(LAST_MOMENT):
+                await session.stop()
+                await session.ended()
+        if not session.ended_there:
+            target = self._arguments.target
+            command = f"ccb stop {target.login if target else '--local'} {self._session_id}"
+            sys.stderr.write(f"ccb: the host has not said in time that the session is stopped: `{command}`\n")
 
     async def _stop(self, session: Session) -> None:
         with suppress(TimeoutError, CcbError):

@@ -20,9 +20,11 @@ _CODES = {
 
 
 class Interrupts:
-    """Use as a context in the main thread. Signals that were ignored when the program started stay ignored (nohup)."""
+    """Use as a context in the main thread. Signals that were ignored when the program started stay ignored (nohup). After the
+    `last` thing a program does nothing is left to interrupt: Ctrl+C is ignored from there on."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, last: bool = False) -> None:
+        self._last = last
         self._loop = asyncio.get_running_loop()
         self.first: asyncio.Future[ExitCode] = self._loop.create_future()
         self.second: asyncio.Future[ExitCode] = self._loop.create_future()
@@ -38,8 +40,10 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before.items():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [number])  # removing sets the default for a moment
             self._loop.remove_signal_handler(number)
-            signal.signal(number, before)
+            signal.signal(number, signal.SIG_IGN if self._last and number == signal.SIGINT else before)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
 
     def _note(self, code: ExitCode) -> None:
         for future in (self.first, self.second):

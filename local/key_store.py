@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.secret import Secret
 
 if TYPE_CHECKING:
@@ -59,8 +61,20 @@ class KeyStore:
 def _system_backend() -> KeyringBackend:
     import keyring
     from keyring.backends import fail, null
+    from keyring.errors import KeyringError
 
-    backend = keyring.get_keyring()
+    try:
+        backend = keyring.get_keyring()
+    except KeyringError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a class of somebody else, named by a variable or a file
+        named = os.environ.get("PYTHON_KEYRING_BACKEND", "")
+        origin = "PYTHON_KEYRING_BACKEND" if named else "keyringrc.cfg (`keyring diagnose` says where it is)"
+        raise ConfigError(
+            f"The keyring backend{f' {neutralise(named)}' if named else ''} cannot be loaded.",
+            evidence=neutralise(f"{type(error).__name__}: {error}"),
+            do=f"Correct {origin}, or remove the choice there. {WITHOUT_KEYRING}",
+        ) from None
     if isinstance(backend, (fail.Keyring, null.Keyring)):
         raise NoKeyring(f"There is no place to keep a key: {NO_BACKEND}.", do=WITHOUT_KEYRING)
     return backend

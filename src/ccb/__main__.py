@@ -45,11 +45,11 @@ def _open_what_is_closed() -> None:
                 os.close(opened)
             os.set_inheritable(number, True)
     if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole run
     if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole run
     if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole run
 
 
 if __name__ == "__main__":

@@ -307,6 +307,24 @@ async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
     assert done.messages[-1]["type"] == "result"
 
 
+async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(
+        tool("Bash", command="trap '' INT TERM; echo started > began; sleep 60; sleep 60"), {"text": "never"}
+    )
+    async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
+        async with asyncio.timeout(20):
+            while not (project / "began").exists():
+                await asyncio.sleep(0.02)
+        running.process.send_signal(signal.SIGINT)
+        await asyncio.sleep(0.005)  # as fast as fingers are; at the same moment they would be one signal
+        running.process.send_signal(signal.SIGINT)
+        done = await running.done(timeout=8)
+    assert (done.code, len(done.results)) == (130, 1)
+    assert alive(laptop) == [], done.stderr
+
+
 @pytest.mark.parametrize("output", [["--output-format", "text"], ["--output-format", "json"], STREAM])
 @pytest.mark.parametrize(("sent", "code"), [(">/dev/full", 73), (">&-", 129), ("| true", 129)])
 async def test_an_answer_that_cannot_be_written_is_no_success(

@@ -122,6 +122,43 @@ def ccb_shell(home: Path, line: str, **env: str) -> subprocess.CompletedProcess[
     )
 
 
+def ccb_code(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
+
+
+def test_an_interrupt_during_the_imports_is_code_130_without_a_traceback() -> None:
+    done = ccb_code(
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'ccb.local.arguments': os.kill(os.getpid(), signal.SIGINT)\n"
+        "from ccb.__main__ import main\n"
+        "sys.meta_path.insert(0, Interrupting()); sys.argv = ['ccb', 'help']\n"
+        "sys.exit(main())"
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_an_interrupt_after_the_result_changes_nothing() -> None:
+    done = ccb_code(
+        "import asyncio, os, signal, sys\n"
+        "from ccb.local.interrupts import Interrupts\n"
+        "async def work():\n"
+        "    with Interrupts(last=True): pass\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "asyncio.run(work()); os.kill(os.getpid(), signal.SIGINT); sys.exit(7)"
+    )
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+@pytest.mark.parametrize("argv", [["auth", "status"], ["auth", "login", "--api-key-stdin"], ["-p", "hi"]])
+def test_a_keyring_that_cannot_be_loaded_is_named_with_code_78(argv: list[str], tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, *argv, PYTHON_KEYRING_BACKEND="nosuch.Backend")
+    assert done.returncode == 78, done.stderr
+    assert "keyring backend nosuch.Backend cannot be loaded" in done.stderr
+    assert "Correct PYTHON_KEYRING_BACKEND" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("command", ["--version", "help", "ssh --help", "ps --local", "auth --help", "doctor --local"])
 def test_a_full_disk_behind_stdout_is_said_with_code_73(command: str, tmp_path: Path) -> None:
     done = ccb_shell(tmp_path, f"ccb {command} >/dev/full", XDG_RUNTIME_DIR=str(tmp_path))

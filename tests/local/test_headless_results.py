@@ -19,6 +19,7 @@ DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result
         ({}, True, ExitCode.PERMISSION_DENIED),
         ({"is_error": True, "api_error_status": 500}, True, ExitCode.AGENT_FAILED),
         ({"is_error": True, "api_error_status": 401}, False, ExitCode.AUTH_FAILED),
+        ({"is_error": True, "api_error_status": 403}, False, ExitCode.AUTH_FAILED),
         ({"subtype": "error_max_turns", "is_error": True}, True, ExitCode.LIMIT_REACHED),
         ({"subtype": "error_max_budget_usd", "is_error": True}, False, ExitCode.LIMIT_REACHED),
         ({"subtype": "error_during_execution", "is_error": True}, False, ExitCode.AGENT_FAILED),
