@@ -100,7 +100,13 @@ class TerminalPrompts:
 
 def prompts_for(*, headless: bool) -> Prompts:
     """Who answers: the person at the terminal, or nobody in a headless run."""
-    return NobodyToAsk() if headless or not sys.stdin.isatty() else TerminalPrompts()
+    return NobodyToAsk(tell=_on_stderr) if headless or not sys.stdin.isatty() else TerminalPrompts()
+
+
+def _on_stderr(sentence: str) -> None:
+    with contextlib.suppress(OSError):  # nobody reads it: no reason to connect to nowhere
+        sys.stderr.write(f"ccb: {sentence}\n")
+        sys.stderr.flush()
 
 
 async def ask_line(prompt: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hmac
+import logging
 import os
 import secrets
 import shlex
@@ -16,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import ConfigError, HostKeyError
+from .errors import HostKeyError
 
 if TYPE_CHECKING:
     import asyncssh
+
+log = logging.getLogger(__name__)
 
 _MARKERS = ("", "@revoked", "@cert-authority")
 _KRL = b"SSHKRL\n\0"
@@ -42,13 +45,14 @@ class HostKeyInfo:
 class KnownKeys:
     """What the known_hosts files say about one host. `places` (file:line) and `kinds` are of the keys stored for exactly this host
     and port; a key stored for the host without a port is trusted on another port where none of its kind is, but does not make
-    it a changed host."""
+    it a changed host. `unread` says of each file that exists and cannot be read, why."""
 
     trusted: tuple[asyncssh.SSHKey, ...]
     authorities: tuple[asyncssh.SSHKey, ...]
     revoked: tuple[asyncssh.SSHKey, ...]
     places: tuple[str, ...]
     kinds: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
 
 def pattern_for(host: str, port: int) -> str:
@@ -57,7 +61,7 @@ def pattern_for(host: str, port: int) -> str:
 
 
 def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
-    """Read every file that exists; lines that cannot be read are passed over, as ssh does."""
+    """Read every file that exists; files and lines that cannot be read are passed over, as ssh does."""
     names = [pattern_for(host, port)] if port == 22 else [pattern_for(host, port), host]
     trusted: list[asyncssh.SSHKey] = []
     without_port: list[asyncssh.SSHKey] = []
@@ -65,7 +69,8 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
     revoked: list[asyncssh.SSHKey] = []
     places: list[str] = []
     kinds: list[str] = []
-    for place, marker, entry in _entries(files):
+    unread: list[str] = []
+    for place, marker, entry in _entries(files, unread):
         for name in names:
             keys = _keys_for(entry, name)
             if not keys:
@@ -82,7 +87,7 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
                 without_port += keys
             break
     trusted += [key for key in without_port if key.get_algorithm() not in kinds]
-    return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places), tuple(kinds))
+    return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places), tuple(kinds), tuple(unread))
 
 
 def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
@@ -109,15 +114,17 @@ def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
     return tuple(keys)
 
 
-def _entries(files: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
-    """(file:line, marker or "", the rest of the line)."""
+def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, str, str]]:
+    """(file:line, marker or "", the rest of the line); what cannot be read is added to `unread`."""
     for path in files:
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise ConfigError(f"cannot read {path}", evidence=str(error), do="Make the file readable.") from error
+            log.warning("the known hosts in %s are passed over: %s", path, error)
+            unread.append(f"{path} cannot be read, so keys in it do not count: {error.strerror}.")
+            continue
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
             if not words or words[0].startswith("#"):
@@ -185,27 +192,20 @@ def _file_of(place: str) -> str:
 
 
 def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed: bool) -> None:
-    """Append `key` to `store`, made with the modes ssh expects."""
+    """Append `key` to `store`, made with the modes ssh expects. Raises OSError."""
     entry = pattern_for(host, port)
     if hashed:
         entry = _hashed(entry)
     line = f"{entry} {key.export_public_key('openssh').decode().strip()}\n"
-    try:
-        store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(store, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(fd, "r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-                if file.read(1) != b"\n":
-                    line = "\n" + line
-            file.write(line.encode())
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write the host key to {store}",
-            evidence=str(error),
-            do="Make the file writable, or add the key yourself.",
-        ) from error
+    store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(store, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(fd, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                line = "\n" + line
+        file.write(line.encode())
 
 
 def _hashed(entry: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from .errors import HostKeyError
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 class LoginMemory:
     """What a process keeps of its logins so far: `keys` that were unlocked, by the SHA-256 of their files (never a passphrase),
-    and the sentences that were `said`."""
+    the sentences that were `said`, and the host keys that were `accepted` (name, port, public key) and could not be stored."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, asyncssh.SSHKey] = {}
         self.said: set[str] = set()
+        self.accepted: set[tuple[str, int, bytes]] = set()
 
 
 class Prompts(Protocol):
@@ -44,10 +45,12 @@ class Prompts(Protocol):
 
 
 class NobodyToAsk:
-    """Prompts of a headless run: everything that would be asked is refused. `memory` may be that of another's logins."""
+    """Prompts of a headless run: everything that would be asked is refused. `memory` may be that of another's logins. `tell`
+    shows what ccb itself has to say of a login; the banners of servers are not shown."""
 
-    def __init__(self, memory: LoginMemory | None = None) -> None:
+    def __init__(self, memory: LoginMemory | None = None, tell: Callable[[str], None] | None = None) -> None:
         self.memory = memory if memory is not None else LoginMemory()
+        self.tell = tell
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
         name = pattern_for(info.host, info.port)
@@ -68,3 +71,11 @@ class NobodyToAsk:
 
     def banner(self, text: str) -> None:
         return None
+
+
+def tell_once(prompts: Prompts, sentence: str) -> None:
+    """Say something of a login, once in the life of a process, also where nobody can be asked; neutralised already."""
+    show = prompts.tell if isinstance(prompts, NobodyToAsk) else prompts.banner
+    if show is not None and sentence not in prompts.memory.said:
+        prompts.memory.said.add(sentence)
+        show(sentence)

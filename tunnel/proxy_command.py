@@ -101,6 +101,11 @@ class FirstLine:
             await asyncio.wait_for(self._child.exited(), _LEAVE_S)
         return self._child.process.returncode not in (None, 0)
 
+    @property
+    def runs(self) -> bool:
+        """The stream is that of a command."""
+        return self._child is not None
+
     def last_words(self) -> str:
         """What the command said at the end; neutralised, may be empty."""
         return neutralise(self._tail.text().strip())

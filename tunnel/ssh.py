@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .errors import ConnectionLost, Unreachable
+from .errors import CcbError, ConnectionLost, Unreachable
 from .first_words import Overheard
-from .jumps import route
-from .login import Prompts
+from .jumps import Hop, route
+from .login import Prompts, tell_once
 from .plain_text import neutralise
 from .proxy_command import FirstLine
 from .ssh_config import SshTarget
@@ -45,17 +45,19 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
                     name, config.no_effect if of_its_own else only_openssh(config.no_effect), prompts
                 )
             line = FirstLine(way[0][1], prompts)
-            sock = await line.open()
+            with _said_of(way[0], target):
+                sock = await line.open()
         finally:
             await loading
         from .ssh_login import log_in
 
         for number, hop in enumerate(way):
-            if hops:
-                hops.append(await log_in(hop, prompts, hops[-1], through=way[number - 1][0].shown))
-            else:
-                taken, sock = sock, None
-                hops.append(await log_in(hop, prompts, None, line, taken))
+            with _said_of(hop, target):
+                if hops:
+                    hops.append(await log_in(hop, prompts, hops[-1], through=way[number - 1][0].shown))
+                else:
+                    taken, sock = sock, None
+                    hops.append(await log_in(hop, prompts, None, line, taken))
     except BaseException:
         if sock is not None:
             sock.close()
@@ -68,6 +70,19 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
     return SshTransport(target.shown, hops[-1], hops[:-1], line)
 
 
+@contextlib.contextmanager
+def _said_of(hop: Hop, target: SshTarget) -> Iterator[None]:
+    """An error on the way to `target` names the jump host as the person wrote it: its address alone says nothing to anybody."""
+    name, config = hop
+    try:
+        yield
+    except CcbError as error:
+        if name is not target:
+            address = f" ({config.hostname})" if config.hostname != name.host else ""
+            error.what = f"jump host {name.shown}{address}: {error.what}"
+        raise
+
+
 def _say_what_has_no_effect(target: SshTarget, options: Sequence[str], prompts: Prompts) -> None:
     if options:
         log.info("without effect on %s: %s", target.shown, ", ".join(options))
@@ -76,10 +91,7 @@ def _say_what_has_no_effect(target: SshTarget, options: Sequence[str], prompts: 
         return
     honoured = only_openssh(options)
     way_out = f" (`--transport ssh` honours {', '.join(honoured)})" if honoured else ""
-    sentence = f"Without effect on {target.shown}: {', '.join(options)}{way_out}."
-    if sentence not in prompts.memory.said:
-        prompts.memory.said.add(sentence)
-        prompts.banner(sentence)
+    tell_once(prompts, f"Without effect on {target.shown}: {', '.join(options)}{way_out}.")
 
 
 def _load() -> None:

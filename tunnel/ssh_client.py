@@ -28,14 +28,21 @@ _MOST_TEXT = 4000
 class LoginClient(asyncssh.SSHClient):
     """Callbacks of one login. `offered` is the host key that was shown and not found among the trusted ones; `asked`: the
     person was asked something; `gave_up`: and did not want to answer. `greeted` is set when the server has got as far as
-    asking for a login; `said` is its last banner."""
+    asking for a login; `said` is its last banner. `opened` is set when there is a way to it. `wanted` is what it wants beside
+    keys; `key_accepted`: a key was right, but not enough."""
 
     def __init__(self, name: str, config: HostConfig, prompts: Prompts) -> None:
         self.offered: asyncssh.SSHKey | None = None
         self.asked = False
         self.gave_up = False
         self.said = ""
+        self.opened = asyncio.Event()
         self.greeted = asyncio.Event()
+        self.wanted: list[str] = []
+        self.key_accepted = False
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._methods: Sequence[str] = ()
+        """What the server offered when it first asked for a key."""
         self._name = name
         self._config = config
         self._prompts = prompts
@@ -105,9 +112,17 @@ class LoginClient(asyncssh.SSHClient):
                 await self._agent.wait_closed()
             self._agent = None
 
+    @property
+    def asked_for_keys(self) -> bool:
+        """The server takes keys, whether there was one or not."""
+        return self._offered_keys
+
     def tried(self) -> str:
         """What was offered, for the error message."""
-        nothing = "nothing, there was no key" + ("" if self._agent_failed else " and no agent")
+        if self._offered_keys:
+            nothing = "nothing, there was no key" + ("" if self._agent_failed else " and no agent")
+        else:
+            nothing = "nothing, it asked for no key"
         text = "Tried: " + (", ".join(dict.fromkeys(self._tried)) or nothing) + "."
         if self._agent_failed:
             text += f" {self._agent_failed}"
@@ -123,6 +138,10 @@ class LoginClient(asyncssh.SSHClient):
                 text += f"\n{error}: the one of {certificate.key.get_fingerprint()}."
         return text
 
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self._connection = conn
+        self.opened.set()
+
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.offered = key
         return False
@@ -134,6 +153,8 @@ class LoginClient(asyncssh.SSHClient):
 
     async def public_key_auth_requested(self) -> list[asyncssh.SSHKey] | list[asyncssh.SSHKeyPair] | None:
         self.greeted.set()
+        if self._connection is not None and not self._methods:
+            self._methods = self._connection.get_server_auth_methods()
         if not self._offered_keys:
             self._offered_keys = True
             agent = await self._agent_keys()
@@ -157,6 +178,7 @@ class LoginClient(asyncssh.SSHClient):
 
     async def password_auth_requested(self) -> str | None:
         self.greeted.set()
+        self._wants("password", "a password")
         if self.gave_up or self._passwords >= self._config.prompts:
             return None
         self._passwords += 1
@@ -168,8 +190,15 @@ class LoginClient(asyncssh.SSHClient):
             self._tried.append("password")
         return password
 
+    def _wants(self, method: str, what: str) -> None:
+        """A server that comes up with a method only after a key has taken the key: asyncssh does not tell."""
+        if what not in self.wanted:
+            self.wanted.append(what)
+            self.key_accepted = self.key_accepted or (bool(self._methods) and method not in self._methods)
+
     def kbdint_auth_requested(self) -> str | None:
         self.greeted.set()
+        self._wants("keyboard-interactive", "answers to its questions")
         if self.gave_up or self._challenges >= self._config.prompts:
             return None
         self._challenges += 1

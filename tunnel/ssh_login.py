@@ -14,7 +14,7 @@ from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
 from .expired import expired
 from .first_words import Overheard, taken_by_nobody, takes_nobody
 from .host_keys import KnownKeys, judge, look_up, read_revoked, remember, revoked
-from .login import NobodyToAsk, Prompts
+from .login import NobodyToAsk, Prompts, tell_once
 from .plain_text import neutralise
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def log_in(
 
     Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
-    config = hop[1]
+    config, listener = hop[1], prompts
     if config.batch:
         prompts = NobodyToAsk(prompts.memory)
     name = config.host_key_alias or config.hostname
@@ -71,7 +71,7 @@ async def log_in(
                 raise attempt.error
             else:
                 if not anybody:
-                    await _accept(hop, prompts, known, shown)
+                    await _accept(hop, prompts, listener, known, shown)
                 accepted = True
                 known = dataclasses.replace(known, trusted=(shown,))
             if line is not None:
@@ -89,13 +89,17 @@ def _is_loopback(sock: socket.socket | None) -> bool:
     return ipaddress.ip_address(sock.getpeername()[0].partition("%")[0]).is_loopback
 
 
-async def _accept(hop: Hop, prompts: Prompts, known: KnownKeys, shown: asyncssh.SSHKey) -> None:
-    """Decide on a key that is not on file, as StrictHostKeyChecking says. Raises HostKeyError."""
+async def _accept(hop: Hop, prompts: Prompts, listener: Prompts, known: KnownKeys, shown: asyncssh.SSHKey) -> None:
+    """Decide on a key that is not on file, as StrictHostKeyChecking says. `listener` hears what is to be said, also where
+    `prompts` may ask nothing. Raises HostKeyError."""
     config = hop[1]
     name = config.host_key_alias or config.hostname
     port = 22 if config.host_key_alias else config.port
     store = config.known_hosts[0]
     strict = config.strict_host_keys
+    accepted = prompts.memory.accepted
+    for each in known.unread:
+        tell_once(listener, neutralise(each))
     try:
         info = judge(known, shown, name, port, store)
     except HostKeyError as error:
@@ -110,13 +114,20 @@ async def _accept(hop: Hop, prompts: Prompts, known: KnownKeys, shown: asyncssh.
             evidence=f"It shows {info.algorithm} {info.fingerprint}.",
             do=f"Add the key to {store}.",
         )
+    if (name, port, shown.public_data) in accepted:
+        return
     if strict not in ("no", "accept-new") and not await prompts.confirm_host_key(info):
         raise HostKeyError(
             f"the host key of {name} was not accepted",
             evidence=info.fingerprint,
             do="Nothing was stored. Ask the host's administrator for the right fingerprint.",
         )
-    remember(store, name, port, shown, hashed=config.hash_known_hosts)
+    try:
+        remember(store, name, port, shown, hashed=config.hash_known_hosts)
+    except OSError as error:  # a read-only home, a container: ssh connects, too
+        accepted.add((name, port, shown.public_data))
+        why = f"could not be stored in {store}: {error.strerror}"
+        tell_once(listener, neutralise(f"The host key of {name} {why}. It is trusted for this run only."))
 
 
 class _Attempt:
@@ -153,6 +164,8 @@ class _Attempt:
         await asyncio.to_thread(self.client.load_keys)
         waiting = asyncio.create_task(self._connect())
         try:
+            if self._tunnel is not None:
+                await self._way_opened(waiting, through)
             await self._greeted(waiting)
             return await waiting
         except asyncssh.HostKeyNotVerifiable as error:
@@ -181,6 +194,22 @@ class _Attempt:
                 waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
             await self.client.close()
+
+    async def _way_opened(self, waiting: asyncio.Task[asyncssh.SSHClientConnection], through: str) -> None:
+        """Wait until the jump host has reached the next one, as long as it may take to reach it from here. Raises Unreachable."""
+        opened = asyncio.create_task(self.client.opened.wait())
+        patience = self._config.connect_timeout_s
+        try:
+            done, _ = await asyncio.wait((opened, waiting), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            opened.cancel()
+        if not done:
+            where = f"{self._config.hostname} port {self._config.port}"
+            raise Unreachable(
+                f"the jump host {through} got no answer from {where} in {patience:.0f} s",
+                evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+                do="Check host and port as the jump host sees them; a larger ConnectTimeout waits longer.",
+            )
 
     async def _greeted(self, waiting: asyncio.Task[asyncssh.SSHClientConnection]) -> None:
         """Wait until the server asks for a login, or until there is nothing to wait for. Raises TimeoutError. A proxy command may
@@ -249,9 +278,23 @@ class _Attempt:
                 evidence=self.client.tried(),
                 do="Answer what it asks, or let a key or an agent log in.",
             )
+        lines, wanted = [self.client.tried()], " or ".join(self.client.wanted)
+        more = self.client.key_accepted
+        if more:
+            lines.append("The key was accepted, but this server wants more than a key.")
+        if "GSSAPIAuthentication" in self._config.no_effect and not wanted and not self.client.asked_for_keys:
+            lines.append("GSSAPIAuthentication is set: only --transport ssh logs in by it.")
+        if wanted and isinstance(self._prompts, NobodyToAsk):
+            lines.append(f"The server wants {wanted}, and nobody can be asked for it here (headless, or BatchMode).")
+            if more or not self.client.asked_for_keys:
+                return AuthFailed(
+                    f"{name} refused the login",
+                    evidence="\n".join(lines),
+                    do="Log in from a ccb in a terminal, where it can be asked for, or let the server take a key alone.",
+                )
         return AuthFailed(
             f"{name} refused the login",
-            evidence=f"{self.client.tried()}\n{said}",
+            evidence="\n".join([*lines, said]),
             do=f"Make `ssh {name}` work first: it needs a key in the host's authorized_keys, an agent or a password, "
             "and an account that is not locked or expired. Where it works already, add `--transport ssh`.",
         )
@@ -282,8 +325,9 @@ class _Attempt:
 
         name = self._target.shown
         said = neutralise(str(error) or type(error).__name__)
-        if self._line is not None and self._line.last_words():
-            said += f"\nThe ProxyCommand said: {self._line.last_words()}"
+        words = self._line.last_words() if self._line is not None else ""
+        if words:
+            said += f"\nThe ProxyCommand said: {words}"
         if "too many authentication failures" in said.lower():
             return AuthFailed(
                 f"{name} ended the login after too many keys (MaxAuthTries)",
@@ -303,9 +347,17 @@ class _Attempt:
         where = f"({self._config.hostname} port {self._config.port})"
         if dropped and not no_way and self._sock is not None and not self._sock.spoke_ssh:
             first = self._sock.said
-            if takes_nobody(first):
-                return taken_by_nobody(f"{name} {where}", f"It said: {first}" if first else "It said nothing.")
-            said += f"\nIt said: {first}"
+            blamed = not first and bool(words)  # a pipeline of which the first command failed ends well
+            if takes_nobody(first) and not blamed:
+                heard = f"It said: {first}" if first else "It said nothing."
+                if self._line is not None and self._line.runs:
+                    heard += (
+                        f"\nThe ProxyCommand said: {words}" if words else "\nThe ProxyCommand said nothing, either."
+                    )
+                return taken_by_nobody(f"{name} {where}", heard)
+            no_way = blamed
+            if first:
+                said += f"\nIt said: {first}"
         return (Dropped if dropped and not no_way else Unreachable)(
             f"no SSH connection to {name} {where}",
             evidence=said,

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import asyncssh
 import pytest
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Done, Laptop, make_laptop
@@ -44,7 +43,6 @@ from ccb.tunnel.errors import (
     Unreachable,
     UsageError,
 )
-from ccb.tunnel.host_keys import look_up, remember
 from ccb.tunnel.link import Link, new_nonce
 from ccb.tunnel.local import LocalTransport
 from ccb.tunnel.login import NobodyToAsk
@@ -403,15 +401,6 @@ async def test_a_worker_that_does_not_read() -> None:
     finally:
         transport.abort()
         await transport.close()
-
-
-def test_known_hosts_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read"):
-        look_up([tmp_path], "host", 22)
-    (tmp_path / "file").write_text("", encoding="ascii")
-    key = asyncssh.generate_private_key("ssh-ed25519").convert_to_public()
-    with pytest.raises(ConfigError, match="cannot write the host key"):
-        remember(tmp_path / "file" / "known_hosts", "host", 22, key, hashed=False)
 
 
 async def test_a_server_that_allows_no_session(sshd_without_sessions: Sshd, host_user: HostUser) -> None:

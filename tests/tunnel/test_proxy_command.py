@@ -12,7 +12,7 @@ from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel.environment import SECRET_VARIABLES
-from ccb.tunnel.errors import Unreachable
+from ccb.tunnel.errors import Dropped, Unreachable
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import connect
 
@@ -84,3 +84,18 @@ async def test_it_may_pass_an_open_connection_on(sshd: Sshd, host_user: HostUser
     with pytest.raises(Unreachable, match="passed no connection") as caught:
         await connect(target(sshd, host_user, "ProxyUseFdpass=yes", passing(sshd.port, tmp_path, "")), NobodyToAsk())
     assert "passing" in caught.value.evidence
+
+
+async def test_one_that_ends_well_without_a_connection_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
+    option = "ProxyCommand=true && no-such-nc %h %p | cat"
+    with pytest.raises(Unreachable, match="no SSH connection") as caught:
+        await connect(target(sshd, host_user, option), NobodyToAsk())
+    assert "no-such-nc" in caught.value.evidence and "MaxStartups" not in str(caught.value)
+    assert caught.value.do == "Mend the ProxyCommand until it connects."
+    assert not isinstance(caught.value, Dropped), "it is not worth another attempt"
+
+
+async def test_one_that_says_nothing_may_have_met_a_server_that_takes_nobody(sshd: Sshd, host_user: HostUser) -> None:
+    with pytest.raises(Dropped, match="before any login") as caught:
+        await connect(target(sshd, host_user, "ProxyCommand=true"), NobodyToAsk())
+    assert "The ProxyCommand said nothing, either." in caught.value.evidence

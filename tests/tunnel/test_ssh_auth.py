@@ -252,6 +252,49 @@ async def test_a_key_and_a_password_are_both_wanted(host_user: HostUser, tmp_pat
             await connect(target(server, host_user), NobodyToAsk())
 
 
+async def test_a_server_that_wants_a_password_is_not_said_to_lack_a_key(host_user: HostUser, tmp_path: Path) -> None:
+    options = ["PasswordAuthentication yes", "PubkeyAuthentication no"]
+    async with serve(tmp_path / "server", options) as server:
+        for where in (target(server, host_user), target(server, host_user, "BatchMode=yes")):
+            with pytest.raises(AuthFailed) as caught:
+                await connect(where, NobodyToAsk())
+            assert "Tried: nothing, it asked for no key." in caught.value.evidence
+            assert "The server wants a password, and nobody can be asked for it here" in caught.value.evidence
+            assert "in a terminal" in caught.value.do
+
+
+async def test_a_key_that_was_not_enough_is_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
+    options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
+    async with serve(tmp_path / "server", options) as server:
+        with pytest.raises(AuthFailed) as caught:
+            await connect(target(server, host_user), NobodyToAsk())
+        assert "The key was accepted, but this server wants more than a key." in caught.value.evidence
+        assert "The server wants a password" in caught.value.evidence
+        authorize(server)
+        with pytest.raises(AuthFailed) as caught:
+            await connect(target(server, host_user), NobodyToAsk())
+        assert "accepted" not in caught.value.evidence and "password" not in caught.value.evidence
+
+
+async def test_a_key_that_was_refused_is_not_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
+        authorize(server)
+        for option in ("PreferredAuthentications=publickey,password", "PreferredAuthentications=password,publickey"):
+            with pytest.raises(AuthFailed) as caught:
+                await connect(target(server, host_user, option), NobodyToAsk())
+            assert "accepted" not in caught.value.evidence and "wants a password" in caught.value.evidence
+            assert "authorized_keys" in caught.value.do
+
+
+async def test_gssapi_is_named_where_nothing_else_was_tried(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "server") as server:
+        for option, named in (("PubkeyAuthentication=no", True), ("PubkeyAuthentication=yes", False)):
+            authorize(server)
+            with pytest.raises(AuthFailed) as caught:
+                await connect(target(server, host_user, "GSSAPIAuthentication=yes", option), NobodyToAsk())
+            assert ("only --transport ssh logs in by it" in caught.value.evidence) is named
+
+
 async def test_two_keys_are_wanted(host_user: HostUser, tmp_path: Path) -> None:
     first, second = make_key(tmp_path / "first"), make_key(tmp_path / "second", passphrase="secret")
     async with serve(tmp_path / "server", ["AuthenticationMethods publickey,publickey"]) as server:

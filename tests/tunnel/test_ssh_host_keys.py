@@ -63,6 +63,61 @@ async def test_no_file_for_keys_is_no_hindrance(sshd: Sshd, host_user: HostUser)
         pass
 
 
+@pytest.mark.parametrize("strict", ["accept-new", "no", "ask"])
+async def test_a_key_that_cannot_be_stored_is_said_once_and_is_no_hindrance(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str
+) -> None:
+    (tmp_path / "file").touch()
+    known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
+    where = target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)
+    for _ in range(2):
+        async with logged_in(where, person):
+            pass
+    assert len(person.asked) == (1 if strict == "ask" else 0), "for the life of this ccb the answer counts"
+    (said,) = person.told
+    assert f"The host key of 127.0.0.1 could not be stored in {known}: " in said
+    if strict != "ask":
+        assert "Failed to add the host to the list" in ssh(where).stderr, "so says ssh"
+    else:
+        async with logged_in(where, NobodyToAsk(person.memory)):  # as when a lost connection is made again
+            pass
+    with pytest.raises(HostKeyError):
+        await connect(target(sshd, host_user, known=known), NobodyToAsk())
+
+
+async def test_an_answer_that_could_not_be_stored_is_about_that_key_only(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
+    async with serve(tmp_path / "other") as other:
+        alias = "HostKeyAlias=box"
+        async with logged_in(target(sshd, host_user, alias, known=known), person):
+            pass
+        with pytest.raises(HostKeyError, match="not known"):
+            await connect(target(other, host_user, alias, known=known), NobodyToAsk(person.memory))
+
+
+@pytest.mark.parametrize("what", ["a directory", "no text"])
+async def test_a_file_for_keys_that_cannot_be_read_is_passed_over(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, what: str
+) -> None:
+    broken = tmp_path / "broken"
+    if what == "a directory":
+        broken.mkdir()
+    else:
+        broken.write_bytes(b"\xff\0\xfe")
+    option = f"UserKnownHostsFile={broken} {sshd.known_hosts}"
+    async with logged_in(target(sshd, host_user, option)):
+        assert ssh(target(sshd, host_user, option)).returncode == 0, "so does ssh"
+    person = Person(trust=True)
+    async with logged_in(target(sshd, host_user, known=broken), person):
+        pass
+    assert len(person.asked) == 1, "what cannot be read vouches for nobody"
+    if what == "a directory":
+        assert person.told[0] == f"{broken} cannot be read, so keys in it do not count: Is a directory."
+
+
 async def test_a_key_of_another_kind_is_a_question_that_names_the_one_on_file(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -168,8 +223,9 @@ async def test_each_hop_shows_its_own_key(
         known.write_text(sshd.known_hosts.read_text() + f"[127.0.0.1]:{jump.port} {public(make_key(tmp_path / 'old'))}")
         only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
         option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
-        with pytest.raises(HostKeyError, match="has changed"):
+        with pytest.raises(HostKeyError, match="has changed") as caught:
             await connect(target(sshd, host_user, option, known=known), NobodyToAsk())
+        assert str(caught.value).startswith(f"jump host {host_user.name}@127.0.0.1: the host key of 127.0.0.1 has")
         assert "Accepted" not in sshd.log.read_text(), "nobody is logged in to through an untrusted hop"
 
 

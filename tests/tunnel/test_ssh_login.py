@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,16 @@ from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable, UsageError
+from ccb.tunnel.errors import (
+    AuthFailed,
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    Dropped,
+    HostKeyError,
+    Unreachable,
+    UsageError,
+)
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import connect
 from ccb.tunnel.ssh_config import SshTarget
@@ -310,6 +320,49 @@ async def test_a_jump_host_that_leads_no_further_is_named(
         port = sshd.port if option else 1
         with pytest.raises(Unreachable, match=f"the jump host {host_user.name}@127.0.0.1 {says} {port}"):
             await connect(target(sshd, host_user, way, port=port), NobodyToAsk())
+
+
+async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with full_listener() as port:
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, sshd.known_hosts))
+        where = target(
+            sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{sshd.port}", "ConnectTimeout=1", port=port
+        )
+        says = f"the jump host {host_user.name}@127.0.0.1 got no answer from 127.0.0.1 port {port} in 1 s"
+        with pytest.raises(Unreachable, match=says) as caught:
+            await asyncio.wait_for(connect(where, NobodyToAsk()), 10)
+    assert "accepted the connection" not in caught.value.evidence
+
+
+@contextlib.contextmanager
+def full_listener() -> Iterator[int]:
+    """A port at which a connection is neither accepted nor refused: its queue is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port: int = listener.getsockname()[1]
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield port
+
+
+@pytest.mark.parametrize("fault", ["closed", "refuses", "unknown"])
+async def test_a_failure_on_the_way_is_said_of_the_jump_host_by_its_name(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    only_config(tmp_path, monkeypatch).write_text(
+        f"Host boxbad\n  HostName 127.0.0.1\n  Port {1 if fault == 'closed' else sshd.port}\n  User {host_user.name}\n"
+        f"  IdentityFile {make_key(tmp_path / 'wrong')}\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {tmp_path / 'none' if fault == 'unknown' else sshd.known_hosts}\n"
+    )
+    with pytest.raises(ConnectError) as caught:
+        await connect(target(sshd, host_user, "ProxyJump=boxbad"), NobodyToAsk())
+    assert str(caught.value).startswith("jump host boxbad (127.0.0.1): ")
 
 
 async def test_a_login_that_is_given_up_in_the_moment_it_succeeds_leaves_no_connection(

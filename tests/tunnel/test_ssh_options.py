@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, logged_in, no_openssh, output, pipe_to, target
+from tests.support.login import Person, logged_in, no_openssh, only_config, output, pipe_to, target
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
@@ -16,7 +16,8 @@ from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, 
 from ccb.tunnel.jumps import route
 from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh import SshTransport, connect
-from ccb.tunnel.ssh_config import SshTarget
+from ccb.tunnel.ssh_config import SshTarget, resolve
+from ccb.tunnel.ssh_effect import of_consequence, only_openssh
 
 UNKNOWN = "sntrup761x25519-sha512@openssh.com"
 """ssh has it, asyncssh does not (without liboqs)."""
@@ -133,6 +134,21 @@ async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) 
     assert len(person.told) == 1
 
 
+async def test_what_has_no_effect_is_said_where_nobody_can_be_asked(sshd: Sshd, host_user: HostUser) -> None:
+    said: list[str] = []
+    where = target(sshd, host_user, "LocalForward=1 localhost:2")
+    prompts = NobodyToAsk(tell=said.append)
+    for _ in range(2):
+        async with logged_in(where, prompts):
+            pass
+    prompts.banner("Only for friends.")
+    assert said == [f"Without effect on {host_user.name}@127.0.0.1: LocalForward."]
+    memory = Person().memory
+    async with logged_in(where, NobodyToAsk(memory)):
+        pass
+    assert not memory.said, "what nobody was told is still to be said"
+
+
 async def test_what_many_have_for_every_host_is_named_by_the_doctor_and_not_at_every_login(
     sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -142,7 +158,31 @@ async def test_what_many_have_for_every_host_is_named_by_the_doctor_and_not_at_e
         pass
     assert person.told == []
     ((_, config),) = await route(to)
-    assert config.no_effect == ("ControlPath",)
+    assert "ControlPath" in config.no_effect
+
+
+async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_file = only_config(tmp_path, monkeypatch)
+    config_file.write_text(
+        "GSSAPIAuthentication yes\nIPQoS cs1\nTCPKeepAlive no\nFingerprintHash md5\nVisualHostKey yes\n"
+        "KbdInteractiveDevices pam\nServerAliveInterval 600\n"
+    )
+    config = await resolve(SshTarget("mine"))
+    names = (
+        "GSSAPIAuthentication",
+        "IPQoS",
+        "TCPKeepAlive",
+        "FingerprintHash",
+        "VisualHostKey",
+        "KbdInteractiveDevices",
+    )
+    assert config.no_effect == (*names, "ServerAliveInterval 600 (here 15 s of silence end a connection)")
+    assert of_consequence(config.no_effect) == ()
+    assert only_openssh(config.no_effect) == names
+    config_file.write_text("TCPKeepAlive yes\nServerAliveInterval 3\nServerAliveCountMax 5\nIPQoS none\n")
+    assert (await resolve(SshTarget("mine"))).no_effect == ()
 
 
 async def test_what_a_login_goes_without_is_said_of_every_hop_before_it_can_fail(
