@@ -75,7 +75,7 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
             tuple(arguments.identities),
             tuple(arguments.ssh_options),
         )
-        async for finding in ssh_findings(target):
+        async for finding in ssh_findings(target, openssh=way is Way.OPENSSH):
             known = known or (
                 finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
             )

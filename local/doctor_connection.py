@@ -37,8 +37,9 @@ def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
     return Finding(WHERE, name, state, found, fix)
 
 
-async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
-    """What is known before anything is connected, of each jump host on the way and then of the host."""
+async def ssh_findings(target: SshTarget, *, openssh: bool = False) -> AsyncIterator[Finding]:
+    """What is known before anything is connected, of each jump host on the way and then of the host. `openssh`: its client
+    connects."""
     try:
         hops = await route(target)
         applied = await asyncio.gather(*(applied_options(each) for each, _ in hops))
@@ -49,11 +50,13 @@ async def ssh_findings(target: SshTarget) -> AsyncIterator[Finding]:
     for (each, config), options in zip(hops, applied, strict=True):
         where = WHERE if each is target else HOP + each.shown
         way = f", by way of {', '.join(jumps)}" if jumps and each is target else ""
-        async for finding in _hop_findings(config, options, way):
+        async for finding in _hop_findings(config, options, way, openssh):
             yield replace(finding, where=where)
 
 
-async def _hop_findings(config: HostConfig, applied: list[AppliedOption] | None, way: str) -> AsyncIterator[Finding]:
+async def _hop_findings(
+    config: HostConfig, applied: list[AppliedOption] | None, way: str, openssh: bool
+) -> AsyncIterator[Finding]:
     way = way or (", by ProxyCommand" if config.proxy_command else "")
     yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
     if applied is None:
@@ -61,10 +64,10 @@ async def _hop_findings(config: HostConfig, applied: list[AppliedOption] | None,
     else:
         lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
         yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
-    if config.no_effect:
-        names = ", ".join(config.no_effect)
-        honoured = ", ".join(only_openssh(config.no_effect))
-        yield _finding("without effect", State.INFO, names, f"--transport ssh honours {honoured}." if honoured else "")
+    honoured = only_openssh(config.no_effect)
+    if idle := [name for name in config.no_effect if not (openssh and name in honoured)]:
+        fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
+        yield _finding("without effect", State.INFO, ", ".join(idle), fix)
     yield await asyncio.to_thread(_known, config)
     yield await asyncio.to_thread(keys_finding, WHERE, config.identity_files)
 
