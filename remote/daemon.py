@@ -369,7 +369,8 @@ class Daemon:
                 client.progress(self.journal.seq, key, body)
         self.changed()
         if frame.nonce:
-            client.line = Line(client.epoch, str(frame.options.get("client", "")), frame.nonce, client.control, client.bulk)
+            who = str(frame.options.get("client", ""))
+            client.line = Line(client.epoch, who, frame.nonce, client.control, client.bulk)
         if client.role == "driver":
             self._driver = client
         if client.line is not None:

@@ -47,10 +47,12 @@ class Picture:
             for prompt in self._prompts:
                 if prompt.input_id in taken:
                     prompt.taken = min(prompt.taken, seq)
-        elif kind == "turn_end":
+        elif kind in ("turn_end", "forked"):  # what waits or runs in the original does not in its copy
             for prompt in self._prompts:
-                if prompt.taken < seq:
+                if prompt.taken < seq or kind == "forked":
                     prompt.ended = min(prompt.ended, seq)
+            if kind == "forked":
+                self._asks.clear()
         elif kind == "message":
             self._message(seq, body)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
-from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+from ccb.tunnel.wire import Attach, Event, Hello, Refused, SessionOptions, Snapshot
 
 Json = dict[str, Any]
 
@@ -113,6 +113,11 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
     asked = [m["request_id"] for m in messages if m["type"] == "control_request"]
     assert asked == [m["request_id"] for m in messages if m["type"] == "control_cancel_request"]
     assert len(asked) == asks
+    viewer = await host.connect(copy)
+    hello = await viewer.next(Hello)
+    await viewer.send(Attach(hello.epoch, "viewer", 0, "", {}, tail=1))
+    open_now = (await viewer.next(Snapshot)).body
+    assert [prompt["text"] for prompt in open_now["prompts"]] == ["what now?"] and open_now["asks"] == []
     assert not (host.project / "never").exists()
     assert asks or (host.project / "count").read_text() == "run\n"
     await first.stop()
