@@ -101,7 +101,7 @@ class Attempt:
             if not reader.done():
                 watchdog.result()
                 phase = "in the middle of an answer" if self._head_seen else "before the answer began"
-                raise ModelError(f"the model was silent for too long {phase}")
+                raise ModelError(f"the model was silent for too long {phase}", unanswered=not self._head_seen)
             return reader.result()
         except ModelError as error:
             if self._assembler.stop_reason is not None:

@@ -32,7 +32,7 @@ OF_THE_LAPTOP = "laptop_"
 
 class ModelError(Exception):
     """A model call that failed. `status` is the HTTP status, or the one an `error` event in the stream stands for, or None
-    when there was no answer (link, cut, silence). `retry_after` is in seconds."""
+    when there was no answer (link, cut, silence). `retry_after` is in seconds. `unanswered`: after minutes of silence."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class ModelError(Exception):
         retry_after: float | None = None,
         retry: Retry = Retry.BY_STATUS,
         request_id: str = "",
+        unanswered: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -51,6 +52,7 @@ class ModelError(Exception):
         self.retry_after = retry_after
         self.retry = retry
         self.request_id = request_id
+        self.unanswered = unanswered
 
     @property
     def kind(self) -> str:

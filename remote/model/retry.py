@@ -14,6 +14,7 @@ _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 32.0
 _JITTER = 0.125
 _LONGEST_RETRY_AFTER = 600.0  # a limit that lasts longer is told to the person instead of waited for
+_MOST_UNANSWERED = 3  # attempts of one call that wait for an answer in vain, each for `head_timeout`
 _RETRIED = (408, 409, 429)
 
 
@@ -45,6 +46,7 @@ class RetryPolicy:
         self.attempt = 0  # retries granted so far
         self._chance = chance
         self._unauthorized = 0
+        self._unanswered = 0
 
     def delay(self, failure: ModelError) -> float | None:
         """Seconds to wait before the next attempt, or None when the failure is final."""
@@ -59,6 +61,9 @@ class RetryPolicy:
             return False
         if failure.retry_after is not None and failure.retry_after > _LONGEST_RETRY_AFTER:
             return False
+        if failure.unanswered:
+            self._unanswered += 1
+            return self._unanswered < _MOST_UNANSWERED
         if failure.retry is Retry.YES or failure.status is None:
             return True
         if failure.status == 401:  # once: the proxy may have refreshed the credential by then

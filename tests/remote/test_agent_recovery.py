@@ -306,6 +306,15 @@ async def test_no_answer_at_all_is_given_up_later() -> None:
     assert (await world.clock.run_until_done(turn))["result"] == "hi"
 
 
+async def test_a_model_that_never_answers_is_waited_three_times_and_not_ten_times() -> None:
+    world = make_world(error_reply(529), *[Reply(head_wait=asyncio.Event())] * 11)
+    started = world.clock.time
+    result = await world.clock.run_until_done(world.start())
+    assert result["result"] == "API Error: the model was silent for too long before the answer began"
+    assert 3 * 360 <= world.clock.time - started < 3 * 360 + 10
+    assert len(_retries(world)) == 3, "other failures are counted for themselves"
+
+
 async def test_a_cut_off_answer_is_silently_asked_for_with_a_higher_limit() -> None:
     world = make_world(says("The answer is", stop_reason="max_tokens"), says("The answer is 42.", "msg_2"))
     result = await world.turn()
