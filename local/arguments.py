@@ -24,6 +24,8 @@ from .way import check_way, needs_host
 HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "doctor")
 COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
 
+_WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
+_SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
 _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
 
 
@@ -112,7 +114,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     _check_combination(arguments)
     if arguments.headless and arguments.prompt is None and swallowed.variadic:
         hint = f"The words after {swallowed.variadic} were read as its values; write the prompt before it, or after --."
-        arguments = replace(arguments, hints=(hint,))
+        arguments = replace(arguments, hints=(*arguments.hints, hint))
     return arguments
 
 
@@ -273,8 +275,13 @@ def _converted(option: Option, value: str) -> str | int | float:
         case "port":
             return parse_port(value)
         case "ssh_options":
-            if not value.strip() or "\n" in value or "\0" in value or not value.strip()[0].isalpha():
-                raise UsageError(f"error: '{neutralise(value)[:80]}' is no ssh option", do="Write -o Name=value.")
+            if not _SSH_OPTION.fullmatch(value):
+                raise UsageError(f"error: '-o {neutralise(value)[:80]}' is no ssh option", do="Write -o Name=value.")
+        case "model":
+            if not value.strip():
+                raise UsageError(
+                    f"error: option '{option.shown}' argument is empty", do="Name a model, or leave it away."
+                )
     return value
 
 
@@ -386,10 +393,17 @@ def _place_local(arguments: Arguments, words: list[str], *, may_be_command: bool
     directory = str(Path.cwd())
     if words and words[0] and (Path(words[0]).expanduser().is_dir() or _is_written_as_path(words[0])):
         directory = str(Path(words.pop(0)).expanduser().absolute())
+    elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):
+        raise UsageError(
+            f"{neutralise(words[0])[:80]!r} names a place on a host, and this would be a session here",
+            do=f"Did you mean `ccb ssh {neutralise(words[0])[:80]}`? If it is a prompt, write it behind --.",
+        )
     elif words and may_be_command and not arguments.print:
         _check_spelling(words)
     _check_no_connection(arguments, "ccb ssh HOST …")
-    return replace(arguments, directory=directory, prompt=" ".join(words) if words else None)
+    missing = [each for each in arguments.add_dirs if not Path(directory, each).expanduser().is_dir()]
+    hints = tuple(f"--add-dir {neutralise(each)[:200]}: there is no such directory" for each in missing)
+    return replace(arguments, directory=directory, prompt=" ".join(words) if words else None, hints=hints)
 
 
 def _check_no_connection(arguments: Arguments, instead: str) -> None:

@@ -150,6 +150,8 @@ class _Run:
         self._streaming = arguments.input_format == "stream-json"
         self._turns = _Turns()
         self._partial = PartialEvents()
+        self._quiet = arguments.output_format != "stream-json"  # a reader of the stream sees the tries there
+        self._retried = False
         self._asked: set[str] = set()
         self._last: Json | None = None
         self._denied_unasked = False
@@ -160,7 +162,7 @@ class _Run:
 
     async def work(self) -> ExitCode:
         """The whole run. Raises CcbError."""
-        prompt = "" if self._streaming else await read_prompt(self._arguments.prompt, STDIN, still_waiting=_say_waiting)
+        prompt = "" if self._streaming else await read_prompt(self._arguments.prompt, STDIN, say=_say)
         async with connect_session(
             self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True), environ=self._environ
         ) as connected:
@@ -331,6 +333,8 @@ class _Run:
             return
         if kind == "system" and subtype == "permission_denied" and body.get("decision_behavior") == "ask":
             self._denied_unasked = True
+        if kind == "system" and subtype == "api_retry" and body.get("attempt") == 1 and self._quiet:
+            self._say_retry(body)
         await self._output.message(body)
         request = body.get("request")
         if kind == "control_request" and isinstance(request, dict) and request.get("subtype") == "can_use_tool":
@@ -340,12 +344,26 @@ class _Run:
         elif kind == "control_cancel_request":
             self._asked.discard(str(body.get("request_id")))
 
+    def _say_retry(self, body: Json) -> None:
+        from .messages import SystemNote, parse_message
+        from .tui.retry import retry_text
+
+        note = parse_message(body)
+        if isinstance(note, SystemNote):
+            self._retried = True
+            _say(f"{retry_text(note)}; trying again")
+
     async def _result(self, body: Json) -> None:
         if self._turns.answered() or self._streaming:
             await self._deliver(body)
 
     async def _deliver(self, body: Json) -> None:
         self._last = body
+        if self._retried and self._quiet and body.get("is_error") and body.get("api_error_status") is None:
+            _say(
+                "the model was not reached; check the network, the proxy and ANTHROPIC_BASE_URL of this machine (`ccb doctor`)"
+            )
+        self._retried = False
         await self._output.result(body)
         self._result_came.set()
 
@@ -355,8 +373,8 @@ class _Run:
         return exit_code(self._last, denied_unasked=self._denied_unasked)
 
 
-def _say_waiting() -> None:
-    sys.stderr.write("ccb: waiting for the end of standard input (a pipe is open; </dev/null if none is meant)\n")
+def _say(text: str) -> None:
+    sys.stderr.write(f"ccb: {text}\n")
 
 
 async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None] | asyncio.Future[OSError]) -> None:

@@ -21,6 +21,9 @@ MAX_TEXT = 16 * 1024 * 1024
 MAX_INPUT_LINE = 48 * 1024 * 1024
 """Longest NDJSON line on stdin; images and documents travel in it."""
 
+SILENCE = 3.0
+"""Seconds without a byte, after which a pipe that somebody left open is not waited for when there is a prompt."""
+
 _FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
 
 
@@ -40,12 +43,13 @@ def is_piped(fd: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-async def read_prompt(prompt: str | None, fd: int, *, still_waiting: Callable[[], None]) -> str:
-    """The prompt of the command line, then what is piped in. Calls `still_waiting` once when the pipe stays open.
+async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]) -> str:
+    """The prompt of the command line, then what is piped in. A pipe from which nothing comes is left alone when there is a
+    prompt; what is unusual about the input is said.
 
     Raises UsageError when there is neither.
     """
-    piped = await _read_text(fd, still_waiting) if is_piped(fd) else ""
+    piped = await _read_text(fd, say, needed=not (prompt or "").strip()) if is_piped(fd) else ""
     parts = [part for part in (prompt or "", piped) if part.strip()]
     if not parts:
         raise UsageError(
@@ -55,11 +59,23 @@ async def read_prompt(prompt: str | None, fd: int, *, still_waiting: Callable[[]
     return "\n\n".join(parts) if len(parts) > 1 else parts[0]
 
 
-async def _read_text(fd: int, still_waiting: Callable[[], None]) -> str:
+_NONE_MEANT = "</dev/null if none is meant"
+
+
+async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> str:
+    loop = asyncio.get_running_loop()
     found = bytearray()
-    notice = asyncio.get_running_loop().call_later(3.0, still_waiting)
+    pieces = read_pieces(fd)
+    first = asyncio.create_task(_next(pieces), name="first of stdin")
+    waiting = f"waiting for the end of standard input (a pipe is open; {_NONE_MEANT})"
+    notice = loop.call_later(SILENCE, say, waiting) if needed else None
     try:
-        async for piece in read_pieces(fd):
+        if not needed and not (await asyncio.wait({first}, timeout=SILENCE))[0]:
+            say(f"nothing came on standard input within {SILENCE:g} s, going on without it ({_NONE_MEANT})")
+            return ""
+        found += await first
+        notice = notice or loop.call_later(SILENCE, say, waiting)
+        async for piece in pieces:
             found += piece
             if len(found) > MAX_TEXT:
                 raise UsageError(
@@ -67,8 +83,17 @@ async def _read_text(fd: int, still_waiting: Callable[[], None]) -> str:
                     do="Put the data into a file on the host and name it in the prompt.",
                 )
     finally:
-        notice.cancel()
-    return found.decode("utf-8", "replace").rstrip("\n")
+        first.cancel()
+        if notice is not None:
+            notice.cancel()
+    text = found.decode("utf-8", "replace")
+    if b"\0" in found or "\ufffd" in text:
+        say("standard input is not UTF-8 text; what cannot be read was replaced in the prompt")
+    return text.rstrip("\n")
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes:
+    return await anext(pieces, b"")
 
 
 async def read_messages(fd: int) -> AsyncIterator[Json]:

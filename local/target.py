@@ -135,7 +135,8 @@ def _host(host: str, text: str) -> str:
         raise _bad(text, "this looks like a path: the host comes first")
     found = _NO_HOST.search(host)
     if found:
-        raise _bad(text, f"a host cannot contain {found.group()!r}")
+        first = "; the host comes first, then the prompt" if found.group().isspace() else ""
+        raise _bad(text, f"a host cannot contain {found.group()!r}{first}")
     return host
 
 

@@ -158,6 +158,16 @@ async def test_a_key_that_the_provider_refuses_is_code_77(laptop: Laptop, projec
     assert "sk-ant-wrong" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+async def test_the_first_try_that_fails_is_told_where_the_stream_is_not_seen(
+    output: str, laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add({"status": 529}, {"status": 529}, {"text": "Four."})
+    done = await laptop.run([str(project), "-p", "2+2?", "--output-format", output])
+    assert done.code == 0 and "Four." in done.stdout
+    assert done.stderr.count("trying again") == 1 and "HTTP 529" in done.stderr
+
+
 async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Laptop, project: Path) -> None:
     argv = ["ssh", f"here:{project.parent}/projct", "--local", "-p", "go", *STREAM]
     done = await laptop.run(argv)

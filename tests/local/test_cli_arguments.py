@@ -154,3 +154,38 @@ def test_a_first_word_that_is_written_like_a_path_is_one_even_when_nothing_is_th
         assert (arguments.prompt, Path(arguments.directory or "").is_absolute()) == ("look", True)
     arguments = parse_arguments(["-p", "/etc/hosts is wrong"])
     assert arguments.prompt == "/etc/hosts is wrong"
+
+
+@pytest.mark.parametrize("word", ["h:/srv", "me@h:/srv/app", "h:~/app", "h:~", "ssh://h/srv"])
+def test_a_place_on_a_host_without_ssh_is_no_prompt(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(word, "-p", "x")
+    assert f"Did you mean `ccb ssh {word}`" in caught.value.do
+    assert parse("-p", "--", word).prompt == word
+
+
+@pytest.mark.parametrize("prompt", ["https://example.org", "note: /etc is odd", "a:b", "why h:/srv"])
+def test_other_words_with_colons_stay_prompts(prompt: str) -> None:
+    assert parse("-p", prompt).prompt == prompt
+
+
+def test_a_prompt_in_front_of_the_host_is_told_what_comes_first() -> None:
+    with pytest.raises(UsageError, match="the host comes first"):
+        parse("ssh", "-p", "hi there", "h")
+
+
+def test_an_ssh_option_without_a_value_is_named() -> None:
+    with pytest.raises(UsageError, match="'-o Foo' is no ssh option"):
+        parse("ssh", "h", "-o", "Foo", "-p", "x")
+    assert parse("ssh", "h", "-o", "Port 22", "-oUser = me", "-p", "x").ssh_options == ["Port 22", "User = me"]
+
+
+def test_an_empty_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="--model"):
+        parse("-p", "x", "--model", "")
+
+
+def test_a_directory_to_add_that_is_not_here_is_told(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    arguments = parse(str(tmp_path), "-p", "x", "--add-dir", "/nope", "real")
+    assert [hint for hint in arguments.hints if "--add-dir" in hint] == ["--add-dir /nope: there is no such directory"]

@@ -15,8 +15,8 @@ from ccb.local.headless_input import BadInput, is_piped, read_messages, read_pro
 from ccb.tunnel.errors import UsageError
 
 
-def quiet() -> None:
-    raise AssertionError("nothing to wait for")
+def quiet(text: str) -> None:
+    raise AssertionError(text)
 
 
 def pipe_with(data: bytes) -> int:
@@ -30,10 +30,10 @@ def pipe_with(data: bytes) -> int:
     return reader
 
 
-async def prompt(given: str | None, data: bytes, waiting: Callable[[], None] = quiet) -> str:
+async def prompt(given: str | None, data: bytes, say: Callable[[str], None] = quiet) -> str:
     fd = pipe_with(data)
     try:
-        return await read_prompt(given, fd, still_waiting=waiting)
+        return await read_prompt(given, fd, say=say)
     finally:
         os.close(fd)
 
@@ -53,7 +53,6 @@ async def messages(data: bytes) -> list[dict[str, object]]:
         (None, b"what is 2+2?\n", "what is 2+2?"),
         ("just this", b"", "just this"),
         ("just this", b" \n\n", "just this"),
-        ("latin", b"caf\xe9", "latin\n\ncaf\ufffd"),
     ],
 )
 async def test_piped_text_follows_the_prompt(given: str | None, data: bytes, whole: str) -> None:
@@ -70,20 +69,48 @@ async def test_files_are_read_and_devices_are_not(tmp_path: Path) -> None:
     file = tmp_path / "in"
     file.write_text("from a file")
     with file.open("rb") as opened, Path(os.devnull).open("rb") as null:
-        assert await read_prompt("p", opened.fileno(), still_waiting=quiet) == "p\n\nfrom a file"
+        assert await read_prompt("p", opened.fileno(), say=quiet) == "p\n\nfrom a file"
         assert not is_piped(null.fileno())
-        assert await read_prompt("p", null.fileno(), still_waiting=quiet) == "p"
+        assert await read_prompt("p", null.fileno(), say=quiet) == "p"
 
 
-async def test_a_pipe_that_stays_open_is_waited_for_and_the_wait_is_told() -> None:
+@pytest.mark.parametrize("data", [b"caf\xe9", b"\x7fELF\0\0"])
+async def test_bytes_that_are_no_text_are_replaced_and_told(data: bytes) -> None:
+    said: list[str] = []
+    assert (await prompt("p", data, said.append)).startswith("p\n\n")
+    assert len(said) == 1 and "not UTF-8 text" in said[0]
+
+
+async def test_a_pipe_that_stays_open_is_waited_for_without_a_prompt_and_the_wait_is_told() -> None:
     reader, writer = os.pipe()
-    told = asyncio.Event()
-    reading = asyncio.create_task(read_prompt("p", reader, still_waiting=told.set))
-    await asyncio.wait_for(told.wait(), 20)
+    said: asyncio.Queue[str] = asyncio.Queue()
+    reading = asyncio.create_task(read_prompt(None, reader, say=said.put_nowait))
+    assert "waiting for the end" in await asyncio.wait_for(said.get(), 20)
     assert not reading.done()
     os.write(writer, b"late")
     os.close(writer)
-    assert await asyncio.wait_for(reading, 10) == "p\n\nlate"
+    assert await asyncio.wait_for(reading, 10) == "late"
+    os.close(reader)
+
+
+async def test_a_prompt_does_not_wait_for_a_pipe_from_which_nothing_comes() -> None:
+    reader, writer = os.pipe()
+    said: list[str] = []
+    assert await asyncio.wait_for(read_prompt("p", reader, say=said.append), 20) == "p"
+    assert len(said) == 1 and "going on without it" in said[0]
+    os.close(writer)
+    os.close(reader)
+
+
+async def test_a_pipe_from_which_something_came_is_read_to_its_end() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"early, ")
+    said: asyncio.Queue[str] = asyncio.Queue()
+    reading = asyncio.create_task(read_prompt("p", reader, say=said.put_nowait))
+    assert "waiting for the end" in await asyncio.wait_for(said.get(), 20)
+    os.write(writer, b"late")
+    os.close(writer)
+    assert await asyncio.wait_for(reading, 10) == "p\n\nearly, late"
     os.close(reader)
 
 
