@@ -12,6 +12,11 @@ import termios
 import time
 from collections.abc import Callable
 
+import pytest
+
+from ccb.local.prompts import prompts_for
+from ccb.tunnel.login import tell_once
+
 SCRIPT = """
 import asyncio, signal, sys
 from pathlib import Path
@@ -221,3 +226,13 @@ def test_what_follows_a_question_without_an_answer_begins_a_line() -> None:
         terminal.until("(again): \r\nanswer: None")
     finally:
         terminal.end()
+
+
+def test_what_is_to_be_said_of_a_login_is_one_line_on_stderr_where_nobody_can_be_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prompts = prompts_for(headless=True)
+    for _ in range(2):
+        tell_once(prompts, "Without effect on devbox: LocalForward.")
+    prompts.banner("Only for friends.")
+    assert capsys.readouterr() == ("", "ccb: Without effect on devbox: LocalForward.\n")
