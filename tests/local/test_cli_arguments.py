@@ -187,5 +187,7 @@ def test_an_empty_model_is_refused() -> None:
 
 def test_a_directory_to_add_that_is_not_here_is_told(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
-    arguments = parse(str(tmp_path), "-p", "x", "--add-dir", "/nope", "real")
-    assert [hint for hint in arguments.hints if "--add-dir" in hint] == ["--add-dir /nope: there is no such directory"]
+    arguments = parse(str(tmp_path), "-p", "x", "--add-dir", str(tmp_path / "nope"), "real")
+    assert [hint for hint in arguments.hints if "--add-dir" in hint] == [
+        f"--add-dir {tmp_path}/nope: there is no such directory"
+    ]
