@@ -24,6 +24,11 @@ from .way import check_way, needs_host
 HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "doctor")
 COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
 
+TOOLS = frozenset(
+    ("Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "LS", "MultiEdit", "Read", "TodoWrite", "Write")
+)
+"""The worker's tools, to warn of rules for one that there is not."""
+
 _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
 _SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
 _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
@@ -115,7 +120,23 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if arguments.headless and arguments.prompt is None and swallowed.variadic:
         hint = f"The words after {swallowed.variadic} were read as its values; write the prompt before it, or after --."
         arguments = replace(arguments, hints=(*arguments.hints, hint))
-    return arguments
+    return replace(arguments, hints=(*arguments.hints, *_unknown_tools(arguments)))
+
+
+def _unknown_tools(arguments: Arguments) -> list[str]:
+    """What to say of rules that can never apply."""
+    hints = []
+    for option, rules in (
+        ("--allowedTools", arguments.allowed_tools),
+        ("--disallowedTools", arguments.disallowed_tools),
+    ):
+        for rule in rules:
+            name = rule.partition("(")[0]
+            if name not in TOOLS and name != "*" and not name.startswith("mcp__"):
+                near = difflib.get_close_matches(name, TOOLS, n=1, cutoff=0.6)
+                meant = f" (did you mean {near[0]}?)" if near else ""
+                hints.append(f"{option} {neutralise(rule)[:80]}: there is no tool of that name{meant}")
+    return hints
 
 
 def split_rules(text: str) -> list[str]:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.arguments import Arguments, parse_arguments, split_rules
+from ccb.local.arguments import TOOLS, Arguments, parse_arguments, split_rules
 from ccb.local.target import Target
+from ccb.remote.tools import default_tools
 from ccb.tunnel.errors import UsageError
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
@@ -191,3 +192,16 @@ def test_a_directory_to_add_that_is_not_here_is_told(tmp_path: Path) -> None:
     assert [hint for hint in arguments.hints if "--add-dir" in hint] == [
         f"--add-dir {tmp_path}/nope: there is no such directory"
     ]
+
+
+@pytest.mark.parametrize("option", ["--allowedTools", "--disallowedTools"])
+def test_a_rule_for_a_tool_that_there_is_not_is_told(option: str) -> None:
+    hints = parse("-p", "x", option, "Nope(x)", "Bsh(git *)", "Bash(git *)", "Read").hints
+    assert [hint for hint in hints if "no tool" in hint] == [
+        f"{option} Nope(x): there is no tool of that name",
+        f"{option} Bsh(git *): there is no tool of that name (did you mean Bash?)",
+    ]
+
+
+def test_the_tools_that_rules_are_compared_with_are_those_of_the_worker() -> None:
+    assert {tool.name for tool in default_tools()} == TOOLS
