@@ -74,6 +74,8 @@ class HostConfig:
     host_key_alias: str | None
     hash_known_hosts: bool
     connect_timeout_s: float
+    greeting_s: float
+    """Seconds in which a server that has accepted must have come to ask for a login: ConnectTimeout where that was set."""
     attempts: int
     """ConnectionAttempts."""
     compression: bool
@@ -235,6 +237,7 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None =
         return tuple(_path(text, tokens) for text in lines.get(key, ()) if text.lower() != "none")
 
     timeout = one("connecttimeout", "none")
+    patience = float(timeout) if timeout.isdigit() else 0.0
     known_hosts = paths("userknownhostsfile")
     if one("userknownhostsfile").lower() == "none":
         known_hosts = (Path(os.devnull),)
@@ -262,7 +265,8 @@ def _config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None =
         strict_host_keys={"true": "yes", "false": "no", "off": "no"}.get(strict, strict),
         host_key_alias=maybe("hostkeyalias"),
         hash_known_hosts=flag("hashknownhosts"),
-        connect_timeout_s=float(timeout) if timeout.isdigit() and int(timeout) else 10.0,
+        connect_timeout_s=patience or 10.0,
+        greeting_s=patience or 30.0,
         attempts=max(1, number("connectionattempts", 1)),
         compression=flag("compression"),
         family=one("addressfamily", "any"),

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 2  # asyncssh gives up after (count + 1) intervals: 15 s
 LOGIN_TIMEOUT_S = 300  # a push to a phone takes its time
-GREETING_S = 30.0
-"""Seconds in which a server that has accepted must have come to ask for a login, unless ConnectTimeout says more."""
-
 _NEVER_SENT = ("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CCB_*")
 
 
@@ -218,7 +215,7 @@ class _Attempt:
             return
         greeted = asyncio.create_task(self.client.greeted.wait())
         try:
-            patience = max(GREETING_S, self._config.connect_timeout_s)
+            patience = self._config.greeting_s
             done, _ = await asyncio.wait((greeted, waiting), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             greeted.cancel()
