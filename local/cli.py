@@ -16,7 +16,7 @@ from .arguments import HOST_COMMANDS, Arguments, parse_arguments, private_texts
 from .error_text import bug_text, code_of, error_text
 from .exit_codes import ExitCode
 from .log import logging_to_file
-from .stdout import flush_stdout
+from .stdout import flush_stdout, write_stdout
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +76,7 @@ def _help(arguments: Arguments) -> int:
         return run_auth(["--help"])
     from .help_text import help_text
 
-    sys.stdout.write(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command))
-    return ExitCode.OK
+    return write_stdout(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command))
 
 
 def _run(arguments: Arguments) -> int:

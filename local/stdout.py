@@ -32,6 +32,20 @@ def flush_stdout() -> ExitCode | None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains at its end
-        return failure_code(error)
+        return _given_up(error)
     return None
+
+
+def write_stdout(text: str) -> ExitCode:
+    """Write `text`, also one that is larger than the buffer, of which nothing stays there when it cannot be written."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        return _given_up(error)
+    return ExitCode.OK
+
+
+def _given_up(error: OSError) -> ExitCode:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains at its end
+    return failure_code(error)

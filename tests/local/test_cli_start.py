@@ -161,7 +161,8 @@ def test_a_keyring_that_cannot_be_loaded_is_named_with_code_78(argv: list[str], 
 
 @pytest.mark.parametrize("command", ["--version", "help", "ssh --help", "ps --local", "auth --help", "doctor --local"])
 def test_a_full_disk_behind_stdout_is_said_with_code_73(command: str, tmp_path: Path) -> None:
-    done = ccb_shell(tmp_path, f"ccb {command} >/dev/full", XDG_RUNTIME_DIR=str(tmp_path))
+    small = {"COLUMNS": "40"}  # makes the help larger than the buffer
+    done = ccb_shell(tmp_path, f"ccb {command} >/dev/full", XDG_RUNTIME_DIR=str(tmp_path), **small)
     assert done.returncode == 73, done.stderr
     assert done.stderr.count("stdout cannot be written: No space left on device") == 1
     assert "Traceback" not in done.stderr and "a bug" not in done.stderr and "Exception ignored" not in done.stderr
