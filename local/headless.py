@@ -335,6 +335,8 @@ class _Run:
             self._denied_unasked = True
         if kind == "system" and subtype == "api_retry" and body.get("attempt") == 1 and self._quiet:
             self._say_retry(body)
+        elif kind == "assistant" and not body.get("error"):
+            self._retried = False  # the model was reached after all
         await self._output.message(body)
         request = body.get("request")
         if kind == "control_request" and isinstance(request, dict) and request.get("subtype") == "can_use_tool":
