@@ -30,7 +30,7 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
             return NoSuchPath(
                 f"{host}: {message}",
                 evidence="There is: " + ", ".join(names) if names else "",
-                do="Check the path behind the host name.",
+                do="Check the path.",
             )
         case "not_a_directory":
             return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
