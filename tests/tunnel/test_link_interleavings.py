@@ -439,9 +439,10 @@ class Links(RuleBasedStateMachine):
                 changes[body["by"]] += body["by"] != driver and driver not in self.left
                 driver = body["by"]
             elif kind == "input":
-                sender = self.sender[body["id"]]
-                assert sender.name == driver, f"{body['id']} was applied while {driver} drove"
-                applied.setdefault(sender.name, []).append(body["id"])
+                identity = body["body"].get("request_id") or body["id"]
+                sender = self.sender[identity]
+                assert sender.name == driver, f"{identity} was applied while {driver} drove"
+                applied.setdefault(sender.name, []).append(identity)
         for player in self.everybody:
             mine = applied.get(player.name, [])
             assert mine == player.sent[: len(mine)], f"{player.name} sent {player.sent}, applied is {mine}"
