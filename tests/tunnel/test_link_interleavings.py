@@ -193,14 +193,14 @@ class Links(RuleBasedStateMachine):
                 return
             for _ in range(count):
                 self.count += 1
-                identity = f"{player.name}/{self.count}"
-                self.sender[identity] = player
                 request = {"subtype": "get_context_usage"}
+                body = {"type": "control_request", "request_id": f"{player.name}/{self.count}", "request": request}
                 try:
-                    await player.session.send({"type": "control_request", "request_id": identity, "request": request})
-                    player.sent.append(identity)
+                    identity = await player.session.send(body)
                 except CcbError:
-                    pass  # it watches, or has ended
+                    continue  # it watches, or has ended
+                self.sender[identity] = player
+                player.sent.append(identity)
             await self.breathe()
 
         self.run(act())
@@ -439,10 +439,9 @@ class Links(RuleBasedStateMachine):
                 changes[body["by"]] += body["by"] != driver and driver not in self.left
                 driver = body["by"]
             elif kind == "input":
-                identity = body["body"].get("request_id") or body["id"]
-                sender = self.sender[identity]
-                assert sender.name == driver, f"{identity} was applied while {driver} drove"
-                applied.setdefault(sender.name, []).append(identity)
+                sender = self.sender[body["id"]]
+                assert sender.name == driver, f"{body['id']} was applied while {driver} drove"
+                applied.setdefault(sender.name, []).append(body["id"])
         for player in self.everybody:
             mine = applied.get(player.name, [])
             assert mine == player.sent[: len(mine)], f"{player.name} sent {player.sent}, applied is {mine}"
