@@ -21,7 +21,7 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
 
 
 def processes_of(user: HostUser) -> list[str]:
-    return [p.name() for p in psutil.process_iter(["username"]) if p.info["username"] == user.name]
+    return [p.info["name"] for p in psutil.process_iter(["username", "name"]) if p.info["username"] == user.name]
 
 
 async def test_the_main_job(laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser) -> None:

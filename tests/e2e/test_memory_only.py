@@ -20,6 +20,7 @@ import psutil
 import pytest
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
+from tests.support.processes import name_of
 from tests.support.relay import relay
 from tests.support.sealed import ENVIRONMENT, seal, writable_mounts
 from tests.support.sshd import HostUser, Sshd, host_user
@@ -60,7 +61,7 @@ class Host:
         return found
 
     def daemons(self) -> list[int]:
-        return [process.pid for process in self.processes() if process.name() == "ccb"]
+        return [process.pid for process in self.processes() if name_of(process) == "ccb"]
 
     def runs(self, words: str) -> bool:
         """Whether a process with these words in its command line runs."""

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Done, Laptop, make_laptop
+from tests.support.processes import name_of
 from tests.support.relay import Relay, relay
 from tests.support.sshd import HostUser, Sshd
 
@@ -50,7 +51,7 @@ def processes_of(user: HostUser) -> list[psutil.Process]:
 
 
 def daemon_of(user: HostUser) -> psutil.Process:
-    (daemon,) = [p for p in processes_of(user) if p.name() == "ccb"]
+    (daemon,) = [p for p in processes_of(user) if name_of(p) == "ccb"]
     return daemon
 
 
@@ -156,7 +157,7 @@ async def test_killing_what_carries_the_link_costs_nothing(
             daemon = daemon_of(host_user)
             carriers = [p for p in processes_of(host_user) if p.pid != daemon.pid]
             for process in carriers:
-                if (process.name() == "sshd") == (victim == "sshd"):
+                if (name := name_of(process)) and (name == "sshd") == (victim == "sshd"):
                     process.send_signal(signal.SIGKILL)
             await until(
                 lambda: any(p.pid not in {daemon.pid, *(c.pid for c in carriers)} for p in processes_of(host_user))

@@ -22,6 +22,7 @@ from tests.faults.runner import left_by, processes_of
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Running, make_laptop
 from tests.support.model_script import Recorded
+from tests.support.processes import name_of
 from tests.support.relay import Relay, relay
 from tests.support.sshd import HostUser, host_user, sshd
 
@@ -104,7 +105,7 @@ def _weight(run: Running, user: HostUser) -> str:
 
 
 def _worker(user: HostUser) -> int:
-    (daemon,) = [process.pid for process in processes_of(user) if process.name() == "ccb"]
+    (daemon,) = [process.pid for process in processes_of(user) if name_of(process) == "ccb"]
     return daemon
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.runner import kept_by, left_by, processes_of
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import make_laptop
+from tests.support.processes import name_of
 from tests.support.relay import Fault, relay
 from tests.support.sshd import HostUser, Sshd
 
@@ -52,11 +53,11 @@ async def test_nothing_is_left_of_a_ccb_that_vanishes_without_a_word(
         argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
         async with make_laptop(tmp_path, fake_model.url).start(argv) as run:
             async with asyncio.timeout(30):
-                while not any(process.name() == "ccb" for process in processes_of(host_user)):
+                while not any(name_of(process) == "ccb" for process in processes_of(host_user)):
                     await asyncio.sleep(0.02)
             between.freeze()
             run.process.kill()
             async with asyncio.timeout(60):
-                while [process for process in processes_of(host_user) if process.name() != "sshd"]:
+                while [process for process in processes_of(host_user) if name_of(process) not in ("sshd", "")]:
                     await asyncio.sleep(0.1)
         assert partial(kept_by(host_user)) == []
