@@ -57,8 +57,12 @@ async def _connected(arguments: Arguments) -> int:
                         "ccb: another client drives the session; this ccb ends when it has read the answer that it asked for "
                         "(Ctrl+C: at once, and that one asks again)\n"
                     )
-                    await session.read_out()
-                await session.close(done=True)
+                    try:
+                        await session.read_out()
+                    finally:  # Ctrl+C: the host is told all the same
+                        await session.close(done=True)
+                else:
+                    await session.close(done=True)
                 if session.unsent:
                     sys.stderr.write(
                         f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.\n"

@@ -204,6 +204,8 @@ class Calls:
         if call.client in ("", line.client) or left <= 0:
             self._start(call, line)
         else:
+            if call.timer is not None:
+                call.timer.cancel()
             call.timer = asyncio.get_running_loop().call_later(left, self._resume, call)
 
     def _leave_line(self, call: _Call) -> None:

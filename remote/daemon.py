@@ -368,8 +368,8 @@ class Daemon:
             for key, body in self._session.partial.bodies():
                 client.progress(self.journal.seq, key, body)
         self.changed()
-        if frame.nonce:
-            who = str(frame.options.get("client", ""))
+        who = str(frame.options.get("client", ""))
+        if frame.nonce and (who or client.role == "driver"):  # a viewer without a name has asked for nothing
             client.line = Line(client.epoch, who, frame.nonce, client.control, client.bulk)
         if client.role == "driver":
             self._driver = client
