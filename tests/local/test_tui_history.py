@@ -13,7 +13,6 @@ from ccb.local.client import LinkState, Received
 from ccb.local.tui import transcript as transcript_module
 
 TOP = "… earlier events are not loaded · PgUp here loads them"
-BAR = " ▁▂▃▄▅▆▇█"
 RESULT = {
     "total_cost_usd": 1.25,
     "modelUsage": {
@@ -39,7 +38,7 @@ def long_session(count: int = 25, kind: type[ScriptedSession] = ScriptedSession)
 
 
 def numbers(at: Desk) -> list[str]:
-    return [line.strip(BAR).removeprefix("event ") for line in at.screen.splitlines() if "event 0" in line]
+    return [line.strip().removeprefix("event ") for line in at.lines if "event 0" in line]
 
 
 async def _top(at: Desk) -> None:
@@ -178,12 +177,12 @@ async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
         await at.sees("event 0039")
         at.app.transcript.scroll_home(animate=False)
         await at.sees(TOP)
-        before = [line.rstrip(BAR) for line in at.screen.splitlines()]
+        before = at.lines
         row = next(n for n, line in enumerate(before) if "event 0026" in line)
         at.app.post_message(events.MouseScrollUp(None, 5, 5, 0, -1, 0, False, False, False))
         await at.until(lambda: at.session.fetched == [26])
         await at.sees("event 0025")
-        after = [line.rstrip(BAR) for line in at.screen.splitlines()]
+        after = at.lines
         assert "event 0026" in after[row]
         assert after[row:10] == before[row:10]
 

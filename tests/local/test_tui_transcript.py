@@ -63,7 +63,7 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
             at.session.finish()
             await at.sees("Paragraph 39")
             await _settled(at)
-            texts.append(at.screen.splitlines()[:-1])
+            texts.append(at.lines[:-1])
     assert texts[0] == texts[1]
 
 
@@ -241,10 +241,10 @@ async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
         await at.pilot.press("pageup")
         await at.loses("number 99")
         await at.until(lambda: "↓ more below" in at.status)
-        before = at.screen.splitlines()[:20]
+        before = at.lines[:20]
         at.session.text("Something new at the end.", message_id="msg_2")
         await at.until(lambda: at.app.transcript.virtual_size.height > 102)
-        assert at.screen.splitlines()[:20] == before
+        assert at.lines[:20] == before
         while at.app.transcript.below:  # what has just come may still be laid out
             await at.pilot.press("pagedown")
         await at.sees("Something new at the end.")

@@ -16,6 +16,7 @@ from ccb.local.tui.info import ReplInfo
 DEADLINE_S = 20.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
 WHO = "alice@laptop pid 7 0123ab"
+_SCROLL_BAR = " ▁▂▃▄▅▆▇█"
 
 
 def screen_text(app: Repl) -> str:
@@ -47,6 +48,11 @@ class Desk:
     @property
     def screen(self) -> str:
         return screen_text(self.app)
+
+    @property
+    def lines(self) -> list[str]:
+        """What is on the screen without the scroll bar, which is painted a frame after what it belongs to."""
+        return [line.rstrip(_SCROLL_BAR) for line in self.screen.splitlines()]
 
     @property
     def status(self) -> str:
