@@ -48,7 +48,7 @@ class ModelCall:
                 delay = self._policy.delay(failure)
                 if delay is None:
                     raise
-                self._listener.retrying(Retrying(self._policy.attempt, self._policy.max_retries, delay, failure))
+                self._listener.retrying(Retrying(self._policy.attempt, self._policy.most(failure), delay, failure))
                 await self._settings.clock.sleep(delay)
 
     def salvage(self) -> tuple[MessageHead, str, str] | None:

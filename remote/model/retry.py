@@ -56,6 +56,14 @@ class RetryPolicy:
         self.attempt += 1
         return failure.retry_after or backoff
 
+    def most(self, failure: ModelError) -> int:
+        """How many retries there will be at most if every attempt from now on fails like this one."""
+        if failure.unanswered:
+            return min(self.max_retries, self.attempt - 1 + _MOST_UNANSWERED - self._unanswered)
+        if failure.status == 401 and failure.retry is not Retry.YES:
+            return self.attempt
+        return self.max_retries
+
     def _worth_it(self, failure: ModelError) -> bool:
         if failure.retry is Retry.NO:
             return False

@@ -41,6 +41,23 @@ def test_a_refused_credential_is_tried_once_more() -> None:
     assert len(_delays(RetryPolicy(10), ModelError("x", status=401))) == 1
 
 
+@pytest.mark.parametrize(
+    ("failure", "retries"),
+    [
+        (ModelError("x"), 10),
+        (ModelError("x", status=401), 1),
+        (ModelError("x", status=401, retry=Retry.YES), 10),
+        (ModelError("x", unanswered=True), 2),
+    ],
+)
+def test_as_many_retries_are_announced_as_there_will_be(failure: ModelError, retries: int) -> None:
+    policy = RetryPolicy(10)
+    announced = []
+    while policy.delay(failure) is not None:
+        announced.append((policy.attempt, policy.most(failure)))
+    assert announced == [(attempt, retries) for attempt in range(1, retries + 1)]
+
+
 def test_the_answer_decides_about_itself() -> None:
     assert RetryPolicy(10).delay(ModelError("x", status=400, retry=Retry.YES)) is not None
     assert RetryPolicy(10).delay(ModelError("x", status=529, retry=Retry.NO)) is None
