@@ -13,7 +13,7 @@ import asyncssh
 from .login import Prompts
 from .plain_text import neutralise
 from .ssh_config import HostConfig
-from .ssh_keys import KeyFile, LockedKeyPair, in_order, read_certificates, read_key_files, unlocked
+from .ssh_keys import KeyFile, LockedKeyPair, in_order, read_certificates, read_key_files, unlocked, unusable_keys
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +55,14 @@ class LoginClient(asyncssh.SSHClient):
         self._offered_keys = False
         self._tried: list[str] = []
         self._not_unlocked: list[Path] = []
+        self._unusable: list[str] = []
         self._passwords = 0
         self._challenges = 0
 
     def load_keys(self) -> None:
         """Read key files and certificates; blocking."""
         files = read_key_files(self._config.identity_files)
+        self._unusable = unusable_keys(self._config.identity_files, files)
         beside = [path.with_name(path.name + "-cert.pub") for path in self._config.identity_files]
         self._certificates = read_certificates([*self._config.certificate_files, *beside])
         self._configured = [file.public.public_data for file in files if file.public is not None]
@@ -129,6 +131,8 @@ class LoginClient(asyncssh.SSHClient):
         locked = [*self._not_unlocked, *(file.path for file in self._blind)]
         if locked:
             text += " Locked by a passphrase: " + ", ".join(map(str, dict.fromkeys(locked))) + "."
+        if self._unusable:
+            text += f" Not usable: {neutralise('; '.join(self._unusable))}."
         for certificate in self._certificates:
             if not isinstance(certificate, asyncssh.public_key.SSHOpenSSHCertificate):
                 continue

@@ -117,6 +117,8 @@ async def resolve(target: SshTarget) -> HostConfig:
     plain = asyncio.create_task(ssh_says([ssh, "-G", "-F", "none"], target.host, env))
     try:
         given = await ssh_says(config_command(ssh, target), target.host, env)
+        files = given.setdefault("identityfile", [])
+        files += (file for file in target.identities if file not in files)  # ssh leaves out what is not there
         return _config(given, await plain, target, pwd.getpwuid(os.getuid()).pw_dir)
     finally:
         plain.cancel()
@@ -137,7 +139,9 @@ async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> di
         raise ConfigError(
             "ssh does not accept its configuration",
             evidence=neutralise(err.strip()),
-            do=f"Mend it until `ssh -G {host}` answers.",
+            do="Correct the -o option."
+            if err.startswith("command-line")
+            else f"Mend it until `ssh -G {host}` answers.",
         )
     lines: dict[str, list[str]] = {}
     for line in out.splitlines():

@@ -43,6 +43,22 @@ def read_key_files(paths: Sequence[Path]) -> list[KeyFile]:
     return [found for path in dict.fromkeys(paths) if (found := _read_key_file(path)) is not None]
 
 
+def unusable_keys(paths: Sequence[Path], found: Sequence[KeyFile]) -> list[str]:
+    """Which of the identity files give no key and why; blocking. Those that ssh tries by itself may be missing."""
+    there = {file.path for file in found}
+    return [f"{path}: {why}" for path in dict.fromkeys(paths) if path not in there and (why := _why_unusable(path))]
+
+
+def _why_unusable(path: Path) -> str:
+    try:
+        path.read_bytes()
+    except FileNotFoundError as error:
+        return "" if path.parent.name == ".ssh" and path.name.startswith("id_") else str(error.strerror)
+    except OSError as error:
+        return str(error.strerror)
+    return "no private key that can be read"
+
+
 def _read_key_file(path: Path) -> KeyFile | None:
     public = _public_key(path.with_name(path.name + ".pub"))
     try:

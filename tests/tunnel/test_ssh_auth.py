@@ -90,6 +90,18 @@ async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where:
         assert "Accepted publickey" in server.log.read_text() and "ED25519-CERT" in server.log.read_text()
 
 
+async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    missing, text = tmp_path / "missing", tmp_path / "notes"
+    text.write_text("no key")
+    options = tuple(target(sshd, host_user).options)
+    with pytest.raises(AuthFailed) as caught:
+        await connect(
+            SshTarget("127.0.0.1", host_user.name, sshd.port, (str(missing), str(text)), options), NobodyToAsk()
+        )
+    assert f"{missing}: No such file or directory" in caught.value.evidence
+    assert f"{text}: no private key that can be read" in caught.value.evidence
+
+
 async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     key = make_key(tmp_path / "mine")
     sign_user(make_key(tmp_path / "authority"), key, host_user, "-V", "-2d:-1d")

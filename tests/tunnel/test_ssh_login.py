@@ -261,6 +261,7 @@ async def test_an_option_that_ssh_does_not_know_is_said_in_its_words(sshd: Sshd,
     with pytest.raises(ConfigError) as caught:
         await connect(target(sshd, host_user, "NoSuchOption=1"), NobodyToAsk())
     assert "nosuchoption" in caught.value.evidence.lower()
+    assert caught.value.do == "Correct the -o option."
 
 
 async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd, host_user: HostUser) -> None:
