@@ -14,50 +14,23 @@ from pathlib import Path
 
 import pytest
 from tests.support.relay import relay
+from tests.support.ssh_asks import SshAsks, ssh_environment
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel import openssh
 from ccb.tunnel.askpass import private_directory
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
-from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
+from ccb.tunnel.login import NobodyToAsk, Prompts
 from ccb.tunnel.openssh import OpenSshTransport, connect
 from ccb.tunnel.pipe import Transport
 from ccb.tunnel.ssh_config import SshTarget
 
 
-class Person:
-    """Answers every question of ssh with the next of `answers`, and remembers what was asked: (text before, prompt, echo)."""
-
-    def __init__(self, *answers: str | None) -> None:
-        self.memory = LoginMemory()
-        self.answers = list(answers)
-        self.asked: list[tuple[str, str, bool]] = []
-        self.told = ""
-
-    async def confirm_host_key(self, info: object) -> bool:
-        raise AssertionError("ssh asks in its own words")
-
-    async def passphrase(self, path: str, attempt: int) -> str | None:
-        raise AssertionError("ssh asks in its own words")
-
-    async def password(self, prompt: str, attempt: int) -> str | None:
-        raise AssertionError("ssh asks in its own words")
-
-    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        ((text, echo),) = prompts
-        self.asked.append((instructions, text, echo))
-        answer = self.answers.pop(0)
-        return None if answer is None else [answer]
-
-    def banner(self, text: str) -> None:
-        self.told += text
-
-
 @pytest.fixture
 def env(tmp_path: Path) -> Iterator[dict[str, str]]:
-    with tempfile.TemporaryDirectory(prefix="ccbt-", dir="/tmp") as runtime:  # a short path: sockets go in there
-        yield {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": runtime}
+    with ssh_environment(tmp_path) as environment:
+        yield environment
 
 
 def target(server: Sshd, user: HostUser, *options: str, port: int | None = None, key: Path | None = None) -> SshTarget:
@@ -207,7 +180,7 @@ async def test_a_passphrase_is_asked_once_for_all_commands(
 ) -> None:
     key = make_key(tmp_path / "locked", passphrase="open sesame")
     (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
-    person = Person("wrong", "open sesame")
+    person = SshAsks("wrong", "open sesame")
     async with connected(target(sshd, host_user, key=key), env, person) as transport:
         assert await output(transport, "echo in") == "in\n"
         assert await output(transport, "echo again") == "again\n"
@@ -219,7 +192,7 @@ async def test_who_gives_up_is_refused_and_a_headless_run_is_not_asked(
 ) -> None:
     key = make_key(tmp_path / "locked", passphrase="open sesame")
     (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
-    for prompts in (Person(None, None, None), NobodyToAsk()):
+    for prompts in (SshAsks(None, None, None), NobodyToAsk()):
         with pytest.raises(AuthFailed) as caught:
             await connect(target(sshd, host_user, key=key), prompts, env=env, words=("ssh", "-F", "/dev/null"))
         assert "Permission denied" in caught.value.evidence
@@ -232,7 +205,7 @@ async def test_an_unknown_host_key_is_asked_in_the_words_of_ssh(
 ) -> None:
     known = tmp_path / "new_known_hosts"
     where = target(sshd, host_user, f"UserKnownHostsFile={known}", "StrictHostKeyChecking=ask")
-    person = Person(answer)
+    person = SshAsks(answer)
     if answer == "yes":
         async with connected(where, env, person) as transport:
             assert await output(transport, "echo in") == "in\n"

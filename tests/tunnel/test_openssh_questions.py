@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import asyncssh
 import pytest
+from tests.support.ssh_asks import SshAsks, ssh_environment
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
@@ -18,43 +17,28 @@ from ccb.tunnel import openssh
 from ccb.tunnel.asking import AskingTransport
 from ccb.tunnel.command_failures import wrapper_failure
 from ccb.tunnel.errors import AuthFailed
-from ccb.tunnel.login import LoginMemory
 from ccb.tunnel.ssh_config import SshTarget
 
 
 @pytest.fixture
 def env(tmp_path: Path) -> Iterator[dict[str, str]]:
-    with tempfile.TemporaryDirectory(prefix="ccbt-", dir="/tmp") as runtime:  # a short path: sockets go in there
-        yield {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_RUNTIME_DIR": runtime}
+    with ssh_environment(tmp_path) as environment:
+        yield environment
 
 
-class Slow:
-    """Answers each question of ssh, but only when `found` is set; without an answer, gives up."""
+class Slow(SshAsks):
+    """Answers each question of ssh with `given`, but only when `found` is set; None gives up."""
 
-    def __init__(self, answer: str | None) -> None:
-        self.memory = LoginMemory()
-        self.questions = 0
-        self.answer = answer
-        self.asked = asyncio.Event()
+    def __init__(self, given: str | None) -> None:
+        super().__init__()
+        self.waits = asyncio.Event()
         self.found = asyncio.Event()
+        self._given = given
 
-    async def confirm_host_key(self, info: object) -> bool:
-        raise AssertionError("ssh asks in its own words")
-
-    async def passphrase(self, path: str, attempt: int) -> str | None:
-        raise AssertionError("ssh asks in its own words")
-
-    async def password(self, prompt: str, attempt: int) -> str | None:
-        raise AssertionError("ssh asks in its own words")
-
-    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        self.questions += 1
-        self.asked.set()
+    async def answer(self) -> str | None:
+        self.waits.set()
         await self.found.wait()
-        return None if self.answer is None else [self.answer]
-
-    def banner(self, text: str) -> None:
-        pass
+        return self._given
 
 
 async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
@@ -74,7 +58,7 @@ async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
         person = Slow("open sesame")
         words = ("ssh", "-F", str(config))
         logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
-        await asyncio.wait_for(person.asked.wait(), 20)
+        await asyncio.wait_for(person.waits.wait(), 20)
         await asyncio.wait({logging_in}, timeout=3)  # longer than a host may take to greet
         assert not logging_in.done()
         person.found.set()
@@ -92,7 +76,7 @@ async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
         person.found.set()
         with pytest.raises(AuthFailed, match="given up"):
             await openssh.connect(where, person, env=env, words=("ssh", "-F", "/dev/null"))
-        assert person.questions == 1
+        assert len(person.asked) == 1
         assert "Failed password" not in server.log.read_text()
 
 
@@ -132,7 +116,7 @@ async def test_a_server_may_wait_for_a_phone(
         person.found.set()
         words = ("ssh", "-F", "/dev/null")
         logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
-        await asyncio.wait_for(person.asked.wait(), 20)
+        await asyncio.wait_for(person.waits.wait(), 20)
         await asyncio.wait({logging_in}, timeout=4)  # the server says nothing meanwhile
         assert not logging_in.done()
         Phone.found.set()
@@ -158,6 +142,6 @@ async def test_behind_a_wrapper_who_gives_up_is_not_asked_again_by_the_same_ssh(
             for times in (1, 2):
                 with pytest.raises(AuthFailed):
                     await (await wrapper.execute("true")).read()
-                assert person.questions == times
+                assert len(person.asked) == times
         finally:
             await wrapper.close()
