@@ -102,12 +102,10 @@ class Stored:
 class Askpass:
     """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context. `gave_up` is
     set when the person did not want to answer: ssh goes on with an empty password and asks again, but here no second time.
-    Without a passphrase it goes on with the next key. `told_secret`: something other than yes or no was answered. A question
-    about the host key of `stored` names its file."""
+    Without a passphrase it goes on with the next key. A question about the host key of `stored` names its file."""
 
     def __init__(self, directory: Path, prompts: Prompts, stored: Stored | None = None) -> None:
         self.gave_up = asyncio.Event()
-        self.told_secret = False
         self._stored = stored
         self._unanswered: set[int] = set()
         self._socket = directory / "ask"
@@ -164,7 +162,6 @@ class Askpass:
             if answer is None and "passphrase" not in text.lower():
                 self._unanswered.add(asker)
             if answer is not None:
-                self.told_secret |= _YES_NO not in text
                 writer.write(answer.encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -11,15 +11,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from .askpass import Askpass, Stored, listens, private_directory, variables_without_asking
+from .askpass import Askpass, Stored, private_directory, variables_without_asking
 from .command import CommandPipe, CommandTransport, start
 from .command_failures import SSH_FAILED, session_failure, ssh_failure
-from .errors import AuthFailed, CcbError, Dropped, Unreachable
 from .host_keys import pattern_for
 from .login import NobodyToAsk, Prompts
-from .plain_text import neutralise
 from .ssh_config import SshTarget, ssh_says
-from .stderr_tail import LAST_WORDS_S, StderrTail
+from .ssh_master import Master, log_in
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +25,11 @@ KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 60
 """ssh also gives up a login in which the server is silent for so long, while the person looks for their phone; silence later
 is noticed by the link."""
-MASTER_IDLE_S = 60
-"""Seconds after which a master ends by itself when its ccb was killed."""
-
 _CONNECT_S = 10
 _WAY_S = 300
 """Seconds for a way that leads over others: a jump host or a proxy command asks its questions before the host can greet."""
 
-_WHY_S = 30.0
-_EXIT_S = 3.0
+_CHECK_S = 3.0
 _NO_COMMAND = ("-o", "RemoteCommand=none")  # before what the person says: the first value counts
 _A_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know them
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
@@ -70,14 +64,30 @@ async def connect(
             argv, environment = [*base, *once, *command, "-T", "--", target.host], asking
             master = None
         else:
-            master = directory / "m"
-            try:
-                await _log_in(base, target, [*once, "-S", _literal(master)], asking, shown, prompts, askpass.gave_up)
-            except Unreachable as error:
-                if direct or askpass.told_secret:
-                    raise
-                options = [*base[len(words) :], *_quiet()]
-                raise await _explained(error, words, target, options, {**env, **variables_without_asking()}) from error
+            socket = directory / "m"
+            argv = [
+                *base,
+                *once,
+                "-S",
+                _literal(socket),
+                "-M",
+                "-N",
+                "-T",
+                "-o",
+                "ControlPersist=no",
+                "--",
+                target.host,
+            ]
+            master = await log_in(
+                argv,
+                socket,
+                name=target.shown,
+                shown=shown,
+                env=asking,
+                prompts=prompts,
+                gave_up=askpass.gave_up,
+            )
+            stack.push_async_callback(master.end)
             # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
             # of an option counts, and a ProxyJump before it would count instead.
             argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *command, *_options(target), *_quiet()]
@@ -89,7 +99,7 @@ async def connect(
                 "-o",
                 "ControlMaster=no",
                 "-S",
-                _literal(master),
+                _literal(socket),
                 "-T",
                 "--",
                 target.host,
@@ -104,25 +114,15 @@ async def connect(
             notice=prompts.banner if master is None else None,
             lost_status=SSH_FAILED,
         )
-        ending = [*base, "-S", _literal(master), "-O", "exit", "--", target.host] if master is not None else []
-        return OpenSshTransport(commands, master, ending, env, stack.pop_all())
+        return OpenSshTransport(commands, master, stack.pop_all())
 
 
 class OpenSshTransport:
-    """Commands over one login. `master` is the control socket that is ours, None when the person's own is used or none."""
+    """Commands over one login. `master` is the one that is ours, None when the person's own is used or none; `stack` ends it."""
 
-    def __init__(
-        self,
-        commands: CommandTransport,
-        master: Path | None,
-        ending: Sequence[str],
-        env: Mapping[str, str],
-        stack: AsyncExitStack,
-    ) -> None:
+    def __init__(self, commands: CommandTransport, master: Master | None, stack: AsyncExitStack) -> None:
         self._commands = commands
         self._master = master
-        self._ending = ending
-        self._env = env
         self._stack = stack
         self._given_up = False
 
@@ -137,7 +137,7 @@ class OpenSshTransport:
     def alive(self) -> bool:
         if self._given_up:
             return False
-        return self._commands.alive if self._master is None else listens(self._master)
+        return self._commands.alive if self._master is None else self._master.alive
 
     def abort(self) -> None:
         self._given_up = True
@@ -146,8 +146,6 @@ class OpenSshTransport:
     async def close(self) -> None:
         self._given_up = True
         await self._commands.close()
-        if self._master is not None and listens(self._master):
-            await _quietly(self._ending, self._env)
         await self._stack.aclose()
 
 
@@ -172,83 +170,6 @@ def _quiet() -> list[str]:
     ]  # fmt: skip
 
 
-async def _log_in(
-    base: Sequence[str],
-    target: SshTarget,
-    options: Sequence[str],
-    env: Mapping[str, str],
-    shown: str,
-    prompts: Prompts,
-    gave_up: asyncio.Event,
-) -> None:
-    """Make the master: ssh goes into the background once it is logged in, and its control socket is there. It is ended when the
-    person gave up."""
-    argv = [*base, *options, "-M", "-N", "-f", "-T", "-o", f"ControlPersist={MASTER_IDLE_S}", "--", target.host]
-    null = asyncio.subprocess.DEVNULL
-    child = await start(argv, shown, stdin=null, stdout=null, env=env)
-    tail = StderrTail()
-    stderr = child.process.stderr
-    assert stderr is not None
-
-    async def status_at_end() -> int:
-        while data := await stderr.readline():
-            tail.feed(data)
-            prompts.banner(neutralise(data.decode("utf-8", "replace")))
-        return await child.process.wait()
-
-    ending, giving_up = asyncio.create_task(status_at_end()), asyncio.create_task(gave_up.wait())
-    try:
-        await asyncio.wait({ending, giving_up}, return_when=asyncio.FIRST_COMPLETED)
-        if giving_up.done():
-            raise AuthFailed(
-                f"the login to {target.shown} was given up",
-                evidence=neutralise(tail.text().strip()),
-                do="Answer what it asks, or let a key or an agent log in.",
-            )
-        status = ending.result()
-    finally:
-        await child.end()
-        for task in (ending, giving_up):
-            task.cancel()
-        await asyncio.gather(ending, giving_up, return_exceptions=True)
-    if status:
-        said = neutralise(tail.text().strip())
-        error = ssh_failure(target.shown, status, said)
-        raise error or Unreachable(
-            f"no SSH connection to {target.shown}",
-            evidence=said or f"ssh ended with status {status}.",
-            do=f"Make `{shown} true` work first.",
-        )
-
-
-async def _explained(
-    error: Unreachable, words: Sequence[str], target: SshTarget, options: Sequence[str], env: Mapping[str, str]
-) -> CcbError:
-    """Why a login over a jump host or a ProxyCommand has failed, `error` where that stays unknown. A master that shall stay
-    (ControlPersist) starts them without stderr, so one that does not asks nobody and repeats what they say."""
-    first = ["LogLevel=INFO", "BatchMode=yes", "ControlMaster=no", "ControlPersist=no", "ControlPath=none"]
-    argv = [*words, *(word for option in first for word in ("-o", option)), *options, "-T", "--", target.host, "true"]
-    null = asyncio.subprocess.DEVNULL
-    child = await start(argv, "ssh", stdin=null, stdout=null, env=env)
-    tail = StderrTail()
-    assert child.process.stderr is not None
-    listening = asyncio.create_task(tail.drain(child.process.stderr.read), name="stderr of a jump host")
-    try:
-        async with asyncio.timeout(_WHY_S):
-            status = await child.exited()
-            await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of theirs may stay and hold it
-    except TimeoutError:
-        log.info("the way to %s neither leads there nor ends", target.shown)
-        return error
-    finally:
-        await child.end()
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
-    if status == 0:
-        return Dropped(error.what, evidence=error.evidence, do="A moment later it worked: try again.")
-    return ssh_failure(target.shown, status, neutralise(tail.text().strip())) or error
-
-
 def _stored(configured: Mapping[str, Sequence[str]]) -> Stored | None:
     """Where ssh would write the host key that it asks about."""
     (file, *_), (host, *_), (port, *_), (alias, *_) = (
@@ -261,14 +182,10 @@ def _stored(configured: Mapping[str, Sequence[str]]) -> Stored | None:
 
 async def _answers(base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
     """Whether a master of the person's own is there."""
-    return await _quietly([*base, "-O", "check", "--", target.host], env)
-
-
-async def _quietly(argv: Sequence[str], env: Mapping[str, str]) -> bool:
     null = asyncio.subprocess.DEVNULL
-    child = await start(argv, "ssh", stdin=null, stdout=null, env=env)
+    child = await start([*base, "-O", "check", "--", target.host], "ssh", stdin=null, stdout=null, env=env)
     try:
-        await asyncio.wait_for(child.process.communicate(), _EXIT_S)
+        await asyncio.wait_for(child.process.communicate(), _CHECK_S)
     except TimeoutError:
         log.warning("the master connection does not answer")
         return False

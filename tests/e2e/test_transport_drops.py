@@ -48,7 +48,7 @@ def texts(done: Done) -> list[str]:
 
 def children_of(pid: int, name: str) -> list[psutil.Process]:
     found = []
-    for process in psutil.Process(pid).children(recursive=True):
+    for process in psutil.Process(pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):
             if process.name() == name:
                 found.append(process)

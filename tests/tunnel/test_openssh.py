@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.support.relay import relay
 from tests.support.ssh_asks import SshAsks, ssh_environment
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
-from ccb.tunnel import openssh
 from ccb.tunnel.askpass import private_directory
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.login import NobodyToAsk, Prompts
@@ -166,13 +168,32 @@ async def test_a_frozen_connection_can_be_given_up_at_once(
         assert not directories(env)
 
 
-async def test_a_master_without_its_ccb_ends_by_itself(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(openssh, "MASTER_IDLE_S", 1)
-    async with connected(target(sshd, host_user), env) as transport:
-        assert await output(transport, "echo used") == "used\n"
-        await until(lambda: not transport.alive)
+def commands_with(word: str) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            found.append(" ".join(process.cmdline()))
+    return [line for line in found if word in line]
+
+
+async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+    where = target(sshd, host_user)
+    script = (
+        "import asyncio\nfrom ccb.tunnel.openssh import connect\nfrom ccb.tunnel.login import NobodyToAsk\n"
+        "from ccb.tunnel.ssh_config import SshTarget\n"
+        "async def main():\n"
+        "    words = ('ssh', '-F', '/dev/null')\n"
+        f"    transport = await connect({where!r}, NobodyToAsk(), env={env!r}, words=words)\n"
+        "    print('in', flush=True)\n    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    ccb = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert ccb.stdout is not None and await asyncio.wait_for(ccb.stdout.readline(), 20) == b"in\n"
+    sockets = env["XDG_RUNTIME_DIR"] + "/ccb-ssh-"
+    assert commands_with(sockets)
+    ccb.kill()
+    await ccb.wait()
+    await until(lambda: not commands_with(sockets))
 
 
 async def test_a_passphrase_is_asked_once_for_all_commands(

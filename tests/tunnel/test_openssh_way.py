@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from tests.support.ssh_asks import SshAsks, ssh_environment
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
-from ccb.tunnel import openssh
 from ccb.tunnel.command_failures import session_failure, ssh_failure
 from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
 from ccb.tunnel.login import NobodyToAsk, Prompts
@@ -95,27 +95,48 @@ async def test_a_host_that_the_jump_host_does_not_reach_is_the_host_itself(
     assert type(error) is Unreachable and error.what == "cannot reach box" and "Connection refused" in error.evidence
 
 
-async def test_a_way_that_works_a_moment_later_may_be_tried_again(
-    sshd: Sshd, words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_where_a_proxy_command_wants_the_person_to_log_in_is_shown_at_once(
+    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
 ) -> None:
-    seen = tmp_path / "seen"
+    visited = tmp_path / "visited"
     proxy = program(
-        tmp_path / "proxy", f"test -e {seen} || {{ touch {seen}; exit 1; }}\nexec {' '.join(words)} -W 127.0.0.1:$1 hop"
+        tmp_path / "proxy",
+        f"echo 'Visit https://login.invalid/abc' >&2\nuntil test -e {visited}; do sleep 0.05; done\n"
+        f"echo 'Welcome back' >&2\nexec {' '.join(words)} -W 127.0.0.1:$1 hop",
     )
-    assert type(await refused(words, env, f"ProxyCommand={proxy} %p")) is Dropped
-    transport = await connect(
-        SshTarget("box", options=(f"ProxyCommand={proxy} %p",)), NobodyToAsk(), env=env, words=words
-    )
+    person = SshAsks()
+    where = SshTarget("box", options=(f"ProxyCommand={proxy} %p",))
+    logging_in = asyncio.create_task(connect(where, person, env=env, words=words))
+    await until(lambda: "Visit https://login.invalid/abc" in person.told)
+    assert not logging_in.done()
+    visited.touch()
+    transport = await logging_in
+    assert "Welcome back" in person.told
     await transport.close()
 
 
-async def test_a_way_that_neither_leads_nor_ends_is_given_up(
-    words: tuple[str, ...], env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_a_jump_host_says_first_is_shown(
+    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(openssh, "_WHY_S", 0.5)
-    seen = tmp_path / "seen"
-    proxy = program(tmp_path / "proxy", f"test -e {seen} && exec sleep 600\ntouch {seen}; exit 1")
-    assert type(await refused(words, env, f"ProxyCommand={proxy}")) is Unreachable
+    banner = tmp_path / "banner"
+    banner.write_text("To authenticate, visit https://login.invalid/hop\n")
+    async with serve(tmp_path / "hop", [f"Banner {banner}"]) as hop:
+        person = SshAsks()
+        config = Path(words[2])
+        config.write_text(
+            f"Host said\nPort {hop.port}\nIdentityFile {hop.identity}\nUserKnownHostsFile {hop.known_hosts}\n"
+            + config.read_text()
+        )
+        where = SshTarget("box", options=("ProxyJump=said",))
+        transport = await connect(where, person, env=env, words=words)
+        await transport.close()
+    assert "To authenticate, visit https://login.invalid/hop" in person.told
 
 
 async def test_who_did_not_trust_a_jump_host_is_not_asked_again(words: tuple[str, ...], env: dict[str, str]) -> None:
@@ -125,10 +146,9 @@ async def test_who_did_not_trust_a_jump_host_is_not_asked_again(words: tuple[str
     assert not any("stored" in text for text in person.asked[0][:2])  # nobody knows what the jump host's ssh would do
 
 
-async def test_who_has_given_a_password_to_the_way_is_not_told_that_it_was_refused(
+async def test_who_has_given_a_password_to_the_way_is_told_why_it_does_not_lead_on(
     words: tuple[str, ...], env: dict[str, str], tmp_path: Path
 ) -> None:
-    """Nobody answers a second time, so a second login would fail for another reason."""
     locked = make_key(tmp_path / "locked", passphrase="open sesame")
     async with serve(tmp_path / "hop") as hop:
         hop.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
@@ -137,8 +157,8 @@ async def test_who_has_given_a_password_to_the_way_is_not_told_that_it_was_refus
         )
         person = SshAsks("open sesame")
         error = await refused(words, env, f"ProxyCommand={proxy}", prompts=person)
-    assert type(error) is Unreachable and "a terminal shows" in error.do
-    assert "Permission denied" not in error.evidence
+    assert type(error) is Unreachable and error.what == "cannot reach box" and len(person.asked) == 1
+    assert "open failed: connect failed: Connection refused" in error.evidence
 
 
 async def test_a_changed_key_of_a_jump_host_ends_the_run_with_the_code_of_host_keys(
