@@ -91,6 +91,9 @@ def _known(config: HostConfig) -> Finding:
         return error_finding(WHERE, "known_hosts", error)
     if port != 22:
         name = f"[{name}]:{port}"
+    if known.unread:
+        text = "\n".join(known.unread)
+        return Finding(WHERE, "known_hosts", State.WARN, text, "Make the file readable for you, or name another one.")
     if known.places:
         return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
     if known.trusted or known.authorities:

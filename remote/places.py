@@ -126,7 +126,7 @@ def _note_made(directory: str, parents: list[str]) -> None:
 
 def _writable(path: str, room: int) -> None:
     """Raise OSError unless a file of `room` bytes can be made in `path` (a full disk and a read-only mount show only so)."""
-    probe = os.path.join(path, ".probe-%d" % os.getpid())
+    probe = os.path.join(path, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
     fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         if os.write(fd, b"x" * room) < room:

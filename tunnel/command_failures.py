@@ -73,7 +73,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         r"(kex_exchange_identification|banner exchange):[\s\S]*unknown port",
         Unreachable,
         "the jump host or ProxyCommand does not lead to {name}",
-        "Make `ssh {name} true` work first: a terminal shows all that a jump host says.",
+        "Mend what they say, until `ssh {name} true` works.",
     ),
     (
         r"unknown port",

@@ -180,6 +180,15 @@ async def test_a_changed_host_key_blocks_with_the_command_that_mends_it(
     assert "ssh-keygen" in found["connection", "host key"]["fix"]
 
 
+async def test_known_hosts_that_cannot_be_read_are_named(laptop: Laptop, sshd: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.mkdir()
+    words = ["-P", str(sshd.port), "-i", str(sshd.identity), "-o", f"UserKnownHostsFile={known}"]
+    found = findings(await laptop.run(["doctor", "root@127.0.0.1", "--json", *words]))
+    assert found["connection", "known_hosts"]["state"] == "warn"
+    assert f"{known} cannot be read" in found["connection", "known_hosts"]["found"]
+
+
 async def test_a_key_that_nobody_verified_is_not_called_so(
     laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
