@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ Json = dict[str, Any]
 
 _LIVE_LINES = 8
 _SUMMARY_LINES = 4
+_NUMBERED = re.compile(r"\d+\t")  # a line of a file, as Read gives it
 _DETAIL_LINES = 400
 _PROMPT_LINES = 30
 _MAX_HEADLINE = 4_000
@@ -149,7 +151,9 @@ def _tool_body(block: ToolBlock, look: Look) -> Text | None:
         return None
     lines = neutralise(block.result).splitlines()
     if block.name == "Read" and block.state is ToolState.DONE and not look.details:
-        return _gutter([f"{len(lines)} line{'s' if len(lines) != 1 else ''}"], 0, look.dim)
+        read = sum(_NUMBERED.match(line) is not None for line in lines)
+        if read:
+            return _gutter([f"{read} line{'s' if read != 1 else ''}"], 0, look.dim)
     limit = _DETAIL_LINES if look.details else _SUMMARY_LINES
     if not look.details:
         lines = [line for line in lines if line.strip()]
