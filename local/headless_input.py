@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import stat
 from collections.abc import AsyncIterator, Callable
 from os import fstat
@@ -112,11 +113,19 @@ async def read_messages(fd: int) -> AsyncIterator[Json]:
         yield body
 
 
+def _finite(number: str) -> float:
+    """A number with a fraction or exponent, or NaN and its like: what is not finite has no spelling on the wire."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise BadInput(f"Error: a number on stdin is not finite: {number[:40]}")
+    return value
+
+
 def _message(line: bytes) -> Json | None:
     if not line.strip():
         return None
     try:
-        body = json.loads(line)
+        body = json.loads(line, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise BadInput(
             f"Error parsing streaming input line ({len(line)} bytes): {type(error).__name__}",

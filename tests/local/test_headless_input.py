@@ -151,6 +151,13 @@ async def test_what_the_protocol_ignores_is_dropped() -> None:
         (b'{"type":"user","message":{"role":"assistant"}}', "Expected message role 'user'"),
         (b'{"type":"control_request"}', "Missing request on control_request"),
         (b"[" * 100_000, "Error parsing streaming input line"),
+        (
+            b'{"type":"user","message":{"role":"user","content":"x"},"n":1e999}',
+            "a number on stdin is not finite: 1e999",
+        ),
+        (b'{"type":"user","message":{"role":"user","content":"x"},"priority":-Infinity}', "is not finite: -Infinity"),
+        (b'{"type":"user","message":{"role":"user","content":NaN}}', "is not finite: NaN"),
+        (b'{"type":"control_request","request":{"subtype":"set_model","model":NaN}}', "is not finite: NaN"),
     ],
 )
 async def test_a_bad_line_ends_the_input_with_its_reason(line: bytes, part: str) -> None:
