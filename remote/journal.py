@@ -33,6 +33,7 @@ _RING_BYTES = 512 * 1024  # as objects five times as much
 _INDEX_EVERY = 128
 _INDEX_BYTES = 256 * 1024
 _SMALLEST = 40  # bytes of a line: how many records a damaged stretch can have held at most
+_HEAD = b'{"seq":'
 
 
 class JournalError(NotKept):
@@ -70,29 +71,41 @@ class Journal:
         self._repair()
 
     def _repair(self) -> None:
-        """Cut off a torn last line; note damaged lines in the middle, which reading passes over. Their numbers are not given
-        again, also when they were the last."""
-        offset = lost_lines = lost_bytes = 0
+        """Cut off a torn last line; note damaged lines, which reading passes over. The numbers that they may have held are not
+        given again, also when they were the last: clients may have seen them."""
+        offset = lost = lost_bytes = 0
         for number, line in enumerate(self._file.lines(0), 1):
-            if not line.endswith(b"\n"):
-                self._size = offset
+            last = not line.endswith(b"\n")
+            if last and _is_torn(line):
                 self._file.truncate(offset)
                 self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
                 break
+            if last:
+                line += self._end_of_line()
             record = _parse(line)
-            most = self.seq + 1 + max(lost_lines, lost_bytes // _SMALLEST)
+            most = self.seq + 1 + max(lost, lost_bytes // _SMALLEST)
             if record is None or not self.seq < record.seq <= most:
                 self.damaged.append("line %d is damaged and was passed over" % number)
                 self._bad.add(offset)
-                lost_lines += 1
+                lost += max(1, len(line) // _SMALLEST)
                 lost_bytes += len(line)
             else:
                 self._note(record, offset, len(line))
-                lost_lines = lost_bytes = 0
+                lost = lost_bytes = 0
             offset += len(line)
+            if last:
+                break
         self._size = offset
-        self.seq += lost_lines
+        self.seq += lost
         self.durable = self.seq
+
+    def _end_of_line(self) -> bytes:
+        """Close a damaged last line, so that it stays one. Raises JournalError."""
+        try:
+            self._file.write(b"\n")
+        except OSError as error:
+            raise self._error("the journal cannot be written", error) from error
+        return b"\n"
 
     def _note(self, record: Record, offset: int, size: int) -> None:
         last_seq, last_offset = self._index[-1] if self._index else (-_INDEX_EVERY, 0)
@@ -289,6 +302,12 @@ def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
             first += 1
         yield record
         first = record.seq + 1
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a line without an end is the start of one record, which was being written when the worker died. Anything else has
+    taken the place of records that were durable: zeros after a power cut, for one."""
+    return b"\0" not in line and (line.startswith(_HEAD) or _HEAD.startswith(line))
 
 
 def _rough_size(value: object) -> int:

@@ -23,7 +23,8 @@ class Recovered:
     """The projection of a journal, record by record.
 
     `waiting` are the user messages that no turn has taken, by input id. `doubtful` are prompts of which the journal no longer
-    says whether a turn took them: a damaged record may have said so. `open_asks` are the ids of questions without an
+    says whether a turn took them: a damaged record may have said so; `unanswered` are those of them that have no result, as far
+    as can be told. `open_asks` are the ids of questions without an
     answer. `turn_open` tells that a turn was running, `result_due` that it never had its result. `mark` is that of the last
     worker's processes; every worker ends those of the one before. `updates` are the permission updates that were granted
     for the session (the mode is in `options`). `launches` are the command lines of its newest client processes. `damage`
@@ -42,6 +43,8 @@ class Recovered:
         self.mark = ""
         self.updates: list[Json] = []
         self.doubtful: OrderedDict[str, str] = OrderedDict()
+        self.unanswered: OrderedDict[str, None] = OrderedDict()
+        self._taken = False  # a prompt is known that the next result answers
         self.damage: set[str] = set()
         self.prompt = ""
         self.prompts = 0
@@ -56,10 +59,12 @@ class Recovered:
             self._input(str(body.get("id")), body.get("body"), inputs)
         elif record.kind == "prompt":
             for item in body.get("items") or ():
-                self.waiting.pop(str(item.get("input", "")), None)
-                self.doubtful.pop(str(item.get("input", "")), None)
+                self._taken = True
+                for each in (self.waiting, self.doubtful, self.unanswered):
+                    each.pop(str(item.get("input", "")), None)
         elif record.kind == "turn_start":
             self.turn_open = self.result_due = True
+            self._taken = False
         elif record.kind == "turn_end":
             self.turn_open = self.result_due = False
         elif record.kind == "model_end":
@@ -85,13 +90,22 @@ class Recovered:
             self.damage.add(what)
             return
         self.doubtful.update((input_id, prompt_text(body)) for input_id, body in self.waiting.items())
+        self.unanswered.update(dict.fromkeys(self.waiting))
         self.waiting.clear()
+
+    def answered(self) -> None:
+        """A turn has its result: of a prompt that is known to have been taken, else of the first of which it is not known."""
+        if not self._taken and self.unanswered:
+            self.unanswered.popitem(last=False)
+        self._taken = False
 
     def _forked(self, when: float) -> None:
         """What the original still had to do is not the copy's: its prompts, its running turn, its processes."""
         self.created = when
         self.waiting.clear()
         self.doubtful.clear()
+        self.unanswered.clear()
+        self._taken = False
         self.updates.clear()
         self.result_due = False
         self.mark = ""
@@ -105,6 +119,7 @@ class Recovered:
         if kind == "result":
             self.result_due = False
             self.last_result = body
+            self.answered()
         elif kind == "control_request":
             self.open_asks[str(body.get("request_id"))] = None
         elif kind == "control_cancel_request":

@@ -37,6 +37,10 @@ _MOST_NAME = 100
 _OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_prompt", "add_dirs")
 _CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
 
+_DOUBTFUL = (
+    "This prompt may have been answered or not: the session's journal on the host is damaged. It was not run again."
+)
+
 
 class Watchers(Protocol):
     """Those who are told what is not in the journal."""
@@ -171,13 +175,17 @@ class Session:
         self.context_tokens = recovered.context_tokens
         self.created, self.last_prompt, self.prompts = recovered.created, recovered.prompt, recovered.prompts
         self._remember_spent(recovered.last_result)
-        self._tell_damage(recovered)
+        doubtful = self._tell_damage(recovered)
         for request_id in recovered.open_asks:
             self.message({"type": "control_cancel_request", "request_id": request_id})
         self.agent = self._assemble(self, self.options)
         if recovered.result_due:
             self._result_due = True
             self.fail(_CUT_OFF)
+            recovered.answered()
+        for _ in range(len(doubtful & recovered.unanswered.keys())):  # who sent it waits for one
+            self._result_due = True
+            self.fail(_DOUBTFUL)
         if recovered.turn_open:
             self.fact("turn_end", {})
         for input_id, body in recovered.waiting.items():
@@ -185,17 +193,20 @@ class Session:
         self.journal.flush_soon()
         return recovered
 
-    def _tell_damage(self, recovered: Recovered) -> None:
-        """Damage that stays in the file is told once."""
+    def _tell_damage(self, recovered: Recovered) -> set[str]:
+        """Damage that stays in the file is told once; the ids of the doubtful prompts that are told now."""
         told = [damage for damage in self.journal.damaged if damage not in recovered.damage]
         if len(told) > _MOST_TOLD:
             told[_MOST_TOLD:] = ["%d more damaged lines were passed over" % (len(told) - _MOST_TOLD)]
-        for text in recovered.doubtful.values():
+        doubtful = set()
+        for input_id, text in recovered.doubtful.items():
             what = "a prompt may have been answered or not, and was not run again: %s" % text
             if what not in recovered.damage:
                 told.append(what)
+                doubtful.add(input_id)
         for what in told:
             self.fact("damaged", {"what": what})
+        return doubtful
 
     def message(self, body: Json) -> None:
         """Emitter."""

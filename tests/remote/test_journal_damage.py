@@ -139,6 +139,45 @@ async def test_the_number_of_a_damaged_last_record_is_not_given_again(tmp_path: 
     await again.close()
 
 
+@pytest.mark.parametrize("ending", [b"", b"\n"], ids=["to the end of the file", "before the last line end"])
+async def test_numbers_of_durable_records_that_a_power_cut_made_zeros_are_not_given_again(
+    tmp_path: Path, ending: bytes
+) -> None:
+    """A laptop that has seen them would take what comes under these numbers for what it knows."""
+    path = tmp_path / "journal.jsonl"
+    lines = await filled(path, 9)
+    zeros = b"\0" * (len(b"".join(lines[5:])) - len(ending)) + ending
+    journal = reopened(path, [*lines[:5], zeros])
+    assert len(journal.damaged) == 1
+    assert journal.seq >= 9
+    new = journal.append("message", {"n": 10}).seq
+    await journal.commit()
+    assert read(journal) == [*((n, n) for n in range(1, 6)), *((n, None) for n in range(6, new)), (new, 10)]
+    await journal.close()
+    again = Journal(str(path))
+    assert again.seq == new
+    assert read(again)[-1] == (new, 10)
+    assert len(again.damaged) == 1
+    await again.close()
+
+
+async def test_damage_at_the_end_that_cannot_be_closed_for_want_of_room_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = await filled(path, 2)
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "write", full)
+        with pytest.raises(JournalError, match=os.strerror(28)) as caught:
+            reopened(path, [lines[0], b"\0" * 200])
+    assert caught.value.full
+    assert path.read_bytes() == lines[0] + b"\0" * 200
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     gone=st.sets(st.integers(min_value=0, max_value=399), max_size=30),
@@ -222,7 +261,10 @@ async def test_whichever_record_is_damaged_the_history_is_valid(host: WorkerHost
         damaged = [*lines[:at], b"\0" * (len(line) - 1) + b"\n", *lines[at + 1 :]]
         journal = reopened(tmp_path / f"{at}.jsonl", damaged)
         records = list(journal.read(0))
-        assert [record.seq for record in records] == list(range(1, len(lines) + 1))
+        numbers = [record.seq for record in records]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert [record.kind for record in records[len(lines) :]] == ["damaged"] * (len(records) - len(lines))
+        assert len(records) == len(lines) or (at == len(lines) - 1 and len(records) > len(lines))
         conversation = Conversation.from_events((record.kind, record.body) for record in records)
         close_open_tool_uses(conversation, "closed")
         late = tool_result_message("toolu_20", "a second result", is_error=False)
@@ -260,6 +302,26 @@ async def test_a_damaged_session_goes_on_says_so_once_and_runs_nothing_again(hos
     assert sum("is damaged and was passed over" in what for what in said) == len(lost)
     assert sum("was not run again" in what for what in said) == 3
     assert (host.project / "count").read_text() == "0\n1\n"
+
+
+async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host: WorkerHost, session: str) -> None:
+    """Whoever sent it waits for one. Those that were answered before the damage, or whose turn was cut, get no second one."""
+    lines = await recorded(host, session)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    for at in [at for at, kind in enumerate(kinds) if kind == "prompt"]:
+        lines[at] = b"\0" * (len(lines[at]) - 1) + b"\n"
+    last_start = max(at for at, kind in enumerate(kinds) if kind == "turn_start")
+    lines[last_start] = b"\0" * (len(lines[last_start]) - 1) + b"\n"
+    (host.state(session) / "journal.jsonl").write_bytes(b"".join(lines))
+    for _ in range(2):
+        laptop = await host.connect(session)
+        hello = await laptop.attach(SessionOptions(), have=len(lines))
+        await laptop.next(Event, lambda event: event.kind == "driver")
+        await kill(laptop, hello)
+    records = Journal(str(host.state(session) / "journal.jsonl")).read(0)
+    results = [record.body for record in records if record.body.get("type") == "result"]
+    assert [result["is_error"] for result in results] == [False, False, True]
+    assert "may have been answered or not" in results[-1]["errors"][0]
 
 
 async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(host: WorkerHost, session: str) -> None:
