@@ -28,6 +28,7 @@ from .output import make_output
 from .partial_events import PartialEvents
 from .prompts import prompts_for
 from .results import exit_code, local_result
+from .resume_command import host_command
 from .session import Session
 from .stdio import Writer
 from .stdout import failure_code
@@ -159,6 +160,8 @@ class _Run:
         self._result_came = asyncio.Event()
         self._finished = False
         self._resume = ""
+        self._goodbye = ""
+        self._looking_back: asyncio.Task[None] | None = None
 
     async def work(self) -> ExitCode:
         """The whole run. Raises CcbError."""
@@ -183,16 +186,21 @@ class _Run:
                 if not listening.done():
                     await feeding
                 await listening
+                if self._looking_back is not None:
+                    await asyncio.wait({self._looking_back}, timeout=LAST_MOMENT)
             except ConnectionLost as lost:  # the session goes on without this run
                 if session.reading:
                     sys.stderr.write(f"ccb: {lost.what}; this ccb ends when it has read the answer that it asked for\n")
                     await session.read_out()
+                _add_unsent(lost, session)
                 raise
-            except Exception:
+            except Exception as error:
                 await self._stop(connected.session)
+                if isinstance(error, CcbError):
+                    _add_unsent(error, session)
                 raise
             finally:
-                await _cancelled(feeding, listening)
+                await _cancelled(feeding, listening, *([self._looking_back] if self._looking_back else []))
                 self._session = None
         return self._code()
 
@@ -224,8 +232,7 @@ class _Run:
                 await session.stop()
                 await session.ended()
         if not session.ended_there:
-            target = self._arguments.target
-            command = f"ccb stop {target.login if target else '--local'} {self._session_id}"
+            command = host_command(self._arguments, "stop", self._session_id)
             sys.stderr.write(f"ccb: the host has not said in time that the session is stopped: `{command}`\n")
 
     async def _stop(self, session: Session) -> None:
@@ -291,14 +298,22 @@ class _Run:
                         await self._message(session, item.body)
                     elif item.kind == "prompt":
                         self._turns.started(item.body)
+                    elif item.kind == "damaged":
+                        _say_damage(item.body)
                     done = self._input_ended and self._last is not None and not self._turns.open
                     watchdog.reschedule(asyncio.get_running_loop().time() + LAST_WORD if done else None)
         except TimeoutError:
             log.warning("the host did not end the session within %g s after the last result", LAST_WORD)
             await session.stop()
         if self._turns.open:
+            logs = host_command(self._arguments, "logs", self._session_id)
+            gone = session.hello.storage == "memory"  # with its worker
             raise ConnectionLost(
-                "the host ended the session before the answer was complete", do="Look at the session's log on the host."
+                "the host ended the session before the answer was complete",
+                evidence=self._goodbye,
+                do="Start a new one: it was in memory only."
+                if gone
+                else f"`{logs}` says more. Go on with: {self._resume}",
             )
 
     def _link_changed(self, change: LinkChange) -> None:
@@ -311,11 +326,16 @@ class _Run:
                 sys.stderr.write("ccb: connected again\n")
             case LinkState.FENCED:
                 raise ConnectionLost(change.reason, do=self._come_back())
+            case LinkState.CLOSED:
+                self._goodbye = change.reason
             case _:
                 pass
 
     async def _skipped(self, session: Session, skipped: Skipped) -> None:
-        """A run that resumes shows nothing of the past but the questions that are still open."""
+        """A run that resumes shows nothing of the past but the questions that are still open, and says what is damaged. Until that
+        page comes, everything else has to be read, or the page would wait for it."""
+        if self._looking_back is None:
+            self._looking_back = asyncio.create_task(_look_back(session, skipped.seq + 1), name="earlier damage")
         asks = skipped.body.get("asks")
         for ask in asks if isinstance(asks, list) else []:
             if isinstance(ask, dict):
@@ -373,6 +393,36 @@ class _Run:
         if self._last is None:
             return ExitCode.OK
         return exit_code(self._last, denied_unasked=self._denied_unasked)
+
+
+_LAST_PAGE = 64 * 1024  # bytes of events in which the start of a worker is looked for
+
+
+async def _look_back(session: Session, before: int) -> None:
+    """Say which damage the worker found in the journal when it started for this client: it told it before anybody was there."""
+    with suppress(CcbError):
+        told: list[Json] = []
+        workers = 0
+        for record in reversed(await session.earlier(before, _LAST_PAGE)):
+            workers += record.kind == "worker"
+            if workers > 1 or record.kind in ("input", "turn_start"):  # somebody was there before
+                break
+            if record.kind == "damaged":
+                told.append(record.body)
+        for body in reversed(told):
+            _say_damage(body)
+
+
+def _say_damage(body: Json) -> None:
+    if body.get("what"):  # without: a record that cannot be read, which the worker that found it has told of
+        _say(f"on the host: the session's journal is damaged: {one_line(str(body['what']))}")
+
+
+def _add_unsent(error: CcbError, session: Session) -> None:
+    """What was sent, and nobody knows whether it arrived, belongs to the error."""
+    if session.unsent:
+        said = f"{session.unsent} input(s) were not confirmed by the host and may be lost."
+        error.evidence = f"{error.evidence}\n{said}" if error.evidence else said
 
 
 def _say(text: str) -> None:

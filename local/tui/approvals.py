@@ -6,7 +6,7 @@ import time
 
 from textual.containers import Vertical
 
-from ..client import SessionClient
+from ..client import Json, SessionClient
 from ..messages import ControlRequest
 from .approval import GRACE_S, ApprovalCard
 from .composer import Composer
@@ -16,6 +16,7 @@ from .transcript import Transcript
 
 _LATER = "Not connected: the answer is sent when the connection is there again."
 _OTHERS = "Waits for whoever drives this session."
+_MOST_GIVEN = 100
 
 
 class Approvals(Vertical):
@@ -36,6 +37,7 @@ class Approvals(Vertical):
         self.card: ApprovalCard | None = None
         self.questions = Questions()
         self.replay = Replay()
+        self._given: dict[str, Json] = {}  # answers from here that the journal has not said to be the ones that count
 
     @property
     def replaying(self) -> bool:
@@ -68,6 +70,17 @@ class Approvals(Vertical):
             await self.mount(self.card)
         if self.card is not None:
             self.card.more_waiting(len(self.questions) - 1)
+
+    def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+        """Keep it until the journal says which answer counts; the app, to which this event goes on, sends it."""
+        self._given[event.verdict.request_id] = event.verdict.response
+        if len(self._given) > _MOST_GIVEN:
+            del self._given[next(iter(self._given))]
+
+    def lost_against(self, request_id: str, response: Json) -> bool:
+        """The journal has an answer to a question: whether another one was given here, which counts for nothing then."""
+        given = self._given.pop(request_id, None)
+        return given is not None and given != response.get("response")
 
     def tick(self, now: float) -> None:
         """Bring the card up to date, and give it the focus when nobody types."""

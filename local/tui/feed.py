@@ -59,6 +59,15 @@ class Feed:
         response = body.get("response") if isinstance(body, dict) else None
         if not isinstance(response, dict):
             return
-        if self._approvals.questions.withdrawn(str(response.get("request_id"))):
+        request_id = str(response.get("request_id"))
+        lost = self._approvals.lost_against(request_id, response)
+        if self._approvals.questions.withdrawn(request_id):
             self._story.notice("The question was answered by another client.", Level.DIM)
+        elif lost:
+            word = response.get("response")
+            allowed = isinstance(word, dict) and word.get("behavior") == "allow"
+            self._story.notice(
+                f"Another client answered first: {'allowed' if allowed else 'denied'}. Your answer was dropped.",
+                Level.WARNING,
+            )
         self._approvals.show_next()

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from ccb.local.arguments import Arguments, parse_arguments
-from ccb.local.resume_command import resume_command
+from ccb.local.resume_command import host_command, resume_command
 from ccb.tunnel.errors import UsageError
 
 ID = "3f2a9c1e-0000-4000-8000-000000000001"
@@ -115,3 +115,34 @@ def test_the_command_that_comes_back_reaches_the_same_session_the_same_way(argv:
 def test_on_this_machine_the_path_comes_back() -> None:
     words = shlex.split(resume_command(Arguments(directory="/tmp"), ID))
     assert words == ["ccb", "/tmp", "--resume", ID]
+
+
+def test_who_only_watched_comes_back_to_watch() -> None:
+    before = parse_arguments(["attach", "ann@h", "3f2a", "--view", "-P", "22", "-i", "a key"])
+    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
+    assert words == ["ccb", "attach", "ann@h", ID, "-P", "22", "-i", "a key", "--view"]
+    assert parse_arguments(words[1:]).view
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (
+            ["ssh", "ann@h:/srv/my app", "-P", "2222", "-o", "ProxyJump=j"],
+            ["ann@h", ID, "-P", "2222", "-o", "ProxyJump=j"],
+        ),
+        (["ssh", "[::1]:~/x"], ["[::1]", ID]),
+        (["ssh", "h", "--container", "web"], ["h", ID, "--container", "web"]),
+        (["ssh", "/x", "--transport", "docker exec -i web"], [ID, "--transport", "docker exec -i web"]),
+        (["ssh", "h:/x", "--local"], ["--local", ID]),
+        (["ssh", "h", "--local", "--container", "web"], ["--local", ID, "--container", "web"]),
+        (["/tmp"], ["--local", ID]),
+    ],
+)
+def test_the_command_for_the_host_of_a_session_reaches_it_the_same_way(argv: list[str], command: list[str]) -> None:
+    before = parse_arguments(argv)
+    for name in ("logs", "stop"):
+        words = shlex.split(host_command(before, name, ID))
+        assert words == ["ccb", name, *command]
+        after = parse_arguments(words[1:])
+        assert (after.resume, after.container) == (ID, before.container)

@@ -145,6 +145,34 @@ async def test_an_own_answer_is_no_news() -> None:
         assert "another client" not in at.screen
 
 
+@pytest.mark.parametrize(("behavior", "word"), [("allow", "allowed"), ("deny", "denied")])
+async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped(behavior: str, word: str) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", MAKE)
+        await at.card_focused()
+        at.session.swallow = True  # the connection is dead, and nobody has noticed
+        await at.pilot.press("3", *"not now", "enter")
+        await at.until(lambda: at.session.answers)
+        at.session.answered("ask", behavior)
+        await at.sees(f"Another client answered first: {word}. Your answer was dropped.")
+
+
+async def test_an_answer_that_another_client_gave_too_is_no_news() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", MAKE)
+        await at.card_focused()
+        at.session.swallow = True
+        await at.pilot.press("1")
+        await at.until(lambda: at.session.answers)
+        other = {"subtype": "success", "request_id": "ask", "response": at.session.answers["ask"]}
+        at.session.input({"type": "control_response", "response": other})
+        at.session.text("Made.")
+        await at.sees("Made.")
+        assert "another client" not in at.screen.lower()
+
+
 async def test_an_answer_that_came_too_late_is_not_silently_dropped() -> None:
     async with desk() as at:
         at.session.fact("late_answer", request_id="ask")
