@@ -455,7 +455,9 @@ class Repl(App[int]):
         self.transcript.toggle_details()
 
     def action_page(self, direction: int) -> None:
-        """PgUp and PgDn."""
+        """PgUp and PgDn: the card that is being read, if it is longer than it is shown, else the transcript."""
+        if self.card is not None and self.card.has_focus_within and self.card.turn(direction):
+            return
         hole = self._history.wanted() if direction < 0 else None
         if hole is not None:
             self.run_worker(self._history.load(hole, turn_page=True))

@@ -34,6 +34,7 @@ _MAX_RULE = 1_000
 _MAX_REASON = 500
 _DENIED = "The user denied this; it was not done."
 _SHARE = 0.7  # of the screen that a card may take
+_LINES = {"up": -1, "down": 1, "home": -_MAX_CHARS, "end": _MAX_CHARS}
 _REST = 3  # lines of transcript, composer and status that stay on a small screen
 
 
@@ -232,14 +233,23 @@ class ApprovalCard(Vertical, can_focus=True):
             self._input.focus()
         elif event.key == "escape":
             self.post_message(self.Interrupted())
-        elif event.key in ("up", "down"):
-            self._subject_box.scroll_relative(y=-1 if event.key == "up" else 1, animate=False)
+        elif event.key in _LINES:
+            self._scroll_by(_LINES[event.key])
         elif event.is_printable and event.character and event.character not in "123":
             self.post_message(self.Typed(event.character))
         else:
             return
         event.stop()
         event.prevent_default()
+
+    def turn(self, pages: int) -> bool:
+        """Scroll the subject by pages; False when all of it is seen."""
+        self._scroll_by(pages * self._subject_box.scrollable_content_region.height)
+        return self._subject_box.max_scroll_y > 0
+
+    def _scroll_by(self, lines: int) -> None:
+        """At once: of several keys that wait for the same refresh, all but one are lost."""
+        self._subject_box.scroll_relative(y=lines, animate=False, immediate=True)
 
     def on_paste(self, event: events.Paste) -> None:
         if self.has_focus:

@@ -29,9 +29,10 @@ COMMANDS = (
 KEYS = (
     ("Enter", "send; queued while the agent works"),
     ("Ctrl+J, Shift+Enter", "new line"),
-    ("Up, Down", "earlier prompts, at the edges of the input; on an approval: scroll it"),
+    ("Up, Down", "earlier prompts, at the edges of the input"),
     ("Esc", "interrupt the agent"),
     ("Tab, Alt+A", "answer the waiting approval: 1 once, 2 this session, 3 deny"),
+    ("Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll what it shows"),
     ("Shift+Tab", "permission mode: default, acceptEdits, plan"),
     ("Ctrl+O", "show or hide all of tool output and thinking"),
     ("PgUp, PgDn, wheel", "scroll; at a line of events that are not loaded: load them"),

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from tests.support.pilot import desk
+from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession, session_rule
 from tests.support.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
@@ -229,6 +229,61 @@ async def test_an_edit_of_a_large_file_can_be_read_to_its_end_before_the_answer(
         await at.sees("line 0", "1 once")
         await at.pilot.press(*["down"] * 200)
         await at.sees("line 199", "1 once")
+
+
+async def _asks_for_a_long_file(at: Desk) -> None:
+    content = "\n".join(f"line {n}." for n in range(300))
+    at.session.ask("ask", "Write", {"file_path": PATH, "content": content})
+    await at.sees("line 0.", "1 once", "more lines")
+
+
+async def test_of_keys_that_come_all_at_once_none_is_lost() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        await _asks_for_a_long_file(at)
+        await at.card_focused()
+        (below,) = re.findall(r"↓ (\d+) more lines", at.screen)
+        for _ in range(20):
+            at.app.post_message(events.Key("down", None))
+        await at.sees(f"↓ {int(below) - 20} more lines")
+
+
+async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        await _asks_for_a_long_file(at)
+        await at.card_focused()
+        await at.pilot.press("end")
+        await at.sees("line 299.")
+        await at.pilot.press("home")
+        await at.sees("line 0.")
+        last = int(re.findall(r"line (\d+)\.", at.screen)[-1])
+        await at.pilot.press("pagedown")
+        await at.sees(f"line {last + 1}.", f"line {2 * last}.")
+        await at.pilot.press("3", "pageup")
+        await at.sees("line 0.", "Why not?")
+        assert at.session.answers == {}
+
+
+async def test_the_page_keys_scroll_the_transcript_beside_a_question_of_which_all_is_seen() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.text("The beginning.\n\n" + "\n\n".join(f"then {n}" for n in range(30)))
+        ask(at.session)
+        await at.card_focused()
+        await at.pilot.press(*["pageup"] * 5)
+        await at.sees("The beginning.", "1 once")
+
+
+async def test_the_page_keys_scroll_the_transcript_for_a_person_who_is_not_at_the_question() -> None:
+    async with desk() as at:
+        at.session.begin()
+        at.session.text("The beginning.\n\n" + "\n\n".join(f"then {n}" for n in range(30)))
+        await at.type("but")
+        await _asks_for_a_long_file(at)
+        await at.pilot.press(*["pageup"] * 30)
+        await at.sees("The beginning.", "line 0.")
 
 
 async def test_a_long_command_is_never_cut_short() -> None:
