@@ -43,7 +43,7 @@ class ScriptedHost:
     end. `dials` says how often, and whether the person could have been asked."""
 
     def __init__(self) -> None:
-        self.greeting = HELLO
+        self.greeting = replace(HELLO, seq=1_000_000)  # it has lost nothing, whatever a test sends
         self.refusals: list[CcbError] = []
         self.hanging = False
         self.dials: list[bool] = []
@@ -59,7 +59,9 @@ class ScriptedHost:
         if self.hanging:
             await asyncio.Event().wait()
         async with link_pair() as (pipe, peer), Link(pipe) as link:
-            await peer.hello(**{name: getattr(self.greeting, name) for name in ("epoch", "seq", "state", "driver")})
+            await peer.hello(
+                **{name: getattr(self.greeting, name) for name in ("epoch", "seq", "state", "driver", "storage")}
+            )
             hello = await link.hello()
             self._peers.put_nowait(peer)
             yield LinkConnection(link, hello)
