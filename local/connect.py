@@ -174,7 +174,7 @@ async def session_parameters(
         life["grace_s"] = settings.graceHours * 3600
     if "idleMinutes" in settings.model_fields_set:
         life["idle_s"] = settings.idleMinutes * 60
-    fork = {"session": session_id} if arguments.fork_session else {}
+    fork = {"session": session_id, "fresh": True} if arguments.fork_session else {}
     if arguments.continue_latest:
         return {**life, "continue": True, **({"fork": True, **fork} if fork else {})}
     if arguments.resume is not None:

@@ -46,14 +46,25 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
         return entry.session, entry.directory
     if not places.is_session_id(session):
         raise Refusal("internal", "%r is no session id" % session[:80], {})
-    from .fork import fork
+    from .fork import fork, unused_copy_of
 
-    if not places.state_exists(session):  # else an earlier connection, which was lost, has made the copy
-        try:
-            fork(entry, session)
-        except places.NoPlace as error:
-            raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+    try:
+        made = not places.state_exists(session) and fork(entry, session)
+    except places.NoPlace as error:
+        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+    if (
+        not made
+    ):  # by us: an earlier connection, which was lost, may have made it, and then it is the latest of its path, too
+        of = "" if params.get("fresh") else unused_copy_of(session)
+        if not of or entry.session not in (of, session):
+            raise in_use(session)
+    params["fresh"] = False
     return session, ""
+
+
+def in_use(session: str) -> Refusal:
+    """For who wants a new session of this id."""
+    return Refusal("in_use", "Session ID %s is already in use." % session, {})
 
 
 def _end_what_is_left(session: str) -> None:

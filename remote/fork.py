@@ -14,14 +14,16 @@ from .registry import Entry
 Json = dict[str, Any]
 
 
-def fork(entry: Entry, session: str) -> None:
-    """Copy the journal of `entry` up to its last whole record, and the large outputs its conversation refers to. A copy that
-    an earlier connection has made stays as it is. Raises OSError, NoPlace.
+def fork(entry: Entry, session: str) -> bool:
+    """Copy the journal of `entry` up to its last whole record, and the large outputs its conversation refers to. False when there
+    is a session of that id already, which stays as it is. Raises OSError, NoPlace.
     """
     where = places.find_places(session)
     if not where.state:
         raise places.NoPlace(where.notes[:-1])
     journal = os.path.join(where.state, "journal.jsonl")
+    if os.path.exists(journal):
+        return False
     temporary = "%s.new-%d" % (journal, os.getpid())
     try:
         with open(entry.journal, "rb") as source, open(temporary, "xb") as target:
@@ -30,7 +32,7 @@ def fork(entry: Entry, session: str) -> None:
             target.flush()
             os.fsync(target.fileno())
         _copy_outputs(os.path.join(entry.directory, "outputs"), os.path.join(where.state, "outputs"))
-        _put(temporary, journal)
+        return _put(temporary, journal)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -42,15 +44,36 @@ def fork(entry: Entry, session: str) -> None:
                 pass  # another connection makes the same copy
 
 
-def _put(temporary: str, journal: str) -> None:
-    """Give the whole copy its name, unless another connection was first."""
+def _put(temporary: str, journal: str) -> bool:
+    """Give the whole copy its name; False when another connection was first."""
     try:
         os.link(temporary, journal)
     except FileExistsError:
-        return
+        return False
     except OSError:  # a file system without hard links
-        if not os.path.exists(journal):
-            os.rename(temporary, journal)
+        if os.path.exists(journal):
+            return False
+        os.rename(temporary, journal)
+    return True
+
+
+def unused_copy_of(session: str) -> str:
+    """The session that this one is a copy of; "" when it is none, or was driven since."""
+    of = ""
+    try:
+        with open(places.find_places(session).file("journal.jsonl"), "rb") as file:
+            for line in file:
+                if b'"forked"' not in line and b'"driver"' not in line:
+                    continue
+                try:
+                    record = json.loads(line)
+                    if record["kind"] in ("forked", "driver"):
+                        of = str(record["body"].get("from") or "")
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                    continue
+    except OSError:
+        return ""
+    return of
 
 
 def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state: str) -> None:

@@ -15,7 +15,7 @@ import sys
 import time
 
 from . import bridge, identity, places, sockets
-from .choice import check_host, check_owner, chosen_session, owner_of
+from .choice import check_host, check_owner, chosen_session, in_use, owner_of
 from .directory import resolve_directory
 from .greeting import send_hello
 from .refusal import Refusal
@@ -31,9 +31,10 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
 
     `params`: `session` (UUID; of a session that exists also the start of one), `cwd` (absolute, `~…`, relative to home, or ""
     for home), `create`, and optionally `fresh` (refuse a session that exists), `grace_s`, `idle_s`, `notes` (of the stub).
+    `again`: a client that was there before comes back by itself, which starts no session that was stopped.
     `continue` takes the session of `cwd` that was used last. `fork_of` (an id), or `fork` with `continue`, makes
-    `session` a copy of that one. `in_memory`: the session was when it was last seen. With `command` there is no session: see
-    `host_commands`. `storage` is `disk` or `memory`: where the bundle is.
+    `session` a copy of that one; without `fresh` it may have been made. `in_memory`: the session was when it was last seen. With
+    `command` there is no session: see `host_commands`. `storage` is `disk` or `memory`: where the bundle is.
     """
     users_umask = os.umask(0o077)
     if "command" in params:
@@ -65,7 +66,10 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
     deadline = time.monotonic() + _ANSWER_DEADLINE_S
     directory, elsewhere = _without_home(params)
     params = {**params, "cwd": directory}
-    by_id = not (params.get("continue") or params.get("fork") or params.get("fork_of"))
+    forking = bool(params.get("fork") or params.get("fork_of"))
+    if forking:  # a copy is on the disk: what lives in memory under its id is another session
+        _in_memory({"fresh": True}, str(params.get("session") or ""), deadline)
+    by_id = not (params.get("continue") or forking)
     named = str(params.get("session") or "") if by_id else ""
     daemon = _in_memory(params, named, deadline) if named else None
     if daemon is not None:
@@ -130,7 +134,7 @@ def _in_memory(params: dict[str, object], session: str, deadline: float) -> sock
         return None
     if daemon is not None and params.get("fresh"):
         daemon.close()
-        raise _in_use(session)
+        raise in_use(session)
     return daemon
 
 
@@ -156,7 +160,7 @@ def _serve(
         elif params.get("fresh"):
             if not where.lock:
                 sockets.connect(where.socket, deadline)  # unless it is a stranger's
-            raise _in_use(str(params["session"]))
+            raise in_use(str(params["session"]))
         address = where.socket if owner is None else str(owner.get("socket") or "")
         daemon = sockets.connect(address, deadline)
         if daemon is not None:
@@ -179,11 +183,15 @@ def _start(
     journal = where.file("journal.jsonl")
     exists = os.path.exists(journal) and os.path.getsize(journal) > 0
     if exists and params.get("fresh"):
-        raise _in_use(session)
+        raise in_use(session)
     if not exists and not params.get("create", True):
         raise Refusal("no_session", "there is no session %s on this host" % session, {})
     if exists:
         check_host(where.state)
+    mark = where.file(places.STOPPED)
+    if params.get("again") and mark and os.path.exists(mark):
+        raise Refusal("stopped", "the session was stopped with `ccb stop`", {})
+    _remove(mark)  # somebody wants it again
     cwd = resolve_directory((exists and _journalled_directory(journal)) or str(params.get("cwd") or "~"))
     barrier, held = _own(journal) if journal else (-1, False)
     try:
@@ -251,10 +259,6 @@ def _journalled_directory(journal: str) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     return cwd if isinstance(cwd, str) else ""
-
-
-def _in_use(session: str) -> Refusal:
-    return Refusal("in_use", "Session ID %s is already in use." % session, {})
 
 
 def _lock(path: str) -> int | None:
@@ -429,7 +433,7 @@ def _remove_unused(where: places.Places) -> None:
             return
     except OSError:
         pass
-    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json"):
+    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json", places.STOPPED):
         _remove(where.file(name))
     try:
         os.rmdir(where.state)

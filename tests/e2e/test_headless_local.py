@@ -187,6 +187,22 @@ async def test_a_session_id_that_exists_is_refused(laptop: Laptop, fake_model: F
     assert len(fake_model.requests) == 1
 
 
+@pytest.mark.parametrize("which", ["--continue", "--resume"])
+async def test_a_copy_is_refused_the_id_of_a_session_that_exists(
+    laptop: Laptop, fake_model: FakeModel, project: Path, which: str
+) -> None:
+    fake_model.add({"text": "ok", "times": 0})
+    original, other, copy = (str(uuid.uuid4()) for _ in range(3))
+    for each in (other, original):
+        assert (await laptop.run([str(project), "-p", "go", "--session-id", each])).code == 0
+    words = [str(project), which, *([original] if which == "--resume" else []), "--fork-session", "-p", "go"]
+    refused = await laptop.run([*words, "--session-id", other])
+    assert (refused.code, refused.stdout, len(fake_model.requests)) == (2, "", 2)
+    assert f"Session ID {other} is already in use." in refused.stderr
+    assert (await laptop.run([*words, "--session-id", copy])).code == 0
+    assert len(fake_model.requests[-1].messages) == 3
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the rule is about root")
 async def test_root_may_not_skip_permissions(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
     fake_model.add({"text": "ok"})

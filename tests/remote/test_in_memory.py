@@ -291,3 +291,17 @@ def test_only_names_that_somebody_listens_at_are_sessions(session: str) -> None:
     again = sockets.claim(address)
     assert again is not None
     os.close(again)
+
+
+async def test_no_copy_takes_over_a_session_in_memory_that_has_its_id(host: WorkerHost, session: str) -> None:
+    source = str(uuid.uuid4())
+    first = await host.connect(source)
+    await first.attach()
+    await first.next(Event)
+    with no_byte():
+        other = await host.connect(session)
+    assert (await other.next(Hello)).storage == "memory"
+    for fresh in (True, False):
+        refused = await (await host.connect(session, fork_of=source, fresh=fresh)).next(Refused)
+        assert refused.code == "in_use"
+    assert not host.state(session).exists()

@@ -132,18 +132,64 @@ async def test_the_latest_session_of_a_path_is_forked(host: WorkerHost, session:
     assert journal(host, copy)[0]["body"]["session"] == copy
 
 
-async def test_a_reconnect_to_a_fork_makes_no_second_copy(host: WorkerHost, session: str, copy: str) -> None:
+@pytest.mark.parametrize("how", [{"fork_of": True}, {"fork": True, **LATEST}])
+async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_made(
+    how: Json, host: WorkerHost, session: str, copy: str
+) -> None:
     first = await host.connect(session)
     await first.attach()
     await ask(first, "one", says("1"))
-    second = await host.connect(copy, fork_of=session)
-    await second.attach()
-    await ask(second, "two", says("2", "msg_2"))
+    wanted = {**how, "fork_of": session} if "fork_of" in how else how
+    second = await host.connect(copy, **wanted, fresh=True)
+    await second.next(Hello)
     await second.drop()
-    again = await host.connect(copy, fork_of=session)
+    again = await host.connect(copy, **wanted)
     await again.attach()
-    texts = [r["body"]["result"] for r in journal(host, copy) if r["body"].get("type") == "result"]
-    assert texts == ["1", "2"]
+    await again.say("which word?")
+    await again.call()
+    assert [r["body"] for r in journal(host, copy) if r["kind"] == "forked"] == [{"from": session}]
+
+
+async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
+    """A session of somebody under the id that a copy is to have."""
+    laptop = await host.connect(other, **({"fork_of": source} if source else {}))
+    await laptop.attach()
+    await ask(laptop, "mine", says("yes", "msg_9"))
+    await until(lambda: journal(host, other)[-1]["kind"] == "turn_end", "the turn is in the journal")
+    return laptop
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("retried", [False, True])
+@pytest.mark.parametrize("is_a_copy", [False, True])
+@pytest.mark.parametrize("how", [{"fork_of": True}, {"fork": True, **LATEST}])
+async def test_a_copy_is_not_made_over_a_session_that_exists(
+    how: Json, is_a_copy: bool, retried: bool, ended: bool, host: WorkerHost, session: str, copy: str
+) -> None:
+    first = await host.connect(session)
+    await first.attach()
+    await ask(first, "one", says("1"))
+    other = await make_other(host, copy, session if is_a_copy else "")
+    if ended:
+        await other.stop()
+    before = (host.state(copy) / "journal.jsonl").read_bytes()
+    wanted = {**how, "fork_of": session} if "fork_of" in how else how
+    refused = await (await host.connect(copy, **wanted, fresh=not retried)).next(Refused)
+    assert (refused.code, refused.message) == ("in_use", f"Session ID {copy} is already in use.")
+    assert (host.state(copy) / "journal.jsonl").read_bytes() == before
+
+
+async def test_a_copy_of_one_session_is_not_taken_for_a_copy_of_another(
+    host: WorkerHost, session: str, copy: str
+) -> None:
+    for each in (session, "aaaa1111-0000-4000-8000-000000000000"):
+        laptop = await host.connect(each)
+        await laptop.attach()
+        await ask(laptop, "one", says("1"))
+    second = await host.connect(copy, fork_of=session, fresh=True)
+    await second.next(Hello)
+    refused = await (await host.connect(copy, fork_of="aaaa1111")).next(Refused)
+    assert refused.code == "in_use"
 
 
 async def test_a_large_output_stays_readable_when_the_original_is_removed(
