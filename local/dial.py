@@ -104,6 +104,8 @@ class Dialer:
         self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
     ) -> tuple[Link, Hello]:
         """Start the worker's bridge and wait for its hello. A connection from before that does not serve is replaced once."""
+        if warm and self._transport is not None and not self._transport.warm:
+            await self._drop_transport()  # it would log in again, and ask as if it were the first time
         if warm and self._transport is not None and self._transport.alive:
             try:
                 async with asyncio.timeout(WARM_S):
@@ -144,4 +146,4 @@ class Dialer:
         create = bool(self.parameters.get("create")) and not known.begun
         if known.hello.storage == "memory":
             kept["in_memory"] = True
-        return {"session": known.hello.session, "cwd": known.hello.cwd, "create": create, **kept}
+        return {"session": known.hello.session, "cwd": known.hello.cwd, "create": create, "again": True, **kept}

@@ -53,6 +53,10 @@ class AskingTransport:
     def alive(self) -> bool:
         return self._commands.alive
 
+    @property
+    def warm(self) -> bool:
+        return False
+
     def abort(self) -> None:
         self._commands.abort()
 

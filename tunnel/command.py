@@ -210,6 +210,11 @@ class CommandTransport:
     def alive(self) -> bool:
         return not self._given_up and not any(pipe.failed for pipe in self._pipes)
 
+    @property
+    def warm(self) -> bool:
+        """Nobody knows what the command does before there is a shell."""
+        return False
+
     def abort(self) -> None:
         self._given_up = True
         for pipe in self._pipes:

@@ -62,6 +62,10 @@ class ContainerTransport:
     def alive(self) -> bool:
         return self._host.alive
 
+    @property
+    def warm(self) -> bool:
+        return self._host.warm
+
     def abort(self) -> None:
         self._host.abort()
 

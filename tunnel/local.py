@@ -19,3 +19,7 @@ class LocalTransport(CommandTransport):
             lambda status, said: None,
             env=os.environ if env is None else env,
         )
+
+    @property
+    def warm(self) -> bool:
+        return True

@@ -29,7 +29,7 @@ _CONNECT_S = 10
 _WAY_S = 300
 """Seconds for a way that leads over others: a jump host or a proxy command asks its questions before the host can greet."""
 
-_CHECK_S = 3.0
+_CHECK_S = 5.0
 _NO_COMMAND = ("-o", "RemoteCommand=none")  # before what the person says: the first value counts
 _A_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know them
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
@@ -60,7 +60,7 @@ async def connect(
         direct = all(configured.get(way, ["none"]) == ["none"] for way in ("proxyjump", "proxycommand"))
         if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
             once += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _WAY_S}"]
-        if wanted or (theirs and await _answers(base, target, env)):
+        if wanted or (theirs and await _serves(words, base, target, env)):
             argv, environment = [*base, *once, *command, "-T", "--", target.host], asking
             master = None
         else:
@@ -139,6 +139,10 @@ class OpenSshTransport:
             return False
         return self._commands.alive if self._master is None else self._master.alive
 
+    @property
+    def warm(self) -> bool:
+        return self._master is not None
+
     def abort(self) -> None:
         self._given_up = True
         self._commands.abort()
@@ -180,18 +184,29 @@ def _stored(configured: Mapping[str, Sequence[str]]) -> Stored | None:
     return Stored(alias or pattern_for(host, int(port)), file)
 
 
-async def _answers(base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
-    """Whether a master of the person's own is there."""
+async def _serves(words: Sequence[str], base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
+    """Whether a master of the person's own is there and its host answers. It may not have noticed that the network is another one,
+    and then does so only after many minutes."""
+    if await _status([*base, "-O", "check", "--", target.host], env) != 0:
+        return False
+    # without a way of its own this one cannot log in
+    argv = [*words, "-o", "ProxyCommand=false", *base[len(words) :], *_quiet(), "-o", "BatchMode=yes"]
+    status = await _status([*argv, "-o", "ControlMaster=no", "-T", "--", target.host, "true"], env)
+    return status not in (None, SSH_FAILED)
+
+
+async def _status(argv: Sequence[str], env: Mapping[str, str]) -> int | None:
+    """The exit code of an ssh that should not take long; None when it does."""
     null = asyncio.subprocess.DEVNULL
-    child = await start([*base, "-O", "check", "--", target.host], "ssh", stdin=null, stdout=null, env=env)
+    child = await start(argv, "ssh", stdin=null, stdout=null, env={**env, **variables_without_asking()})
     try:
         await asyncio.wait_for(child.process.communicate(), _CHECK_S)
     except TimeoutError:
         log.warning("the master connection does not answer")
-        return False
+        return None
     finally:
         await child.end()
-    return child.process.returncode == 0
+    return child.process.returncode
 
 
 def _literal(path: Path) -> str:

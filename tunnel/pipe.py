@@ -39,6 +39,10 @@ class Transport(Protocol):
     def alive(self) -> bool:
         """Whether a command may still be started; a connection that has gone silent counts as alive until that is noticed."""
 
+    @property
+    def warm(self) -> bool:
+        """Whether one command more needs no login."""
+
     def abort(self) -> None:
         """Give the connection up without a word; `close` is quick afterwards."""
 

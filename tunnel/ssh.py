@@ -160,6 +160,10 @@ class SshTransport:
     def alive(self) -> bool:
         return not self._connection.is_closed()
 
+    @property
+    def warm(self) -> bool:
+        return True
+
     def abort(self) -> None:
         for connection in (self._connection, *reversed(self._hops)):
             connection.abort()

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,9 +23,10 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 0.01
 _END_S = 3.0
+_LEAVE_S = 1.0
 _WATCHED = (
     'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (exec 2>/dev/null; cat <&3 >&2; kill "$p") & w=$!; exec 3<&-;'
-    ' wait "$p"; s=$?; kill "$w"; exit "$s"'
+    ' wait "$p"; s=$?; kill "$w" 2>/dev/null; exit "$s"'
 )
 """Ends ssh when stdin ends. ControlPersist would end it a minute after a ccb that was killed, but it takes their stderr away from
 jump hosts and ProxyCommands, who use it to say where to log in."""
@@ -112,6 +115,23 @@ async def _made(socket: Path) -> None:
 
 
 async def _ended(child: Child, listening: asyncio.Task[None]) -> None:
+    """End it and what is left of its group: ssh only asks a ProxyCommand to go (SIGHUP)."""
     await child.end()
+    if not await _left(child.process.pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.process.pid, signal.SIGKILL)
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
+
+
+async def _left(group: int) -> bool:
+    """Whether everybody has left a process group in time; its number is nobody else's before."""
+    try:
+        async with asyncio.timeout(_LEAVE_S):
+            while True:
+                os.killpg(group, 0)
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        return False
+    except (ProcessLookupError, PermissionError):
+        return True

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.terminal import Terminal, terminal
 
 FOCUSED = "┏━ Bash on"  # the border of a card that takes keys
@@ -91,6 +92,35 @@ async def test_the_command_of_the_farewell_brings_the_question_back(
         again.type("/stop\r")
         assert await again.ended() == 0
         await again.shows("It was stopped on the host.")
+
+
+async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_it(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    key = make_key(laptop.home / "locked", passphrase="open sesame")
+    (sshd.identity.parent / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
+    options = sshd.client_options()
+    options[options.index("-i") + 1] = str(key)
+    words = ["ssh", f"{host_user.name}@127.0.0.1:~", *options, "--transport", "ssh", "-o", "ControlPath=none"]
+    async with terminal([sys.executable, "-m", "ccb", *words], laptop.env, str(laptop.home)) as running:
+        await running.shows("Enter passphrase for")
+        running.type("open sesame\r")
+        await running.shows("Ask for a change")
+        asked = running.text.count("Enter passphrase for")
+        for client in psutil.Process(running.process.pid).children():
+            client.kill()
+        await running.shows("r logs in")
+        assert running.text.count("Enter passphrase for") == asked
+        running.type("r")
+        await running.until(lambda: running.text.count("Enter passphrase for") > asked)
+        running.type("open sesame\r")
+        await running.until(lambda: len(logins(sshd)) == 2)
+        running.type("/stop\r")
+        assert await running.ended() == 0
+
+
+def logins(server: Sshd) -> list[str]:
+    return [line for line in server.log.read_text().splitlines() if "Accepted publickey" in line]
 
 
 @pytest.mark.parametrize("then", ["takes it back", "leaves"])

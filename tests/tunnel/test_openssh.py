@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import subprocess
@@ -14,13 +13,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import psutil
 import pytest
+from tests.support.processes import commands_with
 from tests.support.relay import relay
 from tests.support.ssh_asks import SshAsks, ssh_environment
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
+from ccb.tunnel import openssh
 from ccb.tunnel.askpass import private_directory
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.login import NobodyToAsk, Prompts
@@ -168,14 +168,6 @@ async def test_a_frozen_connection_can_be_given_up_at_once(
         assert not directories(env)
 
 
-def commands_with(word: str) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            found.append(" ".join(process.cmdline()))
-    return [line for line in found if word in line]
-
-
 async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     where = target(sshd, host_user)
     script = (
@@ -270,6 +262,24 @@ async def test_a_master_of_the_persons_own_is_used_and_left_alone(
         subprocess.run([*base, "-O", "check", "127.0.0.1"], check=True, capture_output=True)
     finally:
         subprocess.run([*base, "-O", "exit", "127.0.0.1"], check=True, capture_output=True)
+
+
+async def test_a_master_of_the_persons_own_that_has_lost_its_host_is_passed_over(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openssh, "_CHECK_S", 1.0)
+    own, config = Path(env["XDG_RUNTIME_DIR"]) / "own", tmp_path / "config"
+    config.write_text(f"ControlPath {own}\n")
+    async with relay(sshd.port) as between:
+        base = ["ssh", "-F", str(config), *ssh_options(target(sshd, host_user, port=between.port))]
+        await asyncio.to_thread(subprocess.run, [*base, "-M", "-N", "-f", "127.0.0.1"], check=True, capture_output=True)
+        try:
+            between.freeze()
+            async with connected(target(sshd, host_user), env, words=("ssh", "-F", str(config))) as transport:
+                assert await output(transport, "echo in") == "in\n"
+            assert logins(sshd) == 2
+        finally:
+            await asyncio.to_thread(subprocess.run, [*base, "-O", "exit", "127.0.0.1"], check=True, capture_output=True)
 
 
 def ssh_options(where: SshTarget) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.laptop import make_laptop
+from tests.support.processes import commands_with
 from tests.support.ssh_asks import SshAsks, ssh_environment
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
@@ -119,6 +120,17 @@ async def test_where_a_proxy_command_wants_the_person_to_log_in_is_shown_at_once
     transport = await logging_in
     assert "Welcome back" in person.told
     await transport.close()
+
+
+async def test_a_proxy_command_that_does_not_want_to_go_is_ended(
+    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    proxy = program(tmp_path / "proxy", f"trap '' HUP TERM\n{' '.join(words)} -W 127.0.0.1:$1 hop\nsleep 600")
+    where = SshTarget("box", options=(f"ProxyCommand={proxy} %p",))
+    transport = await connect(where, NobodyToAsk(), env=env, words=words)
+    assert commands_with(str(proxy))
+    await transport.close()
+    await until(lambda: not commands_with(str(proxy)))
 
 
 async def test_what_a_jump_host_says_first_is_shown(
@@ -242,6 +254,7 @@ def test_a_way_that_has_ended_is_no_reason_to_try_again_but_a_master_that_has_go
     error = ssh_failure("box", 255, CLOSED)
     assert type(error) is Unreachable
     assert type(session_failure("box", 255, CLOSED)) is Dropped
+    assert type(session_failure("box", 255, "")) is Dropped
     assert type(session_failure("box", 255, "kex_exchange_identification: Connection closed by remote host")) is Dropped
 
 
