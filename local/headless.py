@@ -186,8 +186,6 @@ class _Run:
                 if not listening.done():
                     await feeding
                 await listening
-                if self._looking_back is not None:
-                    await asyncio.wait({self._looking_back}, timeout=LAST_MOMENT)
             except ConnectionLost as lost:  # the session goes on without this run
                 if session.reading:
                     sys.stderr.write(f"ccb: {lost.what}; this ccb ends when it has read the answer that it asked for\n")
@@ -275,6 +273,12 @@ class _Run:
         self._input_ended = True
         for request_id in list(self._asked):
             await self._refuse(session, request_id)
+        await self._stop_after_work(session)
+
+    async def _stop_after_work(self, session: Session) -> None:
+        """The last word of this run."""
+        if self._looking_back is not None:
+            await asyncio.wait({self._looking_back}, timeout=LAST_WORD)
         await session.stop(finish=True)
 
     async def _refuse(self, session: Session, request_id: str) -> None:
@@ -349,7 +353,7 @@ class _Run:
         if kind == "result":
             await self._result(body)
             if not self._streaming and not self._turns.open:
-                await session.stop(finish=True)
+                await self._stop_after_work(session)
             return
         if kind == "system" and subtype == "permission_denied" and body.get("decision_behavior") == "ask":
             self._denied_unasked = True

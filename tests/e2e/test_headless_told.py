@@ -1,0 +1,63 @@
+"""What a headless run is told when the host's end of its session is not as it was: whole sessions on this machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_headless_local import STREAMS, alive, tool, user
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    yield laptop
+    assert not alive(laptop), "a process of the session is left behind"
+
+
+async def test_a_run_whose_session_is_stopped_is_given_commands_that_work(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(tool("Bash", command="touch made"), {"text": "On it goes."})
+    async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
+        await running.send(user("go"))
+        session = str((await running.until("system", "init"))["session_id"])
+        await running.until("control_request")
+        stopped = await laptop.run(["stop", "--local", session])
+        assert stopped.code == 0, stopped.stderr
+        done = await running.done()
+    assert (done.code, len(done.results)) == (75, 1)
+    logs, resume = re.findall(r"`(ccb .*)` says more\. Go on with: (ccb .*)", done.stderr)[0]
+    assert "the session has ended" in done.stderr and "the session has ended" in done.results[0]["errors"]
+    assert "call Bash" in (await laptop.run(shlex.split(logs)[1:])).stdout
+    again = await laptop.run([*shlex.split(resume)[1:], "-p", "and now?"])
+    assert (again.code, again.stdout) == (0, "On it goes.\n"), again.stderr
+
+
+async def test_a_run_that_resumes_says_what_is_damaged_once(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add({"text": "ok", "times": 0})
+    assert (await laptop.run([str(project), "-p", "first"])).code == 0
+    (journal,) = laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if b'"kind":"model_end"' in line)
+    lines[at] = b"\0" * (len(lines[at]) - 1) + b"\n"
+    journal.write_bytes(b"".join(lines))
+    words = [str(project), "--continue", "-p"]
+    first, second = [await laptop.run([*words, each]) for each in ("second", "third")]
+    assert (first.code, first.stdout, second.code, second.stderr) == (0, "ok\n", 0, "")
+    said = f"ccb: on the host: the session's journal is damaged: line {at + 1} is damaged and was passed over\n"
+    assert first.stderr == said
