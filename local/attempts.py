@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from ccb.tunnel.backoff import Pace
+from ccb.tunnel.errors import CcbError, ConnectionLost
 
 ATTEMPT_S = 60.0
 """Seconds an attempt to reconnect may take when nobody is asked anything."""
@@ -56,6 +57,14 @@ class Attempts:
         self._lost_at = now if self._lost_at is None else self._lost_at
         self._nudged.clear()
         return self._lost_at + self._patience - now
+
+    def exhausted(self, error: CcbError, do: str) -> ConnectionLost:
+        """The patience has ended; `error` was the last one."""
+        return ConnectionLost(
+            f"the connection was lost and could not be made again within {self._patience:g} s",
+            evidence="\n".join(part for part in (error.what, error.evidence) if part),
+            do=do,
+        )
 
     def next_wait(self, *, at_once: bool = False) -> float:
         """Seconds before the next attempt."""

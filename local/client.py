@@ -44,7 +44,8 @@ class Received:
 @dataclass(frozen=True)
 class Skipped:
     """The events up to `seq` were too many to be replayed; `body` is what has to be known of them (see the wire's
-    `Snapshot`), `earlier` gets them. What was shown before stays true; there is a hole between it and what follows."""
+    `Snapshot`), `earlier` gets them. What was shown before stays true; there is a hole between it and what follows. A `seq`
+    that was passed already, with nothing to know: the host has lost what came after it."""
 
     seq: int
     body: Json

@@ -19,9 +19,11 @@ from ccb.tunnel.errors import (
     CcbError,
     ConnectionLost,
     Dropped,
+    EventsLost,
     HostKeyError,
     NoSuchSession,
     ProtocolError,
+    SessionStopped,
     UsageError,
 )
 from ccb.tunnel.link import Link
@@ -322,9 +324,8 @@ class Session:
                     reason = await self._pump(connection)
                 finally:
                     self._detached()
-            await self._change(LinkState.CLOSED, reason)
-            self._end(LinkState.CLOSED)
-            return False
+        except SessionStopped as stopped:  # while nobody was here to take the goodbye
+            reason = stopped.what
         except (CcbError, TimeoutError) as error:
             self._attempts.over()
             if isinstance(error, TimeoutError) and not limit.expired():
@@ -337,10 +338,15 @@ class Session:
             return True
         finally:
             self._attempts.over()
+        await self._change(LinkState.CLOSED, reason)
+        self._end(LinkState.CLOSED)
+        return False
 
     async def _attach(self, connection: Connection) -> None:
         assert self._ready is not None
         hello, terms = connection.hello, self._terms
+        if self._begun and hello.seq < self._have:
+            await self._rewound(hello)
         foreign = hello.driver not in ("", terms.who)
         if self._begun and foreign and not self._take:
             self._watching = True  # only the person takes a session from somebody
@@ -356,6 +362,15 @@ class Session:
         if not self._ready.done():
             self._state = next_state(self._state, LinkState.CONNECTED)
             self._ready.set_result(None)
+
+    async def _rewound(self, hello: Hello) -> None:
+        """Damage has cost the host what came after. Raises EventsLost for who needs every event: it may lack its result."""
+        lost = f"the host has lost the last {self._have - hello.seq} event(s) of this session that were here already"
+        if not self._terms.later_tail:
+            raise EventsLost(lost, do=self._come_back())
+        self._hello, self._have = hello, hello.seq
+        for item in (Received("damaged", {"what": lost}, hello.seq), Skipped(hello.seq, {})):
+            await self._queue.put(item)
 
     def _detached(self) -> None:
         self._connection = None
@@ -374,11 +389,11 @@ class Session:
             return
         if isinstance(error, ProtocolError):
             self._garbled += 1
-        if isinstance(error, UsageError | NoSuchSession) or self._garbled >= _MOST_GARBLED:
+        if isinstance(error, UsageError | NoSuchSession | EventsLost) or self._garbled >= _MOST_GARBLED:
             raise error
         left = attempts.patience_left()  # before anybody hears of it and nudges
         if left <= 0:
-            raise self._lost(error)
+            raise attempts.exhausted(error, self._come_back())
         if isinstance(error, AuthFailed | HostKeyError) and not self._take_now():
             if not self._terms.can_ask:
                 raise error
@@ -395,13 +410,6 @@ class Session:
     def _take_now(self) -> bool:
         """The person has just asked to drive, so there is nothing to wait for."""
         return self._take and self._begun and self._attempts.failed == 1
-
-    def _lost(self, error: CcbError) -> ConnectionLost:
-        return ConnectionLost(
-            f"the connection was lost and could not be made again within {self._terms.patience:g} s",
-            evidence="\n".join(part for part in (error.what, error.evidence) if part),
-            do=self._come_back(),
-        )
 
     def _come_back(self) -> str:
         return f"The session goes on. Come back with: {self._resume}" if self._resume else "Connect again."

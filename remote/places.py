@@ -25,6 +25,9 @@ _NONE: Mapping[str, str] = {}
 MADE = ".made"
 """A file in a directory of ours that lists the parents which were made for it; also written by deploy/stub.py."""
 
+STOPPED = "stopped"
+"""A file of a session that `ccb stop` has ended: only a person starts it again, no client that comes back by itself."""
+
 
 class NoPlace(Exception):
     """Nothing is writable; `notes` say what was tried and why it failed."""

@@ -5,6 +5,7 @@ CcbError                     cause, evidence, one thing to do, a code of the clo
 │   └── WaitsForAnswer       somebody has to answer first, and this run cannot be asked
 ├── KeptElsewhere            the session lives on another host that shares this home
 ├── NoSuchSession            the host has no such session, or several that are meant
+├── SessionStopped           somebody has stopped it, so no client starts it by itself
 ├── ConfigError              settings, ssh_config or credential store unusable
 ├── ConnectError             no connection to the host
 │   ├── Unreachable          name, port, time-out, refused channel
@@ -16,6 +17,7 @@ CcbError                     cause, evidence, one thing to do, a code of the clo
 │   ├── NoStorage
 │   └── NoSuchPath
 ├── ConnectionLost           the link was there and is gone
+│   └── EventsLost           so are events of the session that were there already
 ├── ProtocolError            bytes that break the rules, version skew
 └── CredentialError          no model credential, or refused by the provider
 """
@@ -55,6 +57,10 @@ class KeptElsewhere(CcbError):
 
 class NoSuchSession(CcbError):
     exit_name = "AGENT_FAILED"
+
+
+class SessionStopped(CcbError):
+    exit_name = "LINK_LOST"
 
 
 class ConfigError(CcbError):
@@ -100,6 +106,10 @@ class NoSuchPath(DeployError):
 class ConnectionLost(CcbError):
     exit_name = "LINK_LOST"
     way_out = "Connect again."
+
+
+class EventsLost(ConnectionLost):
+    exit_name = "LINK_LOST"
 
 
 class ProtocolError(CcbError):

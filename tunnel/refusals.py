@@ -10,6 +10,7 @@ from .errors import (
     NoSuchPath,
     NoSuchSession,
     ProtocolError,
+    SessionStopped,
     UsageError,
     WaitsForAnswer,
 )
@@ -51,6 +52,8 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
                 evidence="There are: " + ", ".join(ids) if ids else "",
                 do="Give more of its ID." if ids else f"`ccb ps {listed_host(host)}` lists the sessions there.",
             )
+        case "stopped":
+            return SessionStopped(message, do="Start it again.")
         case "in_use":
             do = refused.data.get("do")
             kind = KeptElsewhere if "host" in refused.data else UsageError

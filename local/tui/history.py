@@ -29,6 +29,8 @@ class History:
 
     def skipped(self, after: int, before: int) -> None:
         """The events between these numbers were not loaded."""
+        if before <= after + 1:
+            return  # the host has lost events that are shown here
         hole = HoleBlock(level=Level.DIM, after=after, before=before)
         hole.text = _text(hole)
         self._holes.append(hole)

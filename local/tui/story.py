@@ -179,7 +179,7 @@ class Story:
             self._forked()
         elif kind == "late_answer":
             self.notice("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
-        elif kind == "damaged":
+        elif kind == "damaged" and body.get("what"):  # the worker that found what cannot be read says so once
             self.notice(f"The session's journal is damaged: {one_line(str(body.get('what', '')))}", Level.WARNING)
 
     def _add(self, block: Block) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .. import identity, places, sockets
+from ..private_log import private_file
 from ..process import stop_marked
 from ..refusal import Refusal
 from ..registry import living, runtime_directories, sessions
@@ -88,6 +89,7 @@ async def _stop(target: Target, reports: Reports) -> None:
     pid = target.pid
     mark = mark_of(target.directory, target.owner)
     how = "was not running"
+    _leave_mark(target.directory)
     if pid:
         how = await _end(target)
         if sockets.in_memory(str(target.owner.get("socket") or "")) and not target.directory:
@@ -99,6 +101,16 @@ async def _stop(target: Target, reports: Reports) -> None:
         return
     remove_sockets(target)
     reports.stopped(target.session, pid, how)
+
+
+def _leave_mark(directory: str) -> None:
+    """Clients whose connection is lost just now would start the session again, and with it the prompts that wait."""
+    if directory:
+        try:
+            with open(os.path.join(directory, places.STOPPED), "w", encoding="utf-8", opener=private_file):
+                pass
+        except OSError as error:
+            log.warning("a client that comes back by itself may start the session again: %s", error)
 
 
 async def _end(target: Target) -> str:

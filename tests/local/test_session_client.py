@@ -36,7 +36,7 @@ def success(request: Input, payload: Json | None = None) -> Json:
 async def test_it_is_a_session_client() -> None:
     async with attached() as (session, _):
         client: SessionClient = session
-        assert client.hello == HELLO and client.state is LinkState.CONNECTED
+        assert client.hello.session == HELLO.session and client.state is LinkState.CONNECTED
 
 
 async def test_a_prompt_is_a_public_user_message_under_its_own_id() -> None:

@@ -14,7 +14,16 @@ from ccb.local import session as session_module
 from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
 from ccb.local.connection import Terms
 from ccb.local.session import Session
-from ccb.tunnel.errors import AuthFailed, ConnectionLost, Dropped, NoSuchSession, ProtocolError, Unreachable, UsageError
+from ccb.tunnel.errors import (
+    AuthFailed,
+    ConnectionLost,
+    Dropped,
+    EventsLost,
+    NoSuchSession,
+    ProtocolError,
+    Unreachable,
+    UsageError,
+)
 from ccb.tunnel.refusals import refusal_error
 from ccb.tunnel.wire import (
     Applied,
@@ -375,6 +384,50 @@ async def test_a_session_that_was_removed_on_the_host_is_not_looked_for_until_th
         peer.hang_up()
         with pytest.raises(NoSuchSession, match="there is no session"):
             await rest(session)
+
+
+async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_after_a_goodbye(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host) as (session, peer):
+        host.refusals = [refusal_error(Refused("stopped", "the session was stopped", {}), "devbox")]
+        peer.hang_up()
+        change = await until(session, LinkState.CLOSED)
+        assert change.reason == "the session was stopped"
+        assert await rest(session) == []
+        assert session.ended_there
+
+
+async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_what_there_is(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host, Terms(later_tail=1000)) as (session, peer):
+        for n in (1, 2, 3, 4):
+            await peer.say({"n": n})
+        host.greeting = replace(host.greeting, seq=2)
+        peer.hang_up()
+        again, attach = await host.granted(seq=4)
+        assert attach.have == 2
+        await again.send(*(Event(n, 2, "message", {"new": n}) for n in (3, 4)), Bye())
+        seen = await rest(session)
+        at = next(at for at, item in enumerate(seen) if isinstance(item, Received) and item.kind == "damaged")
+        lost = seen[at]
+        assert isinstance(lost, Received) and "lost the last 2 event" in lost.body["what"]
+        assert seen[at + 1] == Skipped(2, {}), "so nothing that was open before is taken for open"
+        assert [item.body for item in seen[at + 2 :] if isinstance(item, Received)] == [{"new": 3}, {"new": 4}]
+
+
+async def test_a_run_whose_events_the_host_has_lost_ends(host: ScriptedHost) -> None:
+    """It needs every event once, and its result may have been among them."""
+    async with session_on(host, Terms(resume="ccb ssh devbox --resume 1")) as (session, peer):
+        await peer.say({"n": 1})
+        await peer.say({"n": 2})
+        host.greeting = replace(host.greeting, seq=1)
+        peer.hang_up()
+        with pytest.raises(EventsLost, match="lost the last 1 event") as caught:
+            await rest(session)
+        assert "ccb ssh devbox --resume 1" in caught.value.do
+        assert len(host.dials) == 2
 
 
 async def test_garbage_now_and_then_does_not_end_a_session_that_gets_on(host: ScriptedHost) -> None:

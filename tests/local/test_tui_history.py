@@ -252,6 +252,24 @@ async def test_a_running_call_whose_end_was_skipped_is_not_called_failed() -> No
         await at.loses("Half a sen")
 
 
+async def test_what_the_host_has_lost_to_damage_leaves_nothing_running_and_no_hole_to_load() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
+        await at.sees("compiling", "working")
+        at.session.fact("damaged", what="the host has lost the last 2 event(s)")
+        for _ in range(3):
+            at.session.fact("damaged")  # what cannot be read is told as often as there is of it
+        at.session.lose(2)
+        await at.sees("is damaged: the host has lost the last 2", "? Bash make")
+        await at.loses("working")
+        at.session.finish(is_error=True, errors=["the worker was stopped"])
+        await at.sees("the worker was stopped")
+        assert at.screen.count("is damaged") == 1
+        assert not any("not loaded" in line for line in at.lines)
+
+
 async def test_a_prompt_that_arrived_within_the_hole_waits_no_longer() -> None:
     async with desk() as at:
         at.session.swallow = True

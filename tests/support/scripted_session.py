@@ -239,6 +239,11 @@ class ScriptedSession:
         self._events.put_nowait(Skipped(self._seq, {**nothing, **body}))
         return self._seq
 
+    def lose(self, count: int) -> None:
+        """The host has lost so many events that were said, and goes on as if they had not been."""
+        self._seq -= count
+        self._events.put_nowait(Skipped(self._seq, {}))
+
     def fail(self, error: CcbError) -> None:
         """The session is lost for good, which is also said to whoever sends something then."""
         self.prompt_failure = error

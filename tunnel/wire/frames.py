@@ -48,7 +48,7 @@ class Hello:
 class Refused:
     """W>L. Instead of `hello`, or as the answer to an attach that cannot be granted; the connection ends after it.
     `code` is one of `no_such_path` (data: near), `not_a_directory`, `no_storage`, `no_session`, `in_use`, `bad_attach`,
-    `waits_for_answer` (data: session), `internal`; `data` is its evidence."""
+    `waits_for_answer` (data: session), `stopped`, `internal`; `data` is its evidence."""
 
     t: ClassVar[str] = "refused"
     code: str

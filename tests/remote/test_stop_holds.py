@@ -1,0 +1,107 @@
+"""`ccb stop` ends a session for its clients too: one that comes back by itself does not start it again, a person does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+
+from ccb.tunnel.wire import Attach, Bye, Event, Hello, Refused, SessionOptions
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+async def stop(host: WorkerHost, session: str) -> None:
+    command = await host.connect(session, command="stop")
+    while await command.read():
+        pass
+    assert isinstance(command.frames[-1], Bye), command.frames
+
+
+@pytest.mark.parametrize("stuck", [False, True], ids=["asked", "killed"])
+async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_was_stopped(
+    host: WorkerHost, session: str, stuck: bool
+) -> None:
+    client = await host.connect(session)
+    hello = await client.attach(SessionOptions(client="me@laptop"))
+    await client.say("one")
+    await client.call()
+    waiting = await client.say("two")
+    await client.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
+    if stuck:
+        os.kill(hello.pid, signal.SIGSTOP)
+    else:
+        await client.drop()
+    await stop(host, session)
+    assert not alive(hello.pid)
+    journal = (host.state(session) / "journal.jsonl").read_bytes()
+    for _ in range(2):
+        back = await host.connect(session, create=False, again=True)
+        refused = await back.next(Refused)
+        assert (refused.code, refused.message) == ("stopped", "the session was stopped with `ccb stop`")
+    assert host.runtime_files() == []
+    assert (host.state(session) / "journal.jsonl").read_bytes() == journal, "nothing has gone on"
+
+
+async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host: WorkerHost, session: str) -> None:
+    client = await host.connect(session)
+    await client.attach(SessionOptions(client="me@laptop"))
+    await client.say("one")
+    await client.call()
+    await stop(host, session)
+    person = await host.connect(session, create=False)
+    hello = await person.attach(SessionOptions(client="you@desk"))
+    await person.message("result")
+    os.kill(hello.pid, signal.SIGTERM)  # as when the host goes down
+    while await person.read():
+        pass
+    await until(lambda: not alive(hello.pid), "the worker has ended")
+    back = await host.connect(session, create=False, again=True)
+    assert (await back.next(Hello)).pid != hello.pid
+
+
+async def test_a_session_that_is_stopped_while_no_worker_runs_is_not_started_by_a_client_either(
+    host: WorkerHost, session: str
+) -> None:
+    client = await host.connect(session)
+    hello = await client.attach(SessionOptions(client="me@laptop"))
+    await client.say("one")
+    await client.call()
+    os.kill(hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(hello.pid), "the worker has been killed")
+    await stop(host, session)
+    back = await host.connect(session, create=False, again=True)
+    assert (await back.next(Refused)).code == "stopped"
+
+
+async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_served(
+    host: WorkerHost, session: str
+) -> None:
+    """It reaches a worker that is stuck, and is cut off with it."""
+    client = await host.connect(session)
+    hello = await client.attach(SessionOptions(client="me@laptop"))
+    await client.say("one")
+    await client.call()
+    os.kill(hello.pid, signal.SIGSTOP)
+    back = await host.connect(session, create=False, again=True)
+    await back.send(Attach(hello.epoch + 2, "driver", 0, uuid.uuid4().hex, {"client": "me@laptop"}))
+    await stop(host, session)
+    while await back.read():
+        pass
+    assert not any(isinstance(frame, Hello) for frame in back.frames)
+    late = await host.connect(session, create=False, again=True)
+    assert (await late.next(Refused)).code == "stopped"
