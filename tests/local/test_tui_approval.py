@@ -242,10 +242,9 @@ async def test_of_keys_that_come_all_at_once_none_is_lost() -> None:
         await at.prompt("go")
         await _asks_for_a_long_file(at)
         await at.card_focused()
-        (below,) = re.findall(r"↓ (\d+) more lines", at.screen)
         for _ in range(20):
             at.app.post_message(events.Key("down", None))
-        await at.sees(f"↓ {int(below) - 20} more lines")
+        await at.until(lambda: "line 19." in at.screen and "line 18." not in at.screen)
 
 
 async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
@@ -259,7 +258,7 @@ async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
         await at.sees("line 0.")
         last = int(re.findall(r"line (\d+)\.", at.screen)[-1])
         await at.pilot.press("pagedown")
-        await at.sees(f"line {last + 1}.", f"line {2 * last}.")
+        await at.sees(f"line {last + 1}.", f"line {2 * last - 2}.")
         await at.pilot.press("3", "pageup")
         await at.sees("line 0.", "Why not?")
         assert at.session.answers == {}
