@@ -59,6 +59,7 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
         if not of or entry.session not in (of, session):
             raise in_use(session)
     params["fresh"] = False
+    params["cwd"] = params.get("cwd") or entry.cwd  # for a copy that cannot say where it works
     return session, ""
 
 

@@ -50,7 +50,7 @@ from .prompt import session_prompt
 from .refusal import Refusal
 from .session import Session
 from .sockets import stranger
-from .summary import SummaryFile
+from .summary import SummaryFile, created_at
 from .threads import Threads
 from .tools import close_context, make_context
 from .upkeep import keep_reachable
@@ -157,7 +157,7 @@ class Daemon:
             {
                 "session": facts["session"],
                 "cwd": os.path.realpath(cwd),
-                "created": time.time(),
+                "created": created_at(where.state),
                 "socket": where.socket,
                 **own_identity(),
                 **self._identity(),
@@ -172,7 +172,7 @@ class Daemon:
             if self._engine is not None:
                 self._engine.apply(recovered.updates)
             self._session.fact("worker", self._identity())
-            self._summary.update(created=self._session.created)
+            self._summary.update(created=self._session.created or self._summary.fields["created"])
             self.changed()
 
     def changed(self) -> None:

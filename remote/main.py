@@ -192,7 +192,8 @@ def _start(
     if params.get("again") and mark and os.path.exists(mark):
         raise Refusal("stopped", "the session was stopped with `ccb stop`", {})
     _remove(mark)  # somebody wants it again
-    cwd = resolve_directory((exists and _journalled_directory(journal)) or str(params.get("cwd") or "~"))
+    named = str(params.get("cwd") or "")
+    cwd = resolve_directory(_directory_of(where.state, journal, named) if exists else named or "~")
     barrier, held = _own(journal) if journal else (-1, False)
     try:
         if held:
@@ -251,14 +252,25 @@ def _call(owner: dict[str, object], asked: set[int], *, last: bool) -> None:
             pass
 
 
-def _journalled_directory(journal: str) -> str:
-    """Where the session has always worked, as its first record says; "" when that cannot be read."""
+def _directory_of(state: str, journal: str, named: str) -> str:
+    """Where the session has always worked, as its first record says; when that is damaged its summary, then any other record, and
+    at last the directory that is `named`. Raises Refusal: a session moves to another directory only for who says so."""
     try:
         with open(journal, "rb") as file:
-            cwd = json.loads(file.readline(65536))["body"]["cwd"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    return cwd if isinstance(cwd, str) else ""
+            cwd = json.loads(file.readline())["body"]["cwd"]
+            if cwd and isinstance(cwd, str):
+                return cwd
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    cwd = owner_of(state).get("cwd")
+    if not cwd:
+        from .registry import derived
+
+        cwd = derived(journal).get("cwd") or named
+    if not cwd or not isinstance(cwd, str):
+        text = "the journal of the session is damaged, and nothing says any more in which directory it works"
+        raise Refusal("not_a_directory", text, {})
+    return cwd
 
 
 def _lock(path: str) -> int | None:

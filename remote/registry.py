@@ -18,6 +18,7 @@ Json = dict[str, Any]
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
 _TAIL = 256 * 1024
 _ASK_S = 2.0
+_DERIVED = ("cwd", "created")  # from the journal when the summary has nothing
 
 
 class Entry:
@@ -189,8 +190,11 @@ def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
     if not info.st_size or not stat.S_ISREG(info.st_mode):
         return None
     summary = read_summary(directory)
-    if not summary.get("cwd"):
-        summary = {**derived(journal), **summary}
+    if not (summary.get("cwd") and summary.get("created")):
+        summary = {
+            **derived(journal),
+            **{name: value for name, value in summary.items() if value or name not in _DERIVED},
+        }
     if owner is not None:
         summary.update(owner)
     summary.setdefault("updated", info.st_mtime)

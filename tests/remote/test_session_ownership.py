@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -180,3 +181,60 @@ async def test_a_session_that_cannot_start_leaves_nothing(host: WorkerHost, sess
     assert (await laptop.next(Refused)).code == "internal"
     assert not host.state(session).exists()
     assert host.runtime_files() == [f"{session}.sock"]
+
+
+def zero_first_record(host: WorkerHost, session: str) -> None:
+    """As a disk gives it back after a power cut."""
+    path = host.state(session) / "journal.jsonl"
+    first, rest = path.read_bytes().split(b"\n", 1)
+    path.write_bytes(b"\0" * len(first) + b"\n" + rest)
+
+
+@pytest.mark.parametrize("known_by", ["summary", "journal"])
+@pytest.mark.parametrize("copied", [False, True])
+async def test_a_session_whose_first_record_is_damaged_stays_in_its_directory(
+    host: WorkerHost, session: str, known_by: str, copied: bool
+) -> None:
+    began = time.time()
+    await end(host, session)
+    ended = time.time()
+    zero_first_record(host, session)
+    if known_by == "journal":
+        (host.state(session) / "summary.json").unlink()
+    wanted = {"session": str(uuid.uuid4()), "fork_of": session} if copied else {"session": session, "create": False}
+    laptop = await host.connect(cwd="", **wanted)
+    hello = await laptop.attach()
+    assert hello.cwd == str(host.project)
+    await laptop.next(Event, lambda event: event.kind == "driver")
+    kept = summary(host, hello.session)
+    assert kept["cwd"] == str(host.project)
+    assert began - 1 < kept["created"] < (time.time() + 1 if copied else ended)
+
+
+async def test_a_session_that_nothing_says_the_directory_of_goes_only_where_it_is_sent(
+    host: WorkerHost, session: str
+) -> None:
+    laptop, hello = await begin(host, session)
+    await laptop.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    zero_first_record(host, session)
+    (host.state(session) / "summary.json").unlink()
+    with open(host.state(session) / "journal.jsonl", "a") as journal:
+        journal.write('{"seq":2,"time":1.0,"kind":"driver","body":{}}\n')
+    refused = await (await host.connect(session, cwd="", create=False)).next(Refused)
+    assert (refused.code, "damaged" in refused.message) == ("not_a_directory", True)
+    assert host.runtime_files() == []
+    sent = await host.connect(session, cwd="~/project", create=False)
+    assert (await sent.next(Hello)).cwd == str(host.project)
+
+
+async def test_a_first_record_may_be_long(host: WorkerHost, session: str) -> None:
+    """It holds the system prompt."""
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(append_system_prompt="x" * 100_000))
+    await laptop.next(Event)
+    await laptop.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    (host.state(session) / "summary.json").unlink()
+    again = await host.connect(session, cwd="", create=False)
+    assert (await again.next(Hello)).cwd == str(host.project)
