@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from .ssh_config import SshTarget
 
 
-def ssh_by_hand(target: SshTarget, words: Sequence[str] = ("ssh",), *options: str) -> str:
-    """What runs `true` on `target` with the ssh that `words` start and everything that the command line says of it: without the
-    port, or the key, it is another server that answers. `options` are more of ssh's, as -v."""
+def ssh_by_hand(target: SshTarget, words: Sequence[str] = ("ssh",), *options: str, command: str = "true") -> str:
+    """What runs `command` on `target` with the ssh that `words` start and everything that the command line says of it: without
+    the port, or the key, it is another server that answers. `options` are more of ssh's, as -v."""
     argv = [*words, *options]
     for option in target.options:
         argv += ["-o", option]
@@ -18,4 +18,4 @@ def ssh_by_hand(target: SshTarget, words: Sequence[str] = ("ssh",), *options: st
         argv += ["-i", identity]
     if target.port is not None:
         argv += ["-p", str(target.port)]
-    return shlex.join([*argv, target.shown, "true"])
+    return f"{shlex.join([*argv, target.shown])} {command}"

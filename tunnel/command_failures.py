@@ -139,14 +139,14 @@ _OFFENDING = re.compile(
 )
 
 
-def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, shown: bool = False) -> CcbError | None:
+def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, told: bool = False) -> CcbError | None:
     """What the OpenSSH client means. What is said before the way to the host has ended is said of a host on it. `by_hand` is the
-    command that does the same in a terminal. `shown`: the person has read `said` already."""
+    command that does the same in a terminal. `told`: the person has read `said` already."""
     if status != SSH_FAILED:
         return None
     by_hand = by_hand or f"ssh {name} true"
     said = _without_frames(said)
-    evidence = last_words(said) if shown else said
+    evidence = last_words(said) if told else said
     where = name
     unknown = len(_UNKNOWN_PORT.findall(said))
     # what could not be opened is a jump host's word on the next one: on the host itself where only its own ssh came to nothing

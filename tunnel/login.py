@@ -73,6 +73,11 @@ class NobodyToAsk:
         return None
 
 
+def is_told(prompts: Prompts) -> bool:
+    """Whether the person reads a banner at once; an interface that has the screen shows it with its next question."""
+    return not isinstance(prompts, NobodyToAsk) and getattr(prompts, "pause", None) is None
+
+
 def tell_once(prompts: Prompts, sentence: str) -> None:
     """Say something of a login, once in the life of a process, also where nobody can be asked; neutralised already."""
     show = prompts.tell if isinstance(prompts, NobodyToAsk) else prompts.banner

@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from .askpass import Askpass, Stored, private_directory, variables_without_asking
+from .by_hand import ssh_by_hand
 from .command import CommandPipe, CommandTransport, start
 from .command_failures import SSH_FAILED, session_failure, ssh_failure
 from .host_keys import pattern_for
-from .login import NobodyToAsk, Prompts
+from .login import NobodyToAsk, Prompts, is_told
 from .ssh_config import SshTarget, ssh_says
 from .ssh_master import Master, log_in
 
@@ -44,7 +45,7 @@ async def connect(
     `-o`. Raises UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
     """
     base = [*words, *_NO_COMMAND, *_options(target)]
-    shown = f"{' '.join(words)} {target.shown}"
+    shown = ssh_by_hand(target, words)
     configured = await ssh_says([*base, "-G"], target.host, env)
     wanted = any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
     theirs = not wanted and configured.get("controlpath", ["none"]) != ["none"]
@@ -109,7 +110,9 @@ async def connect(
             target.shown,
             shown,
             lambda line: [*argv, line],
-            partial(ssh_failure if master is None else session_failure, target.shown),
+            partial(ssh_failure, target.shown, by_hand=shown, told=is_told(prompts))
+            if master is None
+            else partial(session_failure, target.shown, by_hand=shown),
             env=environment,
             notice=prompts.banner if master is None else None,
             lost_status=SSH_FAILED,

@@ -54,7 +54,7 @@ async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
         for number, hop in enumerate(way):
             with _said_of(hop, target):
                 if hops:
-                    hops.append(await log_in(hop, prompts, hops[-1], through=way[number - 1][0].shown))
+                    hops.append(await log_in(hop, prompts, hops[-1], through=way[number - 1][0]))
                 else:
                     taken, sock = sock, None
                     hops.append(await log_in(hop, prompts, None, line, taken))

@@ -10,6 +10,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from .by_hand import ssh_by_hand
 from .errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
 from .expired import expired
 from .first_words import Overheard, taken_by_nobody, takes_nobody
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .jumps import Hop
     from .proxy_command import FirstLine
     from .ssh_client import LoginClient
-    from .ssh_config import HostConfig
+    from .ssh_config import HostConfig, SshTarget
 
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 2  # asyncssh gives up after (count + 1) intervals: 15 s
@@ -37,9 +38,9 @@ async def log_in(
     tunnel: asyncssh.SSHClientConnection | None,
     line: FirstLine | None = None,
     sock: Overheard | None = None,
-    through: str = "",
+    through: SshTarget | None = None,
 ) -> asyncssh.SSHClientConnection:
-    """An authenticated connection to `hop` through `tunnel`, to the jump host that is called `through`, or over `sock`, which
+    """An authenticated connection to `hop` through `tunnel`, to the jump host `through`, or over `sock`, which
     `line` has opened.
 
     Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
@@ -153,7 +154,7 @@ class _Attempt:
         self._sock = sock
         self._certificates = certificates
 
-    async def run(self, through: str) -> asyncssh.SSHClientConnection | None:
+    async def run(self, through: SshTarget | None) -> asyncssh.SSHClientConnection | None:
         """The connection; None when the host did not prove itself with what is trusted."""
         import asyncssh
         from asyncssh.packet import PacketDecodeError
@@ -161,7 +162,7 @@ class _Attempt:
         await asyncio.to_thread(self.client.load_keys)
         waiting = asyncio.create_task(self._connect())
         try:
-            if self._tunnel is not None:
+            if through is not None:
                 await self._way_opened(waiting, through)
             await self._greeted(waiting)
             return await waiting
@@ -176,6 +177,7 @@ class _Attempt:
                 raise self.error from error
             return None
         except asyncssh.ChannelOpenError as error:
+            assert through is not None
             raise self._no_way_on(error, through) from error
         except asyncssh.PermissionDenied as error:
             raise self._refused(neutralise(str(error))) from error
@@ -192,7 +194,7 @@ class _Attempt:
             await asyncio.gather(waiting, return_exceptions=True)
             await self.client.close()
 
-    async def _way_opened(self, waiting: asyncio.Task[asyncssh.SSHClientConnection], through: str) -> None:
+    async def _way_opened(self, waiting: asyncio.Task[asyncssh.SSHClientConnection], through: SshTarget) -> None:
         """Wait until the jump host has reached the next one, as long as it may take to reach it from here. Raises Unreachable."""
         opened = asyncio.create_task(self.client.opened.wait())
         patience = self._config.connect_timeout_s
@@ -203,7 +205,7 @@ class _Attempt:
         if not done:
             where = f"{self._config.hostname} port {self._config.port}"
             raise Unreachable(
-                f"the jump host {through} got no answer from {where} in {patience:.0f} s",
+                f"the jump host {through.shown} got no answer from {where} in {patience:.0f} s",
                 evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
                 do="Check host and port as the jump host sees them; a larger ConnectTimeout waits longer.",
             )
@@ -292,11 +294,11 @@ class _Attempt:
         return AuthFailed(
             f"{name} refused the login",
             evidence="\n".join([*lines, said]),
-            do=f"Make `ssh {name}` work first: it needs a key in the host's authorized_keys, an agent or a password, "
-            "and an account that is not locked or expired. Where it works already, add `--transport ssh`.",
+            do=f"Make `{ssh_by_hand(self._target)}` work first: it needs a key in the host's authorized_keys, an agent or a "
+            "password, and an account that is not locked or expired. Where it works already, add `--transport ssh`.",
         )
 
-    def _no_way_on(self, error: asyncssh.ChannelOpenError, through: str) -> ConnectError:
+    def _no_way_on(self, error: asyncssh.ChannelOpenError, through: SshTarget) -> ConnectError:
         """The jump host was reached, but does not lead further."""
         from asyncssh import OPEN_ADMINISTRATIVELY_PROHIBITED
 
@@ -304,13 +306,13 @@ class _Attempt:
         where = f"{self._config.hostname} port {self._config.port}"
         if error.code == OPEN_ADMINISTRATIVELY_PROHIBITED:
             return Unreachable(
-                f"the jump host {through} does not lead to {where}",
+                f"the jump host {through.shown} does not lead to {where}",
                 evidence=f"It refuses to forward: {said}",
                 do=f"Name another jump host, have forwarding allowed there (AllowTcpForwarding, PermitOpen), or use "
-                f"-o ProxyCommand='ssh {through} nc %h %p'.",
+                f"-o ProxyCommand='{ssh_by_hand(through, command='nc %h %p')}'.",
             )
         return Unreachable(
-            f"the jump host {through} cannot reach {where}",
+            f"the jump host {through.shown} cannot reach {where}",
             evidence=said,
             do="Check host and port as the jump host sees them, and that an SSH server listens there.",
         )

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from .askpass import listens
 from .command import Child, start
-from .command_failures import ssh_failure
+from .command_failures import last_words, ssh_failure
 from .errors import AuthFailed, Unreachable
-from .login import Prompts
+from .login import Prompts, is_told
 from .plain_text import neutralise
 from .stderr_tail import LAST_WORDS_S, StderrTail
 
@@ -89,15 +89,15 @@ async def log_in(
         if gave_up.is_set():
             raise AuthFailed(
                 f"the login to {name} was given up",
-                evidence=neutralise(tail.text().strip()),
+                evidence=last_words(neutralise(tail.text())) if is_told(prompts) else neutralise(tail.text().strip()),
                 do="Answer what it asks, or let a key or an agent log in.",
             )
         await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of theirs may stay and hold it
         said, status = neutralise(tail.text().strip()), await child.exited()
-        raise ssh_failure(name, status, said) or Unreachable(
+        raise ssh_failure(name, status, said, shown, told=is_told(prompts)) or Unreachable(
             f"no SSH connection to {name}",
             evidence=said or f"ssh ended with status {status}.",
-            do=f"Make `{shown} true` work first.",
+            do=f"Make `{shown}` work first.",
         )
     finally:
         for wait in waits:

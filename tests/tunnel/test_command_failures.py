@@ -7,12 +7,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.ssh_asks import SshAsks, ssh_environment
+from tests.support.sshd import HostUser, Sshd
+from tests.support.sshd import sshd as serve
 
+from ccb.tunnel import openssh, ssh
 from ccb.tunnel.by_hand import ssh_by_hand
 from ccb.tunnel.command_failures import last_words, ssh_failure
 from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
+from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.ssh_config import SshTarget
 
+PLAIN = ("ssh", "-F", "/dev/null")
 REFUSED = "ann@192.0.2.1: Permission denied (publickey)."
 NO_WAY = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
 SILENT_WAY = "Connection timed out during banner exchange\nConnection to UNKNOWN port 65535 timed out"
@@ -32,8 +38,8 @@ CHECKED = (
 )
 
 
-def failure(said: str, *, shown: bool = False) -> CcbError:
-    error = ssh_failure("box", 255, said, shown=shown)
+def failure(said: str, *, told: bool = False) -> CcbError:
+    error = ssh_failure("box", 255, said, told=told)
     assert error is not None
     return error
 
@@ -135,10 +141,10 @@ def test_a_changed_host_key_comes_with_the_command_that_removes_the_old_one() ->
 
 def test_what_the_person_has_read_is_not_said_again_but_for_the_reason() -> None:
     banner = "Welcome\n\nAll is recorded.\nReally."
-    assert failure(f"{banner}\n{REFUSED}", shown=True).evidence == REFUSED
-    assert failure(f"{CHANGED}{CHECKED}", shown=True).evidence.endswith(CHECKED)
-    assert "NASTY" not in failure(f"{CHANGED}{CHECKED}", shown=True).evidence
-    assert failure(f"Hello\nERROR: log in first\n{NO_WAY}", shown=True).evidence == f"ERROR: log in first\n{NO_WAY}"
+    assert failure(f"{banner}\n{REFUSED}", told=True).evidence == REFUSED
+    assert failure(f"{CHANGED}{CHECKED}", told=True).evidence.endswith(CHECKED)
+    assert "NASTY" not in failure(f"{CHANGED}{CHECKED}", told=True).evidence
+    assert failure(f"Hello\nERROR: log in first\n{NO_WAY}", told=True).evidence == f"ERROR: log in first\n{NO_WAY}"
     assert last_words("one\ntwo") == "two" and last_words("") == ""
 
 
@@ -146,8 +152,71 @@ def test_the_command_to_try_by_hand_goes_to_the_same_server_with_the_same_option
     key = str(tmp_path / "a key")
     Path(key).touch()
     target = SshTarget("127.0.0.1", "ann", 47801, (key,), ("ProxyCommand=nc -X 5 %h %p",))
-    command = ssh_by_hand(target, ("ssh", "-F", "/dev/null"), "-G")
+    command = ssh_by_hand(target, PLAIN, "-G")
     out = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True, text=True).stdout.splitlines()
     assert {"user ann", "port 47801", f"identityfile {key}", "proxycommand nc -X 5 %h %p"} <= set(out)
     error = ssh_failure("ann@127.0.0.1", 255, REFUSED, command)
     assert error is not None and f"`{command}`" in error.do
+
+
+async def test_both_transports_name_the_command_that_goes_to_this_very_server(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    options = (f"UserKnownHostsFile={sshd.known_hosts}", "IdentityAgent=none")
+    target = SshTarget("127.0.0.1", host_user.name, sshd.port, (str(tmp_path / "none"),), options)
+    with ssh_environment(tmp_path) as env, pytest.raises(AuthFailed) as over_ssh:
+        await openssh.connect(target, NobodyToAsk(), env=env, words=PLAIN)
+    assert f"`{ssh_by_hand(target, PLAIN)}`" in over_ssh.value.do
+    with pytest.raises(AuthFailed) as built_in:
+        await ssh.connect(target, NobodyToAsk())
+    assert f"`{ssh_by_hand(target)}`" in built_in.value.do
+    assert f"-p {sshd.port}" in built_in.value.do and options[0] in built_in.value.do
+
+
+async def test_a_banner_that_was_shown_is_not_the_evidence(host_user: HostUser, tmp_path: Path) -> None:
+    banner = tmp_path / "banner"
+    banner.write_text("NOTICE: the SSH host key of this machine was revoked.\nAll is recorded.\n")
+    async with serve(tmp_path / "host", [f"Banner {banner}"]) as host:
+        target = SshTarget("127.0.0.1", host_user.name, host.port, (), (f"UserKnownHostsFile={host.known_hosts}",))
+        with ssh_environment(tmp_path) as env:
+            for person in (SshAsks(), NobodyToAsk()):
+                with pytest.raises(AuthFailed) as caught:
+                    await openssh.connect(target, person, env=env, words=PLAIN)
+                recorded = "All is recorded." in caught.value.evidence
+                assert recorded == isinstance(person, NobodyToAsk)
+                assert "Permission denied (publickey" in caught.value.evidence
+                assert not isinstance(person, SshAsks) or "All is recorded." in person.told
+
+
+async def test_a_proxy_command_that_may_not_be_run_is_no_refused_login(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    with ssh_environment(tmp_path) as env, pytest.raises(Unreachable, match="does not lead to box") as caught:
+        await openssh.connect(
+            SshTarget("box", options=(f"ProxyCommand={script} %p",)), NobodyToAsk(), env=env, words=PLAIN
+        )
+    assert "ermission denied" in caught.value.evidence
+
+
+async def test_a_proxy_command_that_goes_silent_is_named_and_not_the_host(tmp_path: Path) -> None:
+    proxy = tmp_path / "proxy"
+    proxy.write_text("#!/bin/sh\necho 'Opening a tunnel' >&2\nexec sleep 60\n")
+    proxy.chmod(0o755)
+    options = (f"ProxyCommand={proxy}", "ConnectTimeout=3")
+    with ssh_environment(tmp_path) as env, pytest.raises(Unreachable, match="does not lead to box") as caught:
+        await openssh.connect(SshTarget("box", options=options), NobodyToAsk(), env=env, words=PLAIN)
+    assert "Opening a tunnel" in caught.value.evidence and "timed out" in caught.value.evidence
+
+
+async def test_a_host_in_the_middle_of_a_chain_that_cannot_be_reached_is_not_the_last_one(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host dead\nPort 1\nHost *\nHostName 127.0.0.1\nPort {sshd.port}\nUser {host_user.name}\nIdentitiesOnly yes\n"
+        f"IdentityFile {sshd.identity}\nUserKnownHostsFile {sshd.known_hosts}\n"
+    )
+    target = SshTarget("box", options=("ProxyJump=hop,dead",))
+    with ssh_environment(tmp_path) as env, pytest.raises(Unreachable) as caught:
+        await openssh.connect(target, NobodyToAsk(), env=env, words=("ssh", "-F", str(config)))
+    assert caught.value.what == "cannot reach a host (on the way to box)"
