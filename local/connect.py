@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.backoff import waits
 from ccb.tunnel.errors import Dropped, NoSuchSession, Unreachable, UsageError
-from ccb.tunnel.login import NobodyToAsk
 from ccb.tunnel.pipe import Transport
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import SessionOptions
 
 from .arguments import Arguments
 from .connection import Terms
+from .quiet_login import log_in_quietly
 from .resume_command import resume_command
 from .session import FIRST_TRIES, Session
 from .stdio import in_thread
@@ -82,6 +82,13 @@ async def connect_session(
 
     Without a credential nothing is connected. Raises CcbError.
     """
+
+    async def log_in(ask: bool) -> Transport:
+        def way(person: Prompts) -> Awaitable[Transport]:
+            return open_transport(arguments, person, environ, loading)
+
+        return await (way(prompts) if ask else log_in_quietly(way, prompts, host_name(arguments)))
+
     async with AsyncExitStack() as stack:
         loading = asyncio.create_task(
             in_thread(lambda: _load(environ, ssh=way_of(arguments) is Way.ASYNCSSH)), name="load"
@@ -92,12 +99,7 @@ async def connect_session(
         transport = await first_transport(arguments, prompts, environ, loading)
         try:
             parts = await loading
-            dialer, proxy = parts.dialer(
-                transport,
-                lambda ask: open_transport(
-                    arguments, prompts if ask else NobodyToAsk(prompts.memory), environ, loading
-                ),
-            )
+            dialer, proxy = parts.dialer(transport, log_in)
         except BaseException:
             await transport.close()
             raise
@@ -271,11 +273,12 @@ async def first_transport(
     """`open_transport`, tried again when the connection broke off in the middle: a network, or a server that is just too busy
     (MaxStartups). What is refused is not tried again."""
     delays = waits()
-    for _ in range(FIRST_TRIES - 1):
+    for number in range(2, FIRST_TRIES + 1):
         try:
             return await open_transport(arguments, prompts, environ, loading)
         except Dropped as error:
             log.info("the first connection: %s", error)
+            prompts.banner(f"{error.what}; trying again ({number} of {FIRST_TRIES})")
             await asyncio.sleep(next(delays))
     return await open_transport(arguments, prompts, environ, loading)
 
