@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from . import suggest
 from .decision import Behavior, Decision
 from .paths import PathPattern, Places, protection
-from .reading import Unknown, is_pathless, matches, operands_read, resolve, without_own_view
+from .reading import (
+    Unknown,
+    check_directories,
+    is_pathless,
+    matches,
+    operands_read,
+    option_values,
+    resolve,
+    without_own_view,
+)
 from .readonly import is_null, reads_only, reads_only_together, runs_git
 from .rules import CommandPattern, Rule
 from .ruleset import RuleSet
@@ -101,7 +110,7 @@ def _is_wrapper(words: Sequence[str]) -> bool:
 def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: Sequence[str]) -> Rule | None:
     texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path, host:path
     if word.text.startswith("-"):
-        texts.add(word.text[2:])
+        texts.update(option_values(word.text))
     texts -= {"", "-"}
     for rule in rules:
         pattern = PathPattern(rule.content or "")
@@ -196,8 +205,10 @@ class BashPolicy:
                 raise NotUnderstood("what it runs is not written out")
             for command in commands if about_files else ():
                 if reads_only(command) and not is_pathless(command):
-                    for word in operands_read(command):
+                    words = operands_read(command)
+                    for word in words:
                         resolve(word, self._places, bases)
+                    check_directories(command, words, self._places, bases)
         except (NotUnderstood, Unknown) as reason:
             whole = suggest.exact_rule(text)
             return _ask(f"Deny rules could not be checked against the command: {reason}.", [whole])
@@ -256,6 +267,7 @@ class BashPolicy:
                 problem = self._input_problem(word)
                 if problem:
                     return problem
+            check_directories(command, words, self._places, self._bases or [])
         except Unknown as reason:
             rule = suggest.command_rule(inner) if inner else None
             return _Problem(f"`{_shortened(command.raw)}` may read outside the working directories: {reason}.", rule)

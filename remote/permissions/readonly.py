@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Callable
 
+from .find_expression import BARE, OPERATORS, VALUED
 from .readonly_git import git_reads_only
 from .shell import Command, NotUnderstood, Word, names, parse
 from .wrappers import effective, is_harmless_assignment, started_by
@@ -101,8 +102,8 @@ def _options(short: str = "", long: str = "", valued: str = "", most_operands: i
     long_names = names(long)
 
     def check(words: Words) -> bool:
-        if not _settled(words):
-            return False
+        if not _settled(words) or (most_operands < 1000 and any(word.is_glob for word in words)):
+            return False  # `uniq a*` writes the second file it comes to
         operands = 0
         rest = [word.text for word in words]
         while rest:
@@ -128,20 +129,17 @@ def _options(short: str = "", long: str = "", valued: str = "", most_operands: i
     return check
 
 
+_FIND_WORDS = VALUED | BARE | OPERATORS | names("-follow -L -H -P -exec")
+
+
 def _find(words: Words) -> bool:
     if not _settled(words):
         return False
-    known = names(
-        "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -maxdepth"
-        " -mindepth -size -empty -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt -newerct"
-        " -mtime -mmin -atime -amin -ctime -cmin -used -prune -print -print0 -printf -ls -not -o -or -a -and -true -false"
-        " -depth -d -mount -xdev -follow -L -H -P -daystart -executable -readable -writable -nouser -nogroup -noleaf"
-        " -ignore_readdir_race -warn -nowarn -quit -fstype -exec"
-    )
     texts = _without_started([word.text for word in words])
     for at, text in enumerate(texts):
         is_number = re.fullmatch(r"-[0-9]+[a-zA-Z]?", text) is not None
-        if text.startswith("-") and text not in known and not is_number and not (at and _is_mode(texts[at - 1], text)):
+        known = text in _FIND_WORDS or is_number or (at and _is_mode(texts[at - 1], text))
+        if text.startswith("-") and not known:
             return False
     return True
 
@@ -217,7 +215,20 @@ def _test(words: Words) -> bool:
 
 
 def _printf(words: Words) -> bool:
-    return bool(words) and not words[0].dynamic and not words[0].text.startswith("-")
+    return bool(words) and not words[0].dynamic and not words[0].is_glob and not words[0].text.startswith("-")
+
+
+_PS_VALUE = re.compile(r"-[A-Za-z]*[oOCuUgGtpqs]|--(?:[pP]id|ppid|[uU]ser|[gG]roup|format|sort|tty|sid)")
+
+
+def _ps(words: Words) -> bool:
+    """An `e` without a dash shows the variables of other processes, and secrets with them."""
+    for before, word in zip(["", *(word.text for word in words)], words):
+        if "environ" in word.text:
+            return False
+        if not _PS_VALUE.fullmatch(before) and (word.dynamic or re.fullmatch(r"\w*e\w*|-[A-Za-z]*E\w*", word.text)):
+            return False
+    return True
 
 
 def _date(words: Words) -> bool:
@@ -247,6 +258,13 @@ def _set(words: Words) -> bool:
     return all(w.is_literal for w in words) and bool(re.fullmatch(r"([-+][eux]+ ?|[-+][eux]*o pipefail ?)+", texts))
 
 
+def _git(words: Words) -> bool:
+    texts = [word.text for word in words]
+    if "symbolic-ref" in texts and any(word.is_glob for word in words):
+        return False  # a second name would be written
+    return _settled(words) and git_reads_only(texts)
+
+
 def _cd(words: Words) -> bool:
     return (
         len(words) == 1 and not words[0].dynamic and not words[0].is_glob and not words[0].text.startswith(("-", "+"))
@@ -256,7 +274,8 @@ def _cd(words: Words) -> bool:
 _CHECKS: dict[str, Callable[[Words], bool]] = {
     **dict.fromkeys(names("echo true false : basename dirname seq which type exit"), _anything),
     **dict.fromkeys(names("whoami id uname arch nproc groups logname uptime free tr"), _anything),
-    **dict.fromkeys(names("sleep ps"), _anything),
+    "sleep": _anything,
+    "ps": _ps,
     **dict.fromkeys(names("pwd env hostname"), _nothing),
     **dict.fromkeys(names("cat head tail wc stat ls du df cut nl tac rev od"), _anything),
     **dict.fromkeys(names("cmp comm join paste fold expand unexpand fmt column"), _anything),
@@ -286,7 +305,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "set": _set,
     "cd": _cd,
     "xargs": _anything,
-    "git": lambda words: _settled(words) and git_reads_only([word.text for word in words]),
+    "git": _git,
 }
 
 _VERSIONED = {

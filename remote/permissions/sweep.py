@@ -13,10 +13,9 @@ from .rules import Rule
 from .shell import Command, Word, names
 from .wrappers import effective, started_by
 
-_ALWAYS = names("rg ag ack ugrep tar zip rsync")
+_ALWAYS = names("diff rg ag ack ugrep tar zip rsync")
 _WITH_OPTION = {
     **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[A-Za-z]*[rR]|--(de)?r|--dir|-d")),
-    "diff": re.compile(r"-[A-Za-z]*r|--rec"),
     "cp": re.compile(r"-[A-Za-z]*[rRa]|--(rec|arc)"),
 }
 _SECONDS = 0.1
@@ -48,7 +47,8 @@ def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
         found = [path for word in _operands(inner) for path in resolve(word, places, bases)]
     except Unknown:
         return list(bases)
-    return [path for path in found if os.path.isdir(path)] or list(bases)
+    directories = [path for path in found if os.path.isdir(path)]
+    return directories or ([] if inner.name == "diff" else list(bases))  # two files, or what is in two directories
 
 
 def _reads_through(command: Command) -> bool:

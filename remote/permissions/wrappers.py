@@ -9,15 +9,36 @@ from collections.abc import Sequence
 from .shell import Command, NotUnderstood, Word, is_command_name, names, parse
 
 _ANY = Word("", "\1", dynamic=True)  # an argument that is known only when it runs
+FOUND = Word("{}", "\1", dynamic=True)
+"""A file that find has found, as an argument of its own."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 _MOST_DEPTH = 4
 _MOST_STARTS = 40
-_SHELLS = names("sh bash dash zsh ksh ash busybox fish")
-_BROAD = names(
-    "sudo doas env exec command builtin source . nohup timeout nice ionice chrt taskset stdbuf setsid xargs watch time parallel"
-    " find unbuffer script strace ltrace gdb ssh su runuser flock busybox eatmydata systemd-run chroot unshare"
+_BOXES = names("busybox toybox")
+_SHELLS = _BOXES | names("sh bash dash zsh ksh mksh pdksh yash rbash posh ash fish csh tcsh xonsh pwsh")
+_RUN_TEXT = names(
+    "su ssh script watch tmux screen runuser sg newgrp flock parallel sem hyperfine entr xterm capsh nix-shell"
 )
+"""They give a text to a shell."""
+_TOOL_RUNNERS = names("uv poetry pipenv pdm hatch conda direnv dotenv nix cross-env npx bundle rbenv pyenv mise asdf")
+_FOLLOWED = names("timeout nice stdbuf nohup time command env find xargs source .")
+_BROAD = (
+    _BOXES
+    | _RUN_TEXT
+    | _TOOL_RUNNERS
+    | _FOLLOWED
+    | names(
+        "sudo doas pkexec gosu su-exec exec builtin timelimit ionice chrt taskset setsid fd fdfind unbuffer rlwrap strace"
+        " ltrace gdb lldb valgrind perf eatmydata setpriv prlimit numactl setarch linux32 linux64 i386 x86_64 uname26"
+        " runcon cgexec cpulimit faketime choom start-stop-daemon daemon daemonize setuidgid envuidgid chpst envdir"
+        " softlimit tini dumb-init catatonit nsenter unshare chroot fakeroot fakechroot proot bwrap firejail"
+        " systemd-run systemd-inhibit systemd-nspawn systemd-cat machinectl lxc-attach ip dbus-run-session"
+        " dbus-launch xvfb-run gnome-terminal konsole ssh-agent torsocks proxychains proxychains4 catchsegv setlock"
+        " chronic ifne caffeinate arch"
+    )
+)
+_LOADER = re.compile(r"ld(?:64)?(?:-linux|-musl)?[-A-Za-z0-9_.]*\.so(?:\.[0-9]+)*")
 
 # Variables that change how output looks, not what runs.
 _HARMLESS = re.compile(
@@ -157,8 +178,15 @@ def _started_by_find(command: Command) -> list[Command] | None:
             return None
         if any(item.text == "+" for item in inner):
             return None  # to some finds it ends the command, to others it is an argument
-        found.append(Command(tuple(_ANY if "{}" in item.text else item for item in inner)))
+        found.append(Command(tuple(_handed(item) for item in inner)))
     return found
+
+
+def _handed(word: Word) -> Word:
+    """An argument of -exec: `../{}` is another file than the one that was found."""
+    if "{}" not in word.text:
+        return word
+    return FOUND if word.text == "{}" else _ANY
 
 
 def everything_behind(command: Command, depth: int = 0) -> list[Command]:
@@ -171,16 +199,31 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     inner = effective(command)
     if inner is not None and len(inner.words) < len(words):
         found.append(Command(inner.words))
-    if name in _BROAD:
-        found += [Command(words[start:]) for start in range(1, min(len(words), _MOST_STARTS))]
-    if name in _SHELLS or name in ("eval", "trap", "su", "ssh", "script", "watch", "xargs", "env", "sudo"):
+    if name in _BROAD or _LOADER.fullmatch(name):
+        for start, word in enumerate(words[1:_MOST_STARTS], 1):
+            found.append(Command(words[start:]))
+            found += [Command((_literal(text), *words[start + 1 :])) for text in _glued(word.text)]
+    if name in _SHELLS | _BROAD or name in ("eval", "trap"):
         texts = [word.text for word in words[1:] if not word.text.startswith("-")]
+        texts += [text for word in words[1:] for text in _glued(word.text)]
         if name == "eval":
             texts.append(" ".join(word.text for word in words[1:]))
         for text in texts[:20]:
             for inner in _parsed_or_nothing(text):
                 found += everything_behind(inner, depth + 1)
     return found
+
+
+def _glued(text: str) -> list[str]:
+    """The value of an option in the same word, which may be a command: `--exec=/bin/rm`, `-crm`."""
+    if not text.startswith("-"):
+        return []
+    values = (text.partition("=")[2], "" if text.startswith("--") else text[2:])
+    return [value for value in values if value]
+
+
+def _literal(text: str) -> Word:
+    return Word(text, "\0" * len(text))
 
 
 _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
@@ -202,13 +245,22 @@ def _hides(command: Command, fed: bool) -> bool:
         return bool(words)
     if name in ("eval", "trap"):
         return not all(map(_is_readable, words))
-    if name not in _SHELLS or name == "busybox":
+    if name in _RUN_TEXT:
+        return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
+    if name in _BROAD - _FOLLOWED - _SHELLS:
+        return any(word.dynamic or word.is_glob for word in _named_in(name, words))
+    if name not in _SHELLS - _BOXES:
         return False
     options = [word for word in words if word.text.startswith(("-", "+")) and not word.dynamic]
     operands = [word for word in words if word not in options]
     if any("c" in word.text for word in options if not word.text.startswith("--")):
         return not all(map(_is_readable, operands[:1]))
     return fed and (not operands or any(word.text == "-s" for word in options))
+
+
+def _named_in(runner: str, words: Sequence[Word]) -> Sequence[Word]:
+    """The arguments that may say what is run. The tools of developers say it first: `npx tsc`, `uv run tsc`."""
+    return words[: 1 if runner == "npx" else 2] if runner in _TOOL_RUNNERS else words
 
 
 def _is_readable(word: Word) -> bool:
