@@ -249,14 +249,9 @@ class Repl(App[int]):
 
     def _show_status(self) -> None:
         busy = time.monotonic() - self._busy_since if self._busy_since is not None else None
-        hint = self._hint
-        if not hint and self.approvals.waits:
-            hint = "approval waits: Tab"
-        elif not hint and self.transcript.below > 1:
-            hint = "↓ more below"
-        facts = Facts(
-            self._where, self.story.model, self.story.mode, self.connection.shown, self.story.totals, busy, hint
-        )
+        info, story, link = self._info, self.story, self.connection.shown
+        waits, below = self.approvals.waits, self.transcript.below > 1
+        facts = Facts(info.host, info.path, story.model, story.mode, link, story.totals, busy, self._hint, waits, below)
         self._status.show(facts, self.transcript.look())
 
     def on_resize(self) -> None:

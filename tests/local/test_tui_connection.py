@@ -31,7 +31,7 @@ async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt() 
     async with desk() as at:
         at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 9)
         await at.sees("◌ reconnecting in 7 s (attempt 4): the host has not answered for 15 s · r connects now")
-        assert at.status.startswith(" ◌ devbox:/srv/shop  reconnecting  ")
+        assert at.status.startswith(" ◌ devbox:/srv/shop  ask  reconnecting")
         await at.sees("reconnecting in 6 s")
         at.session.link(LinkState.RECONNECTING, SILENT, 4)
         await at.sees("reconnecting now (attempt 4): the host")
@@ -82,7 +82,7 @@ async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
             return re.sub(r". Bash make test", "{spinner} Bash make test", shown)
 
         await at.until(lambda: middle() == MIDDLE)
-        status = re.compile(r" ◌ devbox:/srv/shop  reconnecting  approval waits: Tab  working \d+ s  ask")
+        status = re.compile(r" ◌ devbox:/srv/shop  ask  approval waits: Tab  reconnecting  working \d+ s")
         await at.until(lambda: status.fullmatch(at.status))
 
 
@@ -327,7 +327,7 @@ async def test_a_lost_session_says_why_and_how_to_come_back() -> None:
     async with desk() as at:
         at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
         await at.sees("✗ lost: devbox is gone · Ctrl+D leaves", RESUME, "reset by peer", "Connect again.")
-        assert at.status.startswith(" ✗ devbox:/srv/shop  lost")
+        assert at.status.startswith(" ✗ devbox:/srv/shop  ask  lost")
         await at.sees("Nothing can be sent any more: Ctrl+D leaves")
 
 
