@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 
 from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
+from ccb.tunnel.by_hand import ssh_by_hand
+from ccb.tunnel.command_line import words_of
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login import Prompts
 from ccb.tunnel.pipe import Transport
@@ -64,7 +66,7 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
 async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     async for finding in laptop_findings(environ):
         yield finding
-    way, known = way_of(arguments), False
+    way, known, by_hand = way_of(arguments), False, ""
     if way is Way.HERE and not arguments.local and arguments.container is None:
         return
     if arguments.target is not None and way in (Way.ASYNCSSH, Way.OPENSSH):
@@ -75,7 +77,9 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
             tuple(arguments.identities),
             tuple(arguments.ssh_options),
         )
-        async for finding in ssh_findings(target, openssh=way is Way.OPENSSH):
+        words = words_of(arguments.ssh_command or "ssh", "--ssh-command")
+        by_hand = ssh_by_hand(target, words, "-v")
+        async for finding in ssh_findings(target, openssh=way is Way.OPENSSH, words=words):
             known = known or (
                 finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
             )
@@ -89,7 +93,7 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
         return
     try:
         took = time.monotonic() - began - getattr(prompts, "asked_s", 0.0)
-        for finding in login_findings(transport, took, known=known):
+        for finding in login_findings(transport, took, known=known, by_hand=by_hand):
             yield finding
         async for finding in host_findings(transport, worker):
             yield finding

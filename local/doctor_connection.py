@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.host_keys import look_up
-from ccb.tunnel.jumps import route
+from ccb.tunnel.jumps import of_jump_hosts, route
 from ccb.tunnel.pipe import Pipe, Transport
 from ccb.tunnel.ssh_config import HostConfig, SshTarget
 from ccb.tunnel.ssh_effect import only_openssh
@@ -37,12 +37,16 @@ def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
     return Finding(WHERE, name, state, found, fix)
 
 
-async def ssh_findings(target: SshTarget, *, openssh: bool = False) -> AsyncIterator[Finding]:
+async def ssh_findings(
+    target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",)
+) -> AsyncIterator[Finding]:
     """What is known before anything is connected, of each jump host on the way and then of the host. `openssh`: its client
-    connects."""
+    connects, started by `words`."""
     try:
-        hops = await route(target)
-        applied = await asyncio.gather(*(applied_options(each) for each, _ in hops))
+        hops = await route(target, words)
+        applied = await asyncio.gather(
+            *(applied_options(each, words if each is target else of_jump_hosts(words)) for each, _ in hops)
+        )
     except CcbError as error:
         yield error_finding(WHERE, "ssh options", error)
         return
@@ -110,8 +114,8 @@ def login_failed(error: CcbError) -> Finding:
     return error_finding(WHERE, name, error)
 
 
-def login_findings(transport: Transport, seconds: float, *, known: bool) -> list[Finding]:
-    """What the login found out; `known`: the host's key was on file before."""
+def login_findings(transport: Transport, seconds: float, *, known: bool, by_hand: str = "") -> list[Finding]:
+    """What the login found out; `known`: the host's key was on file before; `by_hand` logs in with -v in a terminal."""
     from ccb.tunnel.openssh import OpenSshTransport
     from ccb.tunnel.ssh import SshTransport
 
@@ -121,7 +125,7 @@ def login_findings(transport: Transport, seconds: float, *, known: bool) -> list
         if isinstance(transport, OpenSshTransport):
             text = "not examined over this transport: ssh checks it by itself"
             found.append(_finding("host key", State.INFO, text))
-            text = f"not examined over this transport: `ssh -v {transport.name} true` shows what is tried"
+            text = f"not examined over this transport: `{by_hand}` shows what is tried"
             found.append(_finding("login", State.INFO, text))
         return found
     found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 
 from .errors import ConfigError
-from .ssh_config import HostConfig, SshTarget, resolve
+from .ssh_config import HostConfig, SshTarget, flags_of, resolve
 
 _MOST = 8
 
 Hop = tuple[SshTarget, HostConfig]
 
 
-async def route(target: SshTarget) -> list[Hop]:
-    """Who is logged in to, one through the other, `target` last. Raises ConfigError, UsageError."""
-    hops = [(target, await resolve(target))]
+async def route(target: SshTarget, words: Sequence[str] = ("ssh",)) -> list[Hop]:
+    """Who is logged in to, one through the other, `target` last, by the ssh that `words` start. Raises ConfigError, UsageError."""
+    hops = [(target, await resolve(target, words))]
     while jump := hops[0][1].proxy_jump:
         names = [_named(spec) for spec in jump.split(",")]
         if len(hops) + len(names) > _MOST + 1:
@@ -24,9 +25,16 @@ async def route(target: SshTarget) -> list[Hop]:
                 evidence=f"ProxyJump of {hops[0][0].shown}: {jump}",
                 do="A jump host that is its own jump host needs `ProxyJump none` in your ssh_config.",
             )
-        found = list(zip(names, await asyncio.gather(*map(resolve, names)), strict=True))
+        found = list(
+            zip(names, await asyncio.gather(*(resolve(name, of_jump_hosts(words)) for name in names)), strict=True)
+        )
         hops = [found[0], *(_reached_through(hop) for hop in found[1:]), *(_reached_through(hop) for hop in hops)]
     return hops
+
+
+def of_jump_hosts(words: Sequence[str]) -> list[str]:
+    """How an ssh that `words` start starts that of a jump host."""
+    return [words[0], *(each for flag in flags_of(words) if flag[0] == "-F" for each in flag)]
 
 
 def _reached_through(hop: Hop) -> Hop:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import getopt
 import getpass
 import hashlib
 import os
 import pwd
 import re
+import shlex
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ from .ssh_effect import Lines, changed, without_effect
 
 ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
 _RESOLVE_DEADLINE_S = 10.0
+_FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 _SEVERAL_FILES = ("userknownhostsfile", "globalknownhostsfile")
 _PATH = re.compile(r"\s+(?=[/~]|none$)")  # `ssh -G` prints paths in one line, and does not quote one with spaces
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
@@ -104,9 +107,10 @@ class HostConfig:
     """Options that were set and that only OpenSSH honours."""
 
 
-async def resolve(target: SshTarget) -> HostConfig:
-    """The configuration of `target`. Raises ConfigError when ssh refuses its own configuration or an option."""
-    ssh = shutil.which("ssh")
+async def resolve(target: SshTarget, words: Sequence[str] = ("ssh",)) -> HostConfig:
+    """The configuration of `target` for the ssh that `words` start. Raises ConfigError when ssh refuses its own configuration or
+    an option."""
+    ssh = shutil.which(words[0])
     if ssh is None:
         from .ssh_config_files import read_config
 
@@ -116,7 +120,7 @@ async def resolve(target: SshTarget) -> HostConfig:
     env = without_secrets(os.environ)
     plain = asyncio.create_task(ssh_says([ssh, "-G", "-F", "none"], target.host, env))
     try:
-        given = await ssh_says(config_command(ssh, target), target.host, env)
+        given = await ssh_says(config_command(ssh, target, words[1:]), target.host, env)
         files = given.setdefault("identityfile", [])
         files += (file for file in target.identities if file not in files)  # ssh leaves out what is not there
         return _config(given, await plain, target, pwd.getpwuid(os.getuid()).pw_dir)
@@ -141,7 +145,7 @@ async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> di
             evidence=neutralise(err.strip()),
             do="Correct the -o option."
             if err.startswith("command-line")
-            else f"Mend it until `ssh -G {host}` answers.",
+            else f"Mend it until `{shlex.join([*argv, host])}` answers.",
         )
     lines: dict[str, list[str]] = {}
     for line in out.splitlines():
@@ -150,9 +154,17 @@ async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> di
     return lines
 
 
-def config_command(ssh: str, target: SshTarget) -> list[str]:
-    """`ssh -G` with the options of the command line; `--` and the host belong behind it."""
-    argv = [ssh, "-G"]
+def flags_of(words: Sequence[str]) -> list[tuple[str, str]]:
+    """The flags of an ssh, with their values; none where it would not understand them, either."""
+    try:
+        return getopt.getopt(list(words[1:]), _FLAGS)[0]
+    except getopt.GetoptError:
+        return []
+
+
+def config_command(ssh: str, target: SshTarget, more: Sequence[str] = ()) -> list[str]:
+    """`ssh -G` with `more` flags and the options of the command line; `--` and the host belong behind it."""
+    argv = [ssh, *more, "-G"]
     for option in target.options:
         argv += ["-o", option]
     for identity in target.identities:

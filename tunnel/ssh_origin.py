@@ -6,13 +6,13 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .command import said_by
 from .environment import without_secrets
-from .ssh_config import SshTarget, config_command
+from .ssh_config import SshTarget, config_command, flags_of
 
 _DEADLINE_S = 10.0
 _READ = re.compile(r"debug1: Reading configuration data (.+)$")
@@ -38,6 +38,13 @@ _OLD_NAMES = {
     "smartcarddevice": "pkcs11provider",
 }
 
+_LONG = {
+    "-4": "AddressFamily", "-6": "AddressFamily", "-A": "ForwardAgent", "-a": "ForwardAgent", "-B": "BindInterface",
+    "-b": "BindAddress", "-C": "Compression", "-c": "Ciphers", "-J": "ProxyJump", "-K": "GSSAPIAuthentication",
+    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11", "-Y": "ForwardX11",
+}  # fmt: skip
+"""What the flags of ssh are called as options."""
+
 ELSEWHERE = "follows from the others"
 """`where` of an option that no file and no flag names: ssh derives some from others."""
 
@@ -60,18 +67,20 @@ class _Trace:
     included: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
 
-async def applied_options(target: SshTarget) -> list[AppliedOption] | None:
-    """What the configuration and the command line change for `target`; None without an OpenSSH that answers."""
-    ssh = shutil.which("ssh")
+async def applied_options(target: SshTarget, words: Sequence[str] = ("ssh",)) -> list[AppliedOption] | None:
+    """What the configuration and the command line, with the flags in `words` that start ssh, change for `target`; None without
+    an OpenSSH that answers."""
+    ssh = shutil.which(words[0])
     if ssh is None:
         return None
     (status, given, said), (_, default, _) = await asyncio.gather(
-        _run([*config_command(ssh, target), "-vvv", "--", target.host]),
+        _run([*config_command(ssh, target, words[1:]), "-vvv", "--", target.host]),
         _run([ssh, "-G", "-F", "/dev/null", "--", target.host]),
     )
     if status or not given:
         return None
     written = await asyncio.to_thread(_written, said)
+    target = _with_flags(target, flags_of(words))
     defaults = set(default.splitlines())
     found = []
     for line in dict.fromkeys(given.splitlines()):  # a second pass over the files doubles what there may be several of
@@ -79,6 +88,20 @@ async def applied_options(target: SshTarget) -> list[AppliedOption] | None:
         if line not in defaults and name not in ("host", "loglevel"):  # the level is that of this very call
             found.append(AppliedOption(name, value, _origin(name, value, target, written)))
     return found
+
+
+def _with_flags(target: SshTarget, flags: Sequence[tuple[str, str]]) -> SshTarget:
+    """`target` and what `flags` of ssh say of it."""
+    given = dict(flags)
+    options = [value for flag, value in flags if flag == "-o"]
+    options += [f"{_LONG[flag]}={value}" for flag, value in flags if flag in _LONG]
+    return SshTarget(
+        target.host,
+        target.user or given.get("-l"),
+        target.port or (22 if "-p" in given else None),  # only whether it was said counts here
+        (*target.identities, *(value for flag, value in flags if flag == "-i")),
+        (*target.options, *options),
+    )
 
 
 async def _run(argv: list[str]) -> tuple[int, str, str]:

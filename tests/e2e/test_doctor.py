@@ -299,6 +299,31 @@ async def test_an_option_that_only_the_openssh_client_honours_is_not_idle_over_i
     assert idle["ssh"]["fix"] == ""
 
 
+async def test_an_ssh_with_options_of_its_own_is_described_as_it_connects(
+    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host box\nHostName 127.0.0.1\nPort {sshd.port}\nUser {host_user.name}\nIdentityFile {sshd.identity}\n"
+        f"IdentitiesOnly yes\nUserKnownHostsFile {sshd.known_hosts}\nHost hop\nHostName localhost\nPort 1\n"
+    )
+    done = await laptop.run(
+        ["doctor", "box", "--json", "--ssh-command", f"ssh -F {config} -o ServerAliveInterval=77 -C"]
+    )
+    found = findings(done)
+    assert (done.code, blocking(found)) == (0, [])
+    assert found["connection", "address"]["found"] == f"{host_user.name}@127.0.0.1 port {sshd.port}"
+    options = found["connection", "ssh options"]["found"].splitlines()
+    assert f"port {sshd.port}  ({config}:3)" in options
+    assert "serveraliveinterval 77  (command line)" in options and "compression yes  (command line)" in options
+    assert f"at {sshd.known_hosts}:1" in found["connection", "known_hosts"]["found"]
+    assert str(sshd.identity) in found["connection", "keys"]["found"]
+    assert " -v box true` shows what is tried" in found["connection", "login"]["found"]
+    done = await laptop.run(["doctor", "box", "--json", "--ssh-command", f"ssh -F {config} -J hop"])
+    found = findings(done)
+    assert found["jump host hop", "address"]["found"].endswith("@localhost port 1"), "as ssh does, with the same file"
+
+
 async def test_every_jump_host_is_described_before_the_host_behind_it(
     laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
