@@ -281,9 +281,9 @@ def _converted(option: Option, value: str) -> str | int | float:
                 raise UsageError(f"error: '{neutralise(value)[:80]}' is no session ID", do="`ccb ps HOST` lists them.")
             return value.lower()
         case "max_turns" | "lines":
-            if not value.isascii() or not value.isdigit() or not 0 < int(value) < 1_000_000:
+            if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
                 raise UsageError(
-                    f"error: option '{option.shown}' argument '{neutralise(value)[:80]}' is no number above 0"
+                    f"error: option '{option.shown}' argument '{neutralise(value)[:80]}' is no number from 1 to 999999"
                 )
             return int(value)
         case "session_id":

@@ -136,6 +136,7 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
 
 
 async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    """AGENT_FAILED when `clean` had to leave something there."""
     command: dict[str, object] = {"command": arguments.command, "dry_run": arguments.dry_run}
     if arguments.older_than is not None:
         command["older_than_s"] = arguments.older_than * _DAY_S
@@ -160,6 +161,8 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
                     pass
     total = f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}"
     say(total + (f"; kept {kept}." if kept else "."))
+    if kept and arguments.command == "clean" and not arguments.dry_run:
+        return ExitCode.AGENT_FAILED
     return ExitCode.OK
 
 

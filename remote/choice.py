@@ -79,9 +79,9 @@ def _end_what_is_left(session: str) -> None:
 
 def check_host(state: str) -> None:
     """Refuse a session whose worker may live on another host that shares this home."""
-    owner = owner_of(state)
-    if "pid" in owner and not identity.on_this_machine(owner):
-        raise _kept_elsewhere(str(owner.get("hostname") or "another host"))
+    host = identity.elsewhere(owner_of(state))
+    if host:
+        raise _kept_elsewhere(host)
 
 
 def check_owner(owner: dict[str, object]) -> None:

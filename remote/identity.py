@@ -37,6 +37,14 @@ def on_this_machine(owner: dict[str, object]) -> bool:
     return owner.get("boot") == boot_id() or owner.get("hostname") == os.uname().nodename
 
 
+def elsewhere(owner: dict[str, object]) -> str:
+    """The other machine whose process these fields name; "" when they name none, or no process."""
+    host = owner.get("hostname")
+    if "pid" not in owner or on_this_machine(owner) or not isinstance(host, str):
+        return ""
+    return host
+
+
 def is_alive(owner: dict[str, object]) -> bool:
     """Whether the process with these fields lives here."""
     pid = owner.get("pid")

@@ -52,9 +52,7 @@ class Entry:
     @property
     def elsewhere(self) -> str:
         """The other host that may run its daemon, when the home is shared; "" when it is none."""
-        if "pid" not in self.summary or identity.on_this_machine(self.summary):
-            return ""
-        return str(self.summary.get("hostname") or "another host")
+        return identity.elsewhere(self.summary)
 
     @property
     def journal(self) -> str:

@@ -13,7 +13,7 @@ from .rubbish import end_leftovers, stop_lost_daemons
 from .stopping import all_targets, stop_all
 
 _WHY = ""  # whoever cleans knows
-_RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-\d+")
+_RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
 _WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 
 
@@ -79,9 +79,7 @@ def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
     for path in [*tops, *sorted(parents, key=len, reverse=True)]:
         if is_ours(path):
             made = _made_for(path)
-            if made:
-                remover.file(os.path.join(path, MADE), "temp", _WHY)
-            if remover.directory(path, _WHY):
+            if remover.directory(path, _WHY, mark=MADE):
                 for each in made:
                     remover.directory(each, "made for ccb, and empty", empty_only=True)
 

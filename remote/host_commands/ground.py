@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import places
-from ..identity import is_alive, on_this_machine
+from ..identity import elsewhere, is_alive
 from ..process import MARK
 from ..registry import living, read_lock, runtime_directories
 from .report import Reports
@@ -119,7 +119,7 @@ def _may_hold(path: str) -> bool:
         with contextlib.suppress(OSError):
             return age(path) >= YOUNG_S
         return False
-    return not is_alive(owner) and on_this_machine(owner)
+    return not is_alive(owner) and not elsewhere(owner)
 
 
 def _hold(fd: int, path: str) -> bool:
@@ -166,17 +166,21 @@ class Remover:
         self.reports.removed(path, what, size, why)
         return True
 
-    def directory(self, path: str, why: str, *, empty_only: bool = False) -> bool:
-        """Remove a directory if nothing else is in it; what keeps it is said, unless it is taken when `empty_only`."""
+    def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
+        """Remove a directory if nothing else is in it; what keeps it is said, unless it is taken when `empty_only`. A file called
+        `mark` goes with the directory, and stays with it."""
         try:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 return False
-            left = [name for name in os.listdir(path) if os.path.join(path, name) not in self.gone]
+            there = os.listdir(path)
+            left = [name for name in there if name != mark and os.path.join(path, name) not in self.gone]
             if left and empty_only:
                 return False
             if left:
                 self.reports.kept(path, "not empty: %s" % ", ".join(sorted(left)[:5]))
                 return False
+            if mark in there:
+                self.file(os.path.join(path, mark), "temp", why)
             if not self.dry_run:
                 os.rmdir(path)
         except FileNotFoundError:

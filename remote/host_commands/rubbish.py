@@ -30,7 +30,7 @@ from .report import Reports
 from .stopping import mark_of
 
 _TEMPORARY = re.compile(
-    r"\.probe-(\d+)|journal\.jsonl\.new-(\d+)|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
+    r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
 )
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
 _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
@@ -183,8 +183,9 @@ def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) 
     owner = read_lock(path)
     if identity.is_alive(owner):
         return
-    if owner and not identity.on_this_machine(owner):
-        remover.reports.kept(path, "its worker may run on %s" % owner.get("hostname"))
+    host = identity.elsewhere(owner)
+    if host:
+        remover.reports.kept(path, "its worker may run on %s" % host)
         return
     held = hold(session, directory)
     if held is None:
@@ -214,15 +215,17 @@ def _is_dead(path: str) -> bool:
 
 
 def _remove_temporary(remover: Remover, directory: str) -> None:
-    """Files that name the process which was to remove them, when that is gone."""
+    """Files that name the process which was to remove them, when that is gone; by their age those that name none."""
     if not is_ours(directory):
         return
     for name in os.listdir(directory):
         match = _TEMPORARY.fullmatch(name)
         if match is not None:
-            pid = next(each for each in match.groups() if each)
-            if not _exists(int(pid)):
-                remover.file(os.path.join(directory, name), "temp", "left by a process that is gone")
+            path = os.path.join(directory, name)
+            pid = next((each for each in match.groups() if each), "")
+            with contextlib.suppress(FileNotFoundError):
+                if not _exists(int(pid)) if pid else age(path) >= YOUNG_S:
+                    remover.file(path, "temp", "left by a process that is gone")
 
 
 def _exists(pid: int) -> bool:

@@ -69,8 +69,8 @@ def chosen(params: Json) -> list[Target]:
     near = exact or [each for each in found if len(wanted) >= 4 and each.session.startswith(wanted)]
     if len(near) != 1:
         raise no_session(wanted, [each.session for each in near])
-    if "pid" in near[0].owner and not identity.on_this_machine(near[0].owner):
-        host = str(near[0].owner.get("hostname") or "another host")
+    host = identity.elsewhere(near[0].owner)
+    if host:
         text = "the worker of this session runs on %s, which shares this home" % host
         raise Refusal("in_use", text, {"host": host, "do": "Stop it there."})
     return near

@@ -237,6 +237,30 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_mode
     assert sorted(host.user.home.rglob("*")) == before
 
 
+async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_has_gone(
+    host: Host, fake_model: FakeModel
+) -> None:
+    before = sorted(host.user.home.rglob("*"))
+    fake_model.add({"text": "done"})
+    await host.ended("go")
+    foreign = [host.user.home / ".cache/ccb/mine", host.user.home / ".local/state/ccb/sessions/notes.txt"]
+    for path in foreign:
+        path.touch()
+    uid = pwd.getpwnam(host.user.name).pw_uid
+    probe = Path(f"/tmp/ccb-{uid}/.probe-0123456789abcdef")
+    probe.touch()
+    os.chown(probe, uid, -1)
+    assert (await host.run("clean", "--dry-run")).code == 0
+    cleaned = await host.run("clean", "--yes")
+    assert cleaned.code == 1 and "kept 3." in cleaned.stdout.splitlines()[-1], cleaned.stdout
+    assert f"kept {host.user.home}/.cache/ccb: not empty: mine" in cleaned.stdout.splitlines()
+    assert not probe.exists()
+    for path in foreign:
+        path.unlink()
+    assert (await host.run("clean", "--yes")).code == 0
+    assert sorted(host.user.home.rglob("*")) == before
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_approval_waits(
     host: Host, fake_model: FakeModel, form: str

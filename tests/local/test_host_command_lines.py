@@ -62,6 +62,7 @@ def test_every_command_takes_the_connection_options(command: str) -> None:
         (["ssh", "h", "--reconnect-timeout=-1"], "no number"),
         (["attach"], "needs a host"),
         (["logs", "h"], "needs the ID"),
+        (["logs", "h", ID, "-n", "99999999999"], "no number from 1 to 999999"),
         (["stop", "h"], "or --all"),
         (["stop", "h", ID, "--all"], "exclude each other"),
         (["ps", "h:/path"], "without a path"),

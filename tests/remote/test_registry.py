@@ -158,6 +158,12 @@ def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path) ->
     assert (described(entry)["host"], described(entry)["alive"]) == ("nodeb", False)
 
 
+def test_a_process_of_no_host_is_of_no_other_host(states: Path) -> None:
+    session = make(states, "/a", updated=1.0, pid=1, started="1")
+    (entry,) = [each for each in sessions() if each.session == session]
+    assert (entry.elsewhere, described(entry)["host"], described(entry)["state"]) == ("", "", "ended")
+
+
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
     session = make(states, "/a")
     runtime = tmp_path / "run/ccb"

@@ -150,6 +150,14 @@ async def test_a_session_of_another_host_with_the_same_home_is_refused_there(hos
     assert (await copy.next(Hello)).seq > 1
 
 
+async def test_a_session_whose_owner_names_no_host_is_taken_over(host: WorkerHost, session: str) -> None:
+    await end(host, session)
+    path = host.state(session) / "summary.json"
+    path.write_text(json.dumps({**summary(host, session), "pid": 1, "started": "1"}))
+    laptop = await host.connect(session, create=False)
+    assert (await laptop.attach()).seq > 1
+
+
 async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, session: str) -> None:
     _, hello = await begin(host, session)
     os.kill(hello.pid, signal.SIGKILL)

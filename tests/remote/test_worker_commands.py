@@ -309,6 +309,31 @@ async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: Work
     assert host.runtime_files() == ["held.lock", "starting.lock"]
 
 
+async def test_gc_takes_old_probes_of_a_place_but_none_that_is_just_tried(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    tops = [host.runtime / "ccb", host.state(session)]
+    for top in tops:
+        for name in ("0123456789abcdef", "0123456789012345", "f" * 16):
+            (top / f".probe-{name}").touch()
+            if name[0] != "f":
+                os.utime(top / f".probe-{name}", (1, 1))
+    removed = [Path(body["path"]) for kind, body in await command(host, "gc") if kind == "removed"]
+    gone = [".probe-0123456789012345", ".probe-0123456789abcdef"]
+    assert sorted(removed) == sorted(top / name for top in tops for name in gone)
+    assert [path.name for top in tops for path in top.glob(".probe-*")] == [".probe-" + "f" * 16] * 2
+
+
+async def test_a_session_whose_owner_names_no_host_can_be_stopped_and_goes(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    path = host.state(session) / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pid": 1, "started": "1"}))
+    (report,) = await command(host, "stop", session)
+    assert report == ("stopped", {"session": session, "pid": 0, "how": "was not running"})
+    make_old(host, session)
+    assert [body["what"] for kind, body in await command(host, "gc") if kind == "removed"] == ["session"]
+    assert not host.state(session).exists()
+
+
 async def test_gc_takes_a_socket_that_nobody_listens_on(host: WorkerHost, session: str) -> None:
     await ended(host, session)
     runtime = host.runtime / "ccb"
