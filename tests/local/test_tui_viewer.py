@@ -20,7 +20,7 @@ async def _fence(at: Desk) -> None:
 async def test_a_fenced_terminal_says_who_took_over_and_t_takes_back() -> None:
     async with desk() as at:
         await _fence(at)
-        assert at.status.startswith(" ◇ devbox:/srv/shop  ask  watching")
+        await at.until(lambda: at.status.startswith(" ◇ devbox:/srv/shop  ask  watching"))
         await at.sees("Nothing can be sent while this terminal only watches")
         await at.pilot.press("t")
         await at.until(lambda: at.session.take_backs == 1)
@@ -154,8 +154,9 @@ async def test_a_hint_is_said_also_where_the_place_and_the_link_fill_the_line(wi
     async with desk(size=(width, 24)) as at:
         await _watches_a_turn(at)
         await at.pilot.press("escape")
-        await at.until(lambda: "this terminal only watches: t " in at.status and said in at.status)
-        assert "shop  " in at.status
+        await at.until(
+            lambda: "this terminal only watches: t " in at.status and said in at.status and "shop  " in at.status
+        )
 
 
 async def test_why_an_interrupt_was_refused_stays_to_be_read() -> None:
