@@ -171,7 +171,7 @@ def _apply(data: bytes, edits: list[Json]) -> tuple[bytes, int]:
         except EditRefused as refused:
             if len(edits) == 1:
                 raise
-            raise EditRefused(f"Edit {number} of {len(edits)}: {refused} No edit was made.") from None
+            raise EditRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
         total += count
     return data, total
 

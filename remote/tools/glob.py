@@ -12,7 +12,7 @@ from .changing import refusal
 from .output import limited
 from .paths import absolute, missing, os_error, path_error, tree_path
 from .search.globs import BadGlob, Globs
-from .searching import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search
+from .searching import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
 
 Json = dict[str, Any]
 
@@ -89,6 +89,7 @@ class Glob:
             lines.append(f"(The search was stopped after {SECONDS:g} s; there may be more files.)")
         if found["left_out"]:
             lines.append(LEFT_OUT)
+        lines += unsearched(found)
         structured = {"filenames": names, "numFiles": len(names), "truncated": found["more"] or found["partial"]}
         return ToolResult(limited("\n".join(lines), context.spill, "Glob"), structured=structured)
 

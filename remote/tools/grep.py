@@ -15,7 +15,7 @@ from .paths import absolute, missing, os_error, path_error, tree_path
 from .search.globs import BadGlob, Globs
 from .search.program import BadRequest, compiled
 from .search.types import TYPES
-from .searching import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search
+from .searching import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
 
 Json = dict[str, Any]
 
@@ -183,6 +183,7 @@ def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> To
         notes.append(f"[The search was stopped after {SECONDS:g} s; there may be more matches]")
     if found["left_out"]:
         notes.append(LEFT_OUT)
+    notes += unsearched(found)
     if mode == "files_with_matches" and lines:
         notes.insert(0, "")
         lines.insert(0, f"Found {len(items)} file{'s' if len(items) != 1 else ''}")

@@ -36,19 +36,24 @@ def path_error(path: str) -> str | None:
 
 async def missing(host: Host, path: str, cwd: str) -> str:
     """The sentence for a path that does not exist, with names that are near."""
+    parent, name = os.path.split(path.rstrip("/"))
+    try:
+        entries = await host.list(parent)
+    except OSError:
+        entries = []
+    link = next((entry for entry in entries if entry.name == name and entry.kind is Kind.LINK), None)
+    if link is not None:
+        return f"{path} is a link to {link.target}, which does not exist.".encode("utf-8", "replace").decode()
     text = f"File does not exist: {path}"
-    near = await _near_names(host, path)
+    near = _near_names(
+        parent, name, [each.name for each in entries if each.kind is not Kind.OTHER and each.name != name]
+    )
     if near:
         return f"{text}. Did you mean {' or '.join(near)}?"
     return f"{text}. The session's directory is {cwd}."
 
 
-async def _near_names(host: Host, path: str) -> list[str]:
-    parent, name = os.path.split(path.rstrip("/"))
-    try:
-        names = [entry.name for entry in await host.list(parent) if entry.kind is not Kind.OTHER]
-    except OSError:
-        return []
+def _near_names(parent: str, name: str, names: list[str]) -> list[str]:
     stem = os.path.splitext(name)[0]
     same = [each for each in names if each.lower() == name.lower() or (stem and os.path.splitext(each)[0] == stem)]
     close = difflib.get_close_matches(name, names[:5000], n=3, cutoff=0.6)

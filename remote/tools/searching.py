@@ -42,6 +42,27 @@ LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
 """The note that goes with a result when `left_out` of the answer is true."""
 
 
+def unsearched(found: Json) -> list[str]:
+    """The sentences about what a search did not look at, for the model."""
+    unread, cut, large = found["unread"], found.get("cut", 0), found.get("large", 0)
+    notes = []
+    if unread:
+        notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
+    if cut:
+        notes.append(f"{_counted(cut, 'line', 'lines')} over 1 MiB {_was(cut)} searched only in the first MiB.")
+    if large:
+        notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {_was(large)} not searched: multiline is on.")
+    return [f"({note})" for note in notes]
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
 class SearchFailed(Exception):
     """There is no result; the text says why."""
 

@@ -198,7 +198,7 @@ async def test_multi_edit_makes_all_edits_or_none(box: Toolbox) -> None:
     first = {"old_string": "one", "new_string": "1"}
     bad = {"old_string": "four", "new_string": "4"}
     text = await box.error("MultiEdit", file_path=str(path), edits=[first, bad])
-    assert "Edit 2 of 2" in text
+    assert text == "No edit was made. Edit 2 of 2: String to replace not found in file.\nString: four"
     assert path.read_text() == "one two three"
     chained = {"old_string": "1 two", "new_string": "12"}
     await box.text("MultiEdit", file_path=str(path), edits=[first, chained])

@@ -207,6 +207,14 @@ async def test_a_missing_file_comes_with_near_names(box: Toolbox) -> None:
     assert str(box.root) in await box.error("Read", file_path="/nowhere/at/all")
 
 
+async def test_a_link_that_leads_nowhere_is_told_as_one(box: Toolbox) -> None:
+    (box.root / "dang").symlink_to("/nowhere/at/all")
+    for tool, key in (("Read", "file_path"), ("LS", "path"), ("Grep", "path")):
+        more = {"pattern": "x"} if tool == "Grep" else {}
+        text = await box.error(tool, **{key: str(box.root / "dang"), **more})
+        assert text == f"{box.root}/dang is a link to /nowhere/at/all, which does not exist."
+
+
 async def test_paths_that_can_be_none_are_refused_before_anything(box: Toolbox) -> None:
     assert box.refusal("Read", file_path="a\0b") is not None
     assert box.refusal("Read", file_path="  ") is not None

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 from .globs import BadGlob, Globs
 from .literals import required
-from .scan import MOST_SHOWN, Pattern, scan
+from .scan import MOST_LINE, MOST_SHOWN, Pattern, scan
 from .types import TYPES
 from .walk import Deadline, Found, Limits, files, in_time, matching_by_grep, matching_by_ripgrep, with_times
 
@@ -41,8 +41,22 @@ def main(argument: str) -> None:
 def answer(request: Json) -> Json:
     """`{"items": [...], "partial": bool, "more": bool, ...}`; `more` says that the limit cut the result."""
     limits = Limits(time.monotonic() + request["seconds"])
+    if "root" in request:
+        _check_readable(request["root"], request.get("file") or "")
     serve: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep, "filter": _filter}[request["op"]]
     return serve(request, limits)
+
+
+def _check_readable(root: str, file: str) -> None:
+    """What the search is about must be readable itself; what it meets on its way is counted. Raises BadRequest."""
+    path = os.path.join(root, file) if file else root
+    try:
+        if file:
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+        else:
+            os.scandir(path).close()
+    except OSError as error:
+        raise BadRequest(f"{path}: {error.strerror or error}") from None
 
 
 def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
@@ -99,6 +113,7 @@ def _glob(request: Json, limits: Limits) -> Json:
         "more": len(found) > limit,
         "partial": limits.late,
         "left_out": kept.left_out,
+        "unread": len(limits.unread),
     }
 
 
@@ -125,6 +140,9 @@ def _grep(request: Json, limits: Limits) -> Json:
         "files": collected.files,
         "matches": collected.matches,
         "left_out": kept.left_out,
+        "unread": len(limits.unread),
+        "cut": limits.cut,
+        "large": limits.large,
     }
 
 
@@ -209,7 +227,9 @@ def _search_file(request: Json, file: Found, pattern: Pattern, collected: _Colle
     mode, name = request["mode"], _show(file.path)
     full = os.path.join(request["root"], file.path)
     if mode == "files_with_matches":
+        cut = limits.cut
         if next(scan(full, pattern, 0, 0, limits), None) is not None:
+            limits.cut = cut  # that there is a match is sure
             collected.files += 1
             collected.add(name)
         return
@@ -251,13 +271,14 @@ def _filter(request: Json, limits: Limits) -> Json:
 
 def _shown(text: str, pattern: Pattern) -> str:
     """A line as the model sees it: a very long one around its match."""
+    is_whole = pattern.multiline or len(text.encode("utf-8", "surrogateescape")) != MOST_LINE
     text = _show(text)
     if len(text) <= MOST_SHOWN:
         return text
     match = None if pattern.multiline else pattern.regex.search(text)
     start = max(0, match.start() - 100) if match and match.start() > MOST_SHOWN - 100 else 0
     piece = text[start : start + MOST_SHOWN]
-    return f"{'…' if start else ''}{piece}… [line cut: {len(text):,} characters]"
+    return f"{'…' if start else ''}{piece}… [line cut: {len(text):,} characters{'' if is_whole else ' or more'}]"
 
 
 def _show(text: str) -> str:

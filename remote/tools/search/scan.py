@@ -65,10 +65,11 @@ class Line:
 
 def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
     """Matching lines and their context, each once, in order. Nothing for binary files (a NUL in the first 8 KiB) and what
-    cannot be read."""
+    cannot be read, which is noted in `limits`."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        limits.missed(path, error)
         return
     try:
         status = os.fstat(file)
@@ -77,8 +78,8 @@ def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -
                 yield from _scan_whole(file, status.st_size, pattern, before, after, limits)
             else:
                 yield from _scan_lines(file, pattern, before, after, limits)
-    except OSError:
-        return
+    except OSError as error:
+        limits.missed(path, error)
     finally:
         os.close(file)
 
@@ -87,7 +88,7 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
     recent: deque[tuple[int, bytes]] = deque(maxlen=before)
     number = 0
     owed = 0  # lines of context after a match that are still to come
-    for chunk in _chunks(file, limits):
+    for chunk in _chunks(file, pattern, limits):
         if not owed and not pattern.may_match(chunk):
             count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
             if before:
@@ -117,30 +118,38 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
                 recent.append((number, raw))
 
 
-def _chunks(file: int, limits: Limits) -> Iterator[bytes]:
-    """Whole lines, many at a time. A line over MOST_LINE is cut there."""
+def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
+    """Whole lines, many at a time. A line over MOST_LINE is cut there, which is noted where there may be a match behind."""
     rest = b""
     first = True
-    cutting = False
+    cutting = missed = False
+    overlap = max(map(len, pattern.texts), default=1)
+    tail = b""
     while True:
         limits.check()
         block = os.read(file, _BLOCK)
         if first and b"\0" in block[:_SNIFF]:
             return
         first = False
+        if cutting:
+            end = block.find(b"\n") if block else 0
+            dropped = block if end < 0 else block[:end]
+            missed = missed or (bool(dropped) and pattern.may_match(tail + dropped))
+            if end < 0:
+                tail = (tail + dropped)[-overlap:]
+                continue
+            limits.cut += missed and pattern.line(rest) is None
+            block, cutting = block[end:], False
         if not block:
             break
-        if cutting:
-            end = block.find(b"\n")
-            if end < 0:
-                continue
-            block, cutting = block[end:], False
         data = rest + block
         end = data.rfind(b"\n") + 1
         rest = data[end:]
         if end:
             yield data[:end]
         if len(rest) >= MOST_LINE:
+            missed = pattern.may_match(rest[MOST_LINE - overlap :]) if len(rest) > MOST_LINE else False
+            tail = rest[-overlap:]
             rest, cutting = rest[:MOST_LINE], True
     if rest:
         yield rest
@@ -148,6 +157,7 @@ def _chunks(file: int, limits: Limits) -> Iterator[bytes]:
 
 def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
     if size > MOST_MULTILINE:
+        limits.large += 1
         return
     data = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
     limits.check()

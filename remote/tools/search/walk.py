@@ -3,12 +3,14 @@ followed. ripgrep lists them where it is, our own walker where it is not."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .globs import Globs
 from .ignore import Ignore
@@ -23,10 +25,20 @@ class Deadline(Exception):
 
 @dataclass
 class Limits:
-    """When to stop (monotonic seconds). `late` says that something was left out for lack of time."""
+    """When to stop (monotonic seconds), and what was not looked at: `late` says that something was left out for lack of time;
+    `unread` are paths that the system did not let us read, `cut` counts lines that were not searched to their end, `large` files
+    that are too large for a multi-line search."""
 
     until: float
     late: bool = False
+    unread: set[str] = field(default_factory=set)
+    cut: int = 0
+    large: int = 0
+
+    def missed(self, path: str, error: OSError) -> None:
+        """`path` (absolute) could not be read. What is gone meanwhile is not missed."""
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            self.unread.add(path)
 
     def check(self) -> None:
         if time.monotonic() > self.until:
@@ -55,14 +67,16 @@ class Found:
 
 RIPGREP = (
     *("--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude"),
-    *("--no-messages", "--glob", "!.git", "--null", "--encoding=none"),
+    *("--glob", "!.git", "--null", "--encoding=none"),
 )
 """Options with which ripgrep sees the tree as the walker does."""
+
+_COMPLAINT = re.compile(rb"^(?:rg: )?\./(.+?): [^\n]*\(os error ([0-9]+)\)$", re.DOTALL | re.MULTILINE)
 
 
 def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
     """Relative paths of all files that every one of `chosen` matches."""
-    listed = _by_ripgrep(root, [rg, *RIPGREP, *type_options(chosen), "--files", "./"], limits) if rg else None
+    listed = _by_ripgrep(root, [rg, *RIPGREP, *type_options(chosen), "--files", "./"], limits, False) if rg else None
     for path in walk(root, limits) if listed is None else listed:
         if all(globs.match(path) for globs in chosen):
             yield path
@@ -84,7 +98,7 @@ def matching_by_ripgrep(
     options = ["--text", "--fixed-strings", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
     wanted = [option for text in texts for option in ("-e", text)]
     command = [rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"]
-    listed = _by_ripgrep(root, command, limits)
+    listed = _by_ripgrep(root, command, limits, True)
     if listed is None:
         return None
     return [path for path in listed if all(globs.match(path) for globs in chosen)]
@@ -134,25 +148,37 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _by_ripgrep(root: str, command: list[str], limits: Limits) -> list[str] | None:
+def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> list[str] | None:
+    """What it lists. Where it `reads`, the files that it could not read come with them: the scan decides."""
     try:
         done = subprocess.run(
             command,
             cwd=root,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             timeout=limits.left,
             check=False,
         )
     except subprocess.TimeoutExpired as late:
         limits.end_listing()
-        return _names(late.output or b"")
+        return _names(late.output or b"") + _unread(root, late.stderr or b"", limits, reads)
     except OSError:
         return None
-    if done.returncode < 0 or (done.returncode > 1 and not done.stdout):
+    if done.returncode < 0 or (done.returncode > 1 and not done.stdout and not _COMPLAINT.search(done.stderr)):
         return None
-    return _names(done.stdout)
+    return _names(done.stdout) + _unread(root, done.stderr, limits, reads)
+
+
+def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
+    """The files among what ripgrep could not read; the directories are noted."""
+    found: dict[str, None] = {}
+    for name, number in _COMPLAINT.findall(complaints):
+        path = os.path.join(root, os.fsdecode(name))
+        if os.path.isdir(path) and not os.path.islink(path):
+            limits.missed(path, OSError(int(number), ""))
+        elif reads:
+            found[os.fsdecode(name)] = None
+    return list(found)
 
 
 def _names(listed: bytes) -> list[str]:
@@ -172,7 +198,7 @@ def in_time(paths: Iterable[str], limits: Limits) -> list[str]:
 
 
 def walk(root: str, limits: Limits) -> Iterator[str]:
-    """Every file below `root`, as relative paths. Directories that cannot be read are left out."""
+    """Every file below `root`, as relative paths. Directories that cannot be read are noted and left out."""
     waiting = [(root, "", Ignore.at(root))]
     while waiting:
         limits.check()
@@ -180,7 +206,8 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
         try:
             with os.scandir(directory) as entries:
                 found = list(entries)
-        except OSError:
+        except OSError as error:
+            limits.missed(directory, error)
             continue
         if prefix:
             rules = rules.below(directory, {entry.name for entry in found})
@@ -209,7 +236,8 @@ def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
             limits.end_listing()
         try:
             status = os.lstat(os.path.join(root, path))
-        except OSError:
+        except OSError as error:
+            limits.missed(os.path.join(root, path), error)
             continue
         if stat.S_ISREG(status.st_mode):
             found.append(Found(path, status.st_mtime_ns, status.st_size))
