@@ -107,7 +107,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
 words of their own, which may be these ones too."""
 
 _ALSO_SSH = (
-    r"^offending |^remove with:|^ssh-keygen -f |^add correct host key |^received disconnect |^stdio forwarding failed"
+    r"^offending |^received disconnect |^stdio forwarding failed"
     r"|^channel \d+: |^unable to negotiate |^load (pub)?key |^sign_and_send_pubkey: |^banner exchange: "
     r"|^\S+: session request failed"
 )
@@ -121,6 +121,11 @@ _WAY_ENDED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Before the host at its end has spoken."""
+
+_NO_REASON = re.compile(
+    r"^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)", re.IGNORECASE
+)
+"""What ssh says when its way ends, whyever."""
 
 _UNKNOWN_PORT = re.compile(r"^(banner exchange: )?connection .*\bunknown port \d+", re.IGNORECASE | re.MULTILINE)
 """Said once by the ssh of every host that its way did not lead to."""
@@ -154,6 +159,9 @@ def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, 
         hop = _ON_THE_WAY.search(said)
         where = f"{next(filter(None, hop.groups())) if hop else 'a host'} (on the way to {name})"
     if error := expired(where, said):
+        if told:
+            own = [line for line in said.splitlines() if expired(where, line) or _OWN_LINE.search(line)]
+            error.evidence = "\n".join(own)
         return error
     if re.search(_BEFORE_LOGIN, said, re.IGNORECASE | re.MULTILINE):
         return taken_by_nobody(where, evidence)
@@ -173,7 +181,7 @@ def last_words(said: str) -> str:
     first = len(lines)
     while first and _OWN_LINE.search(lines[first - 1]):
         first -= 1
-    if first == len(lines) or _WAY_ENDED.search(said):
+    if all(_NO_REASON.search(line) for line in lines[first:]):
         first -= 1
     return "\n".join(lines[max(first, 0) :])
 

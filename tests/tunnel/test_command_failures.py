@@ -145,6 +145,11 @@ def test_what_the_person_has_read_is_not_said_again_but_for_the_reason() -> None
     assert failure(f"{CHANGED}{CHECKED}", told=True).evidence.endswith(CHECKED)
     assert "NASTY" not in failure(f"{CHANGED}{CHECKED}", told=True).evidence
     assert failure(f"Hello\nERROR: log in first\n{NO_WAY}", told=True).evidence == f"ERROR: log in first\n{NO_WAY}"
+    assert failure(f"Hello\n{NOT_OPENED}\n{NO_WAY}", told=True).evidence == f"{NOT_OPENED}\n{NO_WAY}"
+    expired = (
+        "Your account has expired; please contact your system administrator.\nConnection closed by 192.0.2.1 port 22"
+    )
+    assert failure(f"{banner}\n{expired}", told=True).evidence == expired
     assert last_words("one\ntwo") == "two" and last_words("") == ""
 
 
