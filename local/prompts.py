@@ -20,11 +20,13 @@ _MOST_BANNERS = 4
 
 class TerminalPrompts:
     """Asks on the controlling terminal; diagnostics go to stderr so that stdout stays clean. `pause` makes the terminal free
-    for a question (a full-screen interface steps aside); None where nothing has to."""
+    for a question (a full-screen interface steps aside); None where nothing has to. That interface hears with `heard` what is
+    said without a question: it may be where to log in."""
 
     def __init__(self) -> None:
         self.memory = LoginMemory()
         self.pause: Callable[[], AbstractContextManager[None]] | None = None
+        self.heard: Callable[[str], None] | None = None
         self.asked_s = 0.0  # how long questions have waited for the person
         self._banners: deque[str] = deque(maxlen=_MOST_BANNERS)
 
@@ -91,7 +93,9 @@ class TerminalPrompts:
         if self.pause is None:
             self._say(text.rstrip())
         else:
-            self._banners.append(text.rstrip())  # an interface has the screen: with the next question, if there is one
+            self._banners.append(text.rstrip())  # said again with the next question, if there is one
+            if self.heard is not None:
+                self.heard(text.rstrip())
 
     def _say(self, text: str) -> None:
         sys.stderr.write(text + "\n")

@@ -271,7 +271,7 @@ class _Attempt:
 
     def _refused(self, said: str) -> AuthFailed:
         name = self._target.shown
-        if self.client.gave_up and type(self._prompts) is not NobodyToAsk:
+        if self.client.gave_up and not isinstance(self._prompts, NobodyToAsk):
             return AuthFailed(
                 f"the login to {name} was given up",
                 evidence=self.client.tried(),

@@ -464,6 +464,11 @@ class Repl(App[int]):
         if hole is not None:
             self.run_worker(self._history.load(hole, turn_page=False))
 
+    def login_says(self, text: str) -> None:
+        """Show what a login says; a ProxyCommand may go on speaking after it."""
+        if self.connection.state is not LinkState.CONNECTED:
+            self.call_later(self.story.notice, text)  # who says it does not know this interface
+
     def action_help(self) -> None:
         """F1."""
         self.transcript.add(TextBlock(text=help_markdown()))
@@ -477,14 +482,14 @@ async def run_repl(
     through `prompts` is asked on the plain terminal."""
     app = Repl(client, info, first_prompt)
     if isinstance(prompts, TerminalPrompts):
-        prompts.pause = app.aside
+        prompts.pause, prompts.heard = app.aside, app.login_says
     try:
         with Interrupts() as signals:
             signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
             code = await app.run_async()
     finally:
         if isinstance(prompts, TerminalPrompts):
-            prompts.pause = None
+            prompts.pause = prompts.heard = None
     if app.return_code:
         return Left(ExitCode.INTERNAL)  # Textual has shown where
     with suppress(OSError):  # the window may be closed

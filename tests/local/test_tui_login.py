@@ -25,6 +25,8 @@ class Asking(ScriptedSession):
 
     async def log_in(self):
         prompts.banner("Only for friends.")
+        if sys.argv[1] == "elsewhere":
+            return says.set()
         for _ in range(100):
             self.text("said meanwhile " * 20)
         try:
@@ -49,7 +51,14 @@ class Asking(ScriptedSession):
         with prompts.pause():
             1 / 0
 
+async def says_later(says):  # a task of a connection is older than the interface
+    await says.wait()
+    prompts.banner("Visit https://login.invalid and type 1234")
+
 async def main():
+    global says
+    says = asyncio.Event()
+    saying = asyncio.create_task(says_later(says))
     session = Asking()
     session.link(LinkState.NEEDS_PERSON, "devbox asks for something")
     left = await run_repl(session, ReplInfo("devbox", "/srv", "m", "default", "0"), prompts=prompts)
@@ -87,6 +96,12 @@ async def test_a_password_is_asked_on_the_plain_terminal_and_the_interface_comes
         at.type("\x03\x04")
         assert await at.ended() == 0
         assert at.written.count(IN) == at.written.count(OUT) == 2
+
+
+async def test_where_to_log_in_is_shown_without_a_question() -> None:
+    async with program("elsewhere") as at:
+        await _log_in(at, "Visit https://login.invalid and type 1234")
+        assert OUT not in at.written
 
 
 async def test_every_question_of_a_challenge_is_asked() -> None:
