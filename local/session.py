@@ -365,11 +365,11 @@ class Session:
 
     async def _rewound(self, hello: Hello) -> None:
         """Damage has cost the host what came after. Raises EventsLost for who needs every event: it may lack its result."""
-        lost = f"the host has lost the last {self._have - hello.seq} event(s) of this session that were here already"
+        gone, self._hello, self._have = self._have - hello.seq, hello, hello.seq
+        lost = EventsLost(f"the host has lost the last {gone} event(s) that were seen here", do=self._come_back())
         if not self._terms.later_tail:
-            raise EventsLost(lost, do=self._come_back())
-        self._hello, self._have = hello, hello.seq
-        for item in (Received("damaged", {"what": lost}, hello.seq), Skipped(hello.seq, {})):
+            raise lost
+        for item in (Received("damaged", {"what": lost.what}, hello.seq), Skipped(hello.seq, {})):
             await self._queue.put(item)
 
     def _detached(self) -> None:
@@ -399,7 +399,8 @@ class Session:
                 raise error
             await self._change(LinkState.NEEDS_PERSON, error.what)
             await attempts.pause(left)
-            await self._change(LinkState.RECONNECTING, error.what, attempts.failed)
+            why = "logging in" if self._asked_person else error.what  # a code that was to be typed is an old one now
+            await self._change(LinkState.RECONNECTING, why, attempts.failed)
             return
         wait = min(attempts.next_wait(at_once=self._take_now()), left)
         await self._change(LinkState.RECONNECTING, error.what, attempts.failed, time.monotonic() + wait)
