@@ -1,0 +1,79 @@
+"""What happens to a session while its client is away: somebody stops it, or a power cut takes the end of its journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_reconnect import STDIO, STREAM, daemon_of, processes_of, until, user_message, where
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd
+
+LONG = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+def journals(user: HostUser) -> list[Path]:
+    return list((user.home / ".local/state/ccb/sessions").glob("*/journal.jsonl"))
+
+
+async def test_a_run_whose_session_was_stopped_while_it_was_away_does_not_start_it_again(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    call = {"type": "tool_use", "name": "Bash", "input": {"command": LONG}}
+    fake_model.add({"blocks": [call]}, {"text": "never asked for"})
+    async with relay(sshd.port) as between:
+        argv = [*where(host_user, sshd, between), "-p", *STDIO, "--allowedTools", "Bash"]
+        async with laptop.start(argv) as running:
+            await running.send(user_message("go"))
+            await until((host_user.home / "started").exists)
+            await running.send(user_message("and this"))
+            await until(lambda: b"and this" in journals(host_user)[0].read_bytes())
+            between.freeze()
+            between.cut()
+            login = f"{host_user.name}@127.0.0.1"
+            stopped = await laptop.run(["stop", login, "--all", *sshd.client_options(sshd.port)])
+            assert stopped.code == 0, stopped.stderr
+            between.thaw()
+            done = await running.done()
+    assert done.code == 75
+    assert len(fake_model.requests) == 1, "the prompt that waited is not given to the model"
+    assert (host_user.home / "count").read_text() == "run\n"
+    await until(lambda: not processes_of(host_user))
+
+
+@pytest.mark.parametrize("damage", ["zeros", "lines removed"])
+async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_says_so(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, damage: str
+) -> None:
+    call = {"type": "tool_use", "name": "Bash", "input": {"command": LONG}}
+    fake_model.add({"blocks": [call]}, {"text": "never asked for"})
+    async with relay(sshd.port) as between:
+        argv = [*where(host_user, sshd, between), "-p", "go", "--allowedTools", "Bash", *STREAM]
+        async with laptop.start(argv, piped=False) as running:
+            await running.until("assistant")
+            await until((host_user.home / "started").exists)
+            (journal,) = journals(host_user)
+            between.freeze()
+            os.kill(daemon_of(host_user).pid, signal.SIGKILL)
+            lines = journal.read_bytes().splitlines(keepends=True)
+            seen = max(at for at, line in enumerate(lines) if b'"type":"assistant"' in line)
+            kept, gone = b"".join(lines[:seen]), b"".join(lines[seen:])
+            journal.write_bytes(kept + b"\0" * len(gone) if damage == "zeros" else kept)
+            between.cut()
+            between.thaw()
+            done = await running.done()
+    assert done.code == 75
+    assert "the host has lost the last" in done.stderr
+    (result,) = done.results
+    assert result["is_error"] and "the host has lost the last" in result["errors"][0]
+    assert len(fake_model.requests) == 1
+    await until(lambda: not processes_of(host_user))
