@@ -399,8 +399,9 @@ class Session:
                 raise error
             await self._change(LinkState.NEEDS_PERSON, error.what)
             await attempts.pause(left)
-            why = "logging in" if self._asked_person else error.what  # a code that was to be typed is an old one now
-            await self._change(LinkState.RECONNECTING, why, attempts.failed)
+            await self._change(
+                LinkState.RECONNECTING, "logging in" if self._asked_person else error.what, attempts.failed
+            )
             return
         wait = min(attempts.next_wait(at_once=self._take_now()), left)
         await self._change(LinkState.RECONNECTING, error.what, attempts.failed, time.monotonic() + wait)
