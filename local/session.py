@@ -387,8 +387,7 @@ class Session:
                 raise error
             await asyncio.sleep(attempts.next_wait())
             return
-        if isinstance(error, ProtocolError):
-            self._garbled += 1
+        self._garbled += isinstance(error, ProtocolError)
         if isinstance(error, UsageError | NoSuchSession | EventsLost) or self._garbled >= _MOST_GARBLED:
             raise error
         left = attempts.patience_left()  # before anybody hears of it and nudges
@@ -399,9 +398,8 @@ class Session:
                 raise error
             await self._change(LinkState.NEEDS_PERSON, error.what)
             await attempts.pause(left)
-            await self._change(
-                LinkState.RECONNECTING, "logging in" if self._asked_person else error.what, attempts.failed
-            )
+            why = "logging in" if self._asked_person else error.what
+            await self._change(LinkState.RECONNECTING, why, attempts.failed)
             return
         wait = min(attempts.next_wait(at_once=self._take_now()), left)
         await self._change(LinkState.RECONNECTING, error.what, attempts.failed, time.monotonic() + wait)
