@@ -14,41 +14,49 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
+from ccb.remote.tools.search.program import answer
+
 Json = dict[str, Any]
 
 _PROGRAM = """
 import json, sys
 from ccb.remote.tools.search.program import BadRequest, answer
-try:
-    print(json.dumps(answer(json.loads(sys.argv[1]))))
-except BadRequest as error:
-    print(json.dumps({"error": str(error)}))
+for request in json.loads(sys.argv[1]):
+    try:
+        print(json.dumps(answer(request)))
+    except BadRequest as error:
+        print(json.dumps({"error": str(error)}))
 """
 # Root reads everything. Without these two it is held to the modes of its own files, as everybody is.
 _AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-
-
-def _ask(**request: Any) -> Json:
-    """The answer of the search program to somebody whom modes hold."""
-    whole = {"seconds": 20, "limit": 250, "offset": 0, "globs": [], "rg": "", "grep": "", **request}
-    command = [*_AS_ANYBODY, sys.executable, "-c", _PROGRAM, json.dumps(whole)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60)
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def _grep(pattern: str, root: Path, **more: Any) -> Json:
-    fixed = {"before": 0, "after": 0, "numbers": True, "ignore_case": False, "multiline": False}
-    base: Json = {"op": "grep", "root": str(root), "pattern": pattern, "mode": "files_with_matches", **fixed}
-    return _ask(**{**base, **more})
 
 
 def _backends() -> list[Json]:
     """Every program of the host that helps, and none."""
     found = {name: shutil.which(name) or "" for name in ("rg", "grep")}
     assert all(found.values()), "`make test` installs them"
-    return [{"rg": found["rg"]}, {"grep": found["grep"]}, {}, found]
+    return [{**found, "grep": ""}, {**found, "rg": ""}, {"rg": "", "grep": ""}, found]
+
+
+def _glob(root: Path, **more: Any) -> Json:
+    return {"op": "glob", "root": str(root), "seconds": 60, "limit": 250, "globs": ["*.py"], **more}
+
+
+def _grep(pattern: str, root: Path, **more: Any) -> Json:
+    fixed = {"before": 0, "after": 0, "numbers": True, "ignore_case": False, "multiline": False, "offset": 0}
+    return {**_glob(root, op="grep", globs=[]), **fixed, "pattern": pattern, "mode": "files_with_matches", **more}
+
+
+def _told(*requests: Json) -> list[Json]:
+    """The one answer that somebody whom modes hold gets to each request, whatever program helps."""
+    asked = [{**request, **backend} for request in requests for backend in _backends()]
+    command = [*_AS_ANYBODY, sys.executable, "-c", _PROGRAM, json.dumps(asked)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    count = len(_backends())
+    for start in range(0, len(answers), count):
+        assert all(each == answers[start] for each in answers[start : start + count]), asked[start]
+    return answers[::count]
 
 
 @pytest.fixture
@@ -64,32 +72,28 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
         box.write(name, "needle\n")
     for name in ("shut.py", "shut.txt", "closed"):
         (box.root / name).chmod(0)
-    for backend in _backends():
-        for mode in ("files_with_matches", "content", "count"):
-            found = _grep("needle", box.root, mode=mode, **backend)
-            assert (len(found["items"]), found["unread"]) == (2, 3), f"{backend} {mode}"
-        assert _grep("need.*le", box.root, globs=["*.py"], **backend)["unread"] == 2, backend
-        assert _grep(".", box.root, globs=["*.py"], **backend)["unread"] == 2, "no text to look for first"
-        found = _ask(op="glob", root=str(box.root), globs=["*.py"], **backend)
-        assert (len(found["items"]), found["unread"]) == (3, 1), "the name of a file can be seen without reading it"
-    (box.root / "closed").chmod(0o755)
-    for name in ("shut.py", "shut.txt"):
-        (box.root / name).chmod(0o644)
-    for backend in _backends():
-        assert _grep("needle", box.root, **backend)["unread"] == 0
+    modes = ("files_with_matches", "content", "count")
+    for found in _told(*(_grep("needle", box.root, mode=mode) for mode in modes)):
+        assert (len(found["items"]), found["unread"]) == (2, 3)
+    among, every, names = _told(
+        _grep("need.*le", box.root, globs=["*.py"]), _grep(".", box.root, globs=["*.py"]), _glob(box.root)
+    )
+    assert (among["unread"], every["unread"]) == (2, 2), "what is not wanted is not missed"
+    assert (len(names["items"]), names["unread"]) == (3, 1), "the name of a file can be seen without reading it"
+    for name in ("shut.py", "shut.txt", "closed"):
+        (box.root / name).chmod(0o755)
+    assert _told(_grep("needle", box.root))[0]["unread"] == 0
 
 
 def test_what_the_search_is_about_must_be_readable(box: Toolbox) -> None:
     box.write("shut.py", "needle\n").chmod(0)
     box.write("closed/in.py", "needle\n")
     (box.root / "closed").chmod(0)
-    for backend in _backends():
-        whole = _grep("needle", box.root / "closed", **backend)
-        assert whole == {"error": f"{box.root}/closed: Permission denied"}
-        one = _grep("needle", box.root, file="shut.py", **backend)
-        assert one == {"error": f"{box.root}/shut.py: Permission denied"}
-        names = _ask(op="glob", root=str(box.root / "closed"), globs=["*"], **backend)
-        assert names == {"error": f"{box.root}/closed: Permission denied"}
+    inside, one, names = _told(
+        _grep("needle", box.root / "closed"), _grep("needle", box.root, file="shut.py"), _glob(box.root / "closed")
+    )
+    assert inside == names == {"error": f"{box.root}/closed: Permission denied"}
+    assert one == {"error": f"{box.root}/shut.py: Permission denied"}
 
 
 def test_what_goes_away_meanwhile_is_not_missed(box: Toolbox, tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ def test_what_goes_away_meanwhile_is_not_missed(box: Toolbox, tmp_path: Path) ->
     ghost = tmp_path / "rg"
     ghost.write_text("#!/bin/sh\nprintf './a.py\\0./gone.py\\0'\n")
     ghost.chmod(0o755)
-    found = _grep("needle", box.root, rg=str(ghost))
+    found = answer(_grep("needle", box.root, rg=str(ghost), grep=""))
     assert (found["items"], found["unread"]) == (["a.py"], 0)
 
 
@@ -127,10 +131,9 @@ def test_lines_cut_are_counted_alike_by_every_backend(box: Toolbox) -> None:
     box.write("later.txt", "a" * 2 * LONG + "needle" + "a" * LONG)
     box.write("twice.txt", f"{'a' * 2 * LONG}\n{'a' * 2 * LONG}needle\nneedle\n")
     box.write("without.txt", "a" * 2 * LONG)
-    for backend in _backends():
-        found = _grep("needle", box.root, mode="count", **backend)
-        assert (found["items"], found["cut"]) == (["twice.txt:1"], 3), backend
-        assert _grep("x|y", box.root, mode="count", **backend)["cut"] == 5, "no text that a match must hold"
+    found, every = _told(_grep("needle", box.root, mode="count"), _grep("x|y", box.root, mode="count"))
+    assert (found["items"], found["cut"]) == (["twice.txt:1"], 3)
+    assert every["cut"] == 5, "no text that a match must hold"
 
 
 async def test_the_length_of_a_line_is_not_made_up(box: Toolbox) -> None:
