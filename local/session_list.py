@@ -37,8 +37,9 @@ class ReportRow(BaseModel):
 
 
 class SessionRow(ReportRow):
-    """One session. Ages in seconds, sizes in bytes; `state` is running, requires_action, idle or ended. `host` names the other
-    host it lives on when the home is shared; `storage` is `memory` when nothing of it is on a disk."""
+    """One session. Ages in seconds, sizes in bytes; `state` is running, requires_action, idle or ended. `driver_away`: it still
+    drives, but has no connection. `host` names the other host it lives on when the home is shared; `storage` is `memory` when
+    nothing of it is on a disk."""
 
     session: str = Field(min_length=1, max_length=64)
     cwd: Text = ""
@@ -49,6 +50,7 @@ class SessionRow(ReportRow):
     prompts: Count = 0
     prompt: _Name = ""
     driver: _Name = ""
+    driver_away: bool = False
     viewers: Count = 0
     pid: Count = 0
     rss: Count = 0

@@ -17,6 +17,7 @@ _SHORT_ID = 8
 _LEAST_PROMPT = 12
 _LEAST_PATH = 14
 _LEAST_DRIVER = 8
+_LEAST_AWAY = 10
 _NUMBERS = ("AGE", "USED", "RSS")
 
 
@@ -92,9 +93,12 @@ def _state(row: SessionRow) -> str:
 
 
 def _driver(row: SessionRow, width: int) -> str:
-    """Who drives, without the process, and how many watch."""
+    """Who drives, without the process, whether they are connected if there is room to say so, and how many watch."""
     watching = f" +{row.viewers}" if row.viewers else ""
-    return cut(one_line(row.driver).split(" ")[0], width - len(watching)) + watching or "-"
+    name, room = one_line(row.driver).split(" ")[0], width - len(watching)
+    if name and row.driver_away and room >= _LEAST_AWAY:
+        return f"({cut(name, room - len('( away)'))} away){watching}"
+    return cut(name, room) + watching or "-"
 
 
 def _path(path: str, width: int) -> str:

@@ -148,15 +148,14 @@ class Daemon:
         self._ending = False
         self._changed = asyncio.Event()
         self._alone_since = self._busy_until = time.monotonic()
-        cwd = str(facts["cwd"])
         self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
         token = "" if where.state else str(facts["session"])  # known to who finds what a killed worker has left
-        self._context = make_context(cwd, where.file("outputs"), token)
+        self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         self._summary = SummaryFile(
             where.state,
             {
                 "session": facts["session"],
-                "cwd": os.path.realpath(cwd),
+                "cwd": os.path.realpath(self._context.cwd),
                 "created": created_at(where.state),
                 "socket": where.socket,
                 **own_identity(),
@@ -184,6 +183,7 @@ class Daemon:
             prompt=session.last_prompt,
             prompts=session.prompts,
             driver=self._driver_name,
+            away=self._driver is None,
             viewers=sum(1 for client in self._clients if client.role == "viewer"),
             **({} if self._where.state else {"bytes": self.journal.size}),
         )
@@ -367,7 +367,6 @@ class Daemon:
         if self._session.options.partial_messages:
             for key, body in self._session.partial.bodies():
                 client.progress(self.journal.seq, key, body)
-        self.changed()
         who = str(frame.options.get("client", ""))
         if frame.nonce and (who or client.role == "driver"):  # a viewer without a name has asked for nothing
             client.line = Line(client.epoch, who, frame.nonce, client.control, client.bulk)
@@ -375,6 +374,7 @@ class Daemon:
             self._driver = client
         if client.line is not None:
             (self._calls.attach if client.role == "driver" else self._calls.back)(client.line)
+        self.changed()
 
     def _skip(self, client: Client, frame: Attach) -> int:
         """The event after which the client is sent everything; it is told what it has to know of those it is not sent."""
@@ -489,7 +489,7 @@ class Daemon:
             self._calls.detach(client.line)
         if client.role and not any(each.role for each in self._clients):  # who only asks does not keep it alive
             self._alone_since = time.monotonic()
-        if client.role == "viewer":
+        if client.role:
             self.changed()
         self._changed.set()
 

@@ -18,11 +18,12 @@ from . import bridge, identity, places, sockets
 from .choice import check_host, check_owner, chosen_session, in_use, owner_of
 from .directory import resolve_directory
 from .greeting import send_hello
-from .refusal import Refusal
+from .refusal import Refusal, unusable
 
 _ANSWER_DEADLINE_S = 20.0
 _FIRST_CLIENT_S = 60.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
 _LOCK_BYTES = 512
 
 
@@ -46,6 +47,8 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
             daemon = _find_or_start(params, bundle, storage, users_umask)
         except OSError as error:
             said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+            if error.filename and error.errno in _FORBIDDEN:
+                raise unusable("the session cannot be started on the host", error) from error
             full = error.errno in _FULL
             code = "no_processes" if error.errno == errno.EAGAIN else "internal"
             raise Refusal(
@@ -254,13 +257,13 @@ def _call(owner: dict[str, object], asked: set[int], *, last: bool) -> None:
 
 def _directory_of(state: str, journal: str, named: str) -> str:
     """Where the session has always worked, as its first record says; when that is damaged its summary, then any other record, and
-    at last the directory that is `named`. Raises Refusal: a session moves to another directory only for who says so."""
+    at last the directory that is `named`. A session moves to another directory only for who says so. Raises OSError, Refusal."""
     try:
         with open(journal, "rb") as file:
             cwd = json.loads(file.readline())["body"]["cwd"]
             if cwd and isinstance(cwd, str):
                 return cwd
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     cwd = owner_of(state).get("cwd")
     if not cwd:

@@ -14,3 +14,9 @@ class Refusal(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+def unusable(what: str, error: OSError) -> Refusal:
+    """A file of a session that this user may not use, or that the disk does not give."""
+    text = ": ".join(str(part) for part in (what, error.filename, error.strerror) if part)
+    return Refusal("no_storage", text, {"file": error.filename})

@@ -278,6 +278,7 @@ def described(entry: Entry) -> Json:
         "prompts": _count(summary.get("prompts")),
         "prompt": str(summary.get("prompt") or "")[:200],
         "driver": str(summary.get("driver") or "") if alive else "",
+        "driver_away": alive and bool(summary.get("driver")) and summary.get("away") is True,
         "viewers": _count(summary.get("viewers")) if alive else 0,
         "pid": pid if isinstance(pid, int) else 0,
         "rss": resident(pid) if isinstance(pid, int) else 0,

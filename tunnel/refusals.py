@@ -36,11 +36,15 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
         case "not_a_directory":
             return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
         case "no_storage":
-            shown = [f"{neutralise(k)}: {neutralise(_listed(v))}" for k, v in sorted(refused.data.items())]
+            shown = [
+                f"{neutralise(k)}: {neutralise(_listed(v))}" for k, v in sorted(refused.data.items()) if k != "file"
+            ]
             return NoStorage(
                 f"{host}: {message}",
                 evidence="\n".join(shown),
-                do="Make room, or a writable home or runtime directory, on the host.",
+                do="Look at that file on the host: this user must be able to read and write it."
+                if "file" in refused.data
+                else "Make room, or a writable home or runtime directory, on the host.",
             )
         case "no_processes":
             return too_many_processes(host, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import places
-from ..refusal import Refusal
+from ..refusal import Refusal, unusable
 from ..registry import by_prefix, described, sessions
 from .report import Reports
 
@@ -48,7 +48,11 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         if not directory:
             reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
             return
-        for line in last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _LINES):
+        try:
+            found = last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _LINES)
+        except OSError as error:
+            raise unusable("the journal of the session cannot be read", error) from error
+        for line in found:
             reports.log(*line)
     elif command == "stop":
         from .stopping import chosen, stop_all

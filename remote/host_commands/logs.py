@@ -18,15 +18,18 @@ _STAMP = "%Y-%m-%d %H:%M:%S"
 
 
 def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
-    """Source, host time and text of the last `count` lines, in order of time."""
+    """Source, host time and text of the last `count` lines, in order of time. Raises OSError when the journal cannot be read."""
     lines = _from_end(os.path.join(directory, "journal.jsonl"), count, _of_journal)
-    lines += _from_end(os.path.join(directory, "daemon.log"), count, _of_worker)
+    try:
+        lines += _from_end(os.path.join(directory, "daemon.log"), count, _of_worker)
+    except OSError as error:
+        lines.append((time.time(), "worker", "%s: %s" % (error.filename, error.strerror)))
     lines.sort(key=lambda line: line[0])
     return [(source, time.strftime(_STAMP, time.localtime(when)), text) for when, source, text in lines[-count:]]
 
 
 def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[Line]]) -> list[Line]:
-    """The last `count` readable lines of a file; it is read backwards until there are enough."""
+    """The last `count` readable lines of a file, none where there is no file; it is read backwards until there are enough."""
     span = _BLOCK
     try:
         with open(path, "rb") as file:
@@ -38,7 +41,7 @@ def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[Line
                 if len(found) >= count or span >= min(size, _MOST):
                     return found[-count:]
                 span *= 4
-    except OSError:
+    except FileNotFoundError:
         return []
 
 

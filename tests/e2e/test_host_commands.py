@@ -128,6 +128,18 @@ async def test_logs_tell_what_a_session_did(host: Host, fake_model: FakeModel) -
     assert last.stdout.splitlines() == done.stdout.splitlines()[-1:]
 
 
+async def test_a_journal_that_cannot_be_read_is_code_73_and_named(host: Host, fake_model: FakeModel) -> None:
+    fake_model.add({"text": "done", "times": 0})
+    session = await host.ended("go")
+    (journal,) = host.user.home.rglob("journal.jsonl")
+    journal.chmod(0)
+    for words in (["logs", host.login, session], ["ssh", host.login, "--resume", session, "-p", "hi"]):
+        done = await host.laptop.run([*words, *host.options])
+        assert (done.code, done.stdout) == (73, ""), done.stderr
+        said, do = done.stderr.splitlines()
+        assert said.endswith(f"{journal}: Permission denied") and "able to read" in do
+
+
 async def test_stop_ends_the_worker_and_says_so_once(host: Host, fake_model: FakeModel) -> None:
     ask_once(fake_model)
     async with host.asking("go") as (_, session):
@@ -250,7 +262,6 @@ async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_
     probe = Path(f"/tmp/ccb-{uid}/.probe-0123456789abcdef")
     probe.touch()
     os.chown(probe, uid, -1)
-    assert (await host.run("clean", "--dry-run")).code == 0
     cleaned = await host.run("clean", "--yes")
     assert cleaned.code == 1 and "kept 3." in cleaned.stdout.splitlines()[-1], cleaned.stdout
     assert f"kept {host.user.home}/.cache/ccb: not empty: mine" in cleaned.stdout.splitlines()

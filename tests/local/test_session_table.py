@@ -63,6 +63,17 @@ def test_on_a_very_narrow_terminal_the_prompt_is_worth_more_than_the_path() -> N
     assert "make the tes" in line and cell_len(line) <= 36
 
 
+def test_a_driver_that_has_gone_without_leaving_is_away() -> None:
+    away = ONE.model_copy(update={"driver_away": True})
+    assert "  (ann@laptop away) +2  " in session_table([away], 120)[1]
+    for width in range(36, 120):
+        assert all(cell_len(line) <= width for line in session_table([away], width))
+        assert session_table([ONE, away], width)[2].count("away") <= 1
+    assert "  ann@… +2  " in session_table([away], 70)[1], "the name says more where there is little room"
+    gone = TWO.model_copy(update={"driver_away": True})
+    assert "away" not in session_table([gone], 120)[1]
+
+
 def test_a_session_without_a_disk_is_marked() -> None:
     rows = [TWO.model_copy(update={"state": "idle", "storage": storage}) for storage in ("", "memory")]
     _, disk, memory = session_table(rows, 120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -21,7 +22,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
-from ccb.tunnel.wire import Bye, Event, Hello, Refused, Report, SessionOptions
+from ccb.tunnel.wire import Bye, Detach, Event, Hello, Refused, Report, SessionOptions
 
 Json = dict[str, Any]
 
@@ -130,6 +131,36 @@ async def test_ps_shows_a_session_at_work_and_one_that_has_ended(host: WorkerHos
         "ended", False, "what is this?", str(host.project),
     )  # fmt: skip
     assert list(bodies).index(session) < list(bodies).index(other), "the one used last comes first"
+
+
+async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> None:
+    async def driver() -> tuple[str, bool]:
+        (found,) = [body for _, body in await command(host, "ps") if body["session"] == session]
+        return found["driver"], found["driver_away"]
+
+    laptop, _ = await begin(host, session)
+    assert await driver() == ("me@laptop", False)
+    await laptop.drop()
+    path = host.state(session) / "summary.json"
+    await until(lambda: json.loads(path.read_text())["away"] is True, "its connection is over for the worker")
+    assert await driver() == ("me@laptop", True)
+    again = await host.connect(session)
+    await again.attach(SessionOptions(client="me@laptop"))
+    await again.next(Event, lambda event: event.kind == "driver")
+    assert await driver() == ("me@laptop", False)
+    await again.send(Detach(again.epoch))
+    await until(lambda: json.loads(path.read_text())["driver"] == "", "it has left")
+    assert await driver() == ("", False)
+
+
+async def test_logs_without_a_readable_worker_log_are_those_of_the_session(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    log = host.state(session) / "daemon.log"
+    log.unlink(missing_ok=True)
+    log.mkdir()
+    texts = [body["text"] for _, body in await command(host, "logs", session)]
+    assert texts[-1] == f"{log}: {os.strerror(errno.EISDIR)}"
+    assert "prompt: what is this?" in texts
 
 
 async def test_ps_on_a_host_without_sessions_makes_nothing(host: WorkerHost) -> None:
