@@ -141,7 +141,7 @@ _JQ_FLAGS = names(
 )
 _JQ_VALUES = {"--indent": 1, "--arg": 2, "--argjson": 2}
 _JQ_FILES = names("--slurpfile --rawfile --argfile")
-_JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b")
+_JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")
 
 
 def _jq_files(words: Sequence[Word]) -> list[Word]:

@@ -144,6 +144,7 @@ def test_nothing_outside_is_told_unasked(desk: Desk, command: str) -> None:
             "jq -cS . json",
             "cat json | jq -r '.a // empty'",
             "jq '.exports.import, .include' json",
+            "jq '.[] | {name, import: .import}' json",
             "jq -n --arg a /etc/passwd '$a'",
             "jq --indent 2 . json",
             "jq --slurpfile a json '.x' json",
