@@ -38,6 +38,12 @@ _BROAD = (
         " chronic ifne caffeinate arch"
     )
 )
+_RUN_WITH = {
+    "git": names("bisect submodule rebase filter-branch"),
+    "npm": names("exec x"),
+    **dict.fromkeys(("pnpm", "yarn", "bun"), names("exec dlx x")),
+}
+"""Programs that run others with one of these words."""
 _LOADER = re.compile(r"ld(?:64)?(?:-linux|-musl)?[-A-Za-z0-9_.]*\.so(?:\.[0-9]+)*")
 
 # Variables that change how output looks, not what runs.
@@ -199,11 +205,11 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     inner = effective(command)
     if inner is not None and len(inner.words) < len(words):
         found.append(Command(inner.words))
-    if name in _BROAD or _LOADER.fullmatch(name):
+    if _is_runner(name, words):
         for start, word in enumerate(words[1:_MOST_STARTS], 1):
             found.append(Command(words[start:]))
             found += [Command((_literal(text), *words[start + 1 :])) for text in _glued(word.text)]
-    if name in _SHELLS | _BROAD or name in ("eval", "trap"):
+    if _is_runner(name, words) or name in _SHELLS or name in ("eval", "trap"):
         texts = [word.text for word in words[1:] if not word.text.startswith("-")]
         texts += [text for word in words[1:] for text in _glued(word.text)]
         if name == "eval":
@@ -212,6 +218,12 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
             for inner in _parsed_or_nothing(text):
                 found += everything_behind(inner, depth + 1)
     return found
+
+
+def _is_runner(name: str, words: Sequence[Word]) -> bool:
+    if name in _RUN_WITH:
+        return any(word.text in _RUN_WITH[name] for word in words[1:])
+    return name in _BROAD or _LOADER.fullmatch(name) is not None
 
 
 def _glued(text: str) -> list[str]:

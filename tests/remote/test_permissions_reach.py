@@ -222,6 +222,12 @@ def test_a_wildcard_that_may_become_what_is_written_is_no_reading(command: str) 
             "watch -n 1 'ls; rm x'",
         ),
         *("flock f -c 'ls; rm x'", "systemd-run --user rm x", "parallel --jobs 2 rm ::: x"),
+        *(
+            "git bisect run rm x",
+            "git submodule foreach 'ls; rm x'",
+            "git rebase -i --exec='rm x' main",
+            "npm exec -- rm x",
+        ),
     ],
 )
 @pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
@@ -245,6 +251,7 @@ def test_runners_of_other_commands_are_as_before(desk: Desk) -> None:
     engine = desk.engine("bypassPermissions", disallowed="Bash(rm *)")
     for command in (
         *("sudo make install", "watch -n 1 ls", "tmux new -d 'make watch'", "uv run ruff check src/*.py", "npx tsc $x"),
+        *("git rm x", "git log --grep 'rm x'", "npm run rm", "git commit -m 'rm x'"),
         *("timeout 60 pytest $x", "source $VENV/bin/activate", "ssh host 'ls -l'", "flock f make", "xvfb-run -a make"),
     ):
         assert bash(engine, command).behavior is ALLOW, command
