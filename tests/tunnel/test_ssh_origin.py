@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ccb.tunnel.jumps import of_jump_hosts, route
 from ccb.tunnel.ssh_config import SshTarget
 from ccb.tunnel.ssh_origin import ELSEWHERE, applied_options
 
@@ -40,6 +41,23 @@ async def test_each_option_is_traced_to_its_line(config: Path, tmp_path: Path) -
         "serveraliveinterval": ("60", f"{config}:7"),
         "forwardagent": ("yes", "command line"),
     }
+
+
+async def test_the_flags_of_an_ssh_of_ones_own_count_and_its_file_is_that_of_jump_hosts_too(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host shop\n  Port 2222\nHost hop\n  Port 77\n", encoding="ascii")
+    words = ("ssh", "-F", str(config), "-o", "User=bob", "-CJhop")
+    found = await applied_options(SshTarget("shop"), words)
+    assert found is not None
+    assert {each.name: (each.value, each.where) for each in found} == {
+        "user": ("bob", "command line"),
+        "port": ("2222", f"{config}:2"),
+        "compression": ("yes", "command line"),
+        "proxyjump": ("hop", "command line"),
+    }
+    (hop, jump), (_, shop) = await route(SshTarget("shop"), words)
+    assert (hop.host, jump.port, shop.port, shop.user) == ("hop", 77, 2222, "bob")
+    assert jump.user != "bob" and of_jump_hosts(words) == ["ssh", "-F", str(config)]
 
 
 async def test_without_configuration_there_is_nothing_to_say(config: Path) -> None:
