@@ -257,6 +257,8 @@ def _hides(command: Command, fed: bool) -> bool:
         return bool(words)
     if name in ("eval", "trap"):
         return not all(map(_is_readable, words))
+    if name in ("source", "."):
+        return any(_is_no_file(word, fed) for word in words[:1])
     if name in _RUN_TEXT:
         return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
     if name in _BROAD - _FOLLOWED - _SHELLS:
@@ -267,7 +269,14 @@ def _hides(command: Command, fed: bool) -> bool:
     operands = [word for word in words if word not in options]
     if any("c" in word.text for word in options if not word.text.startswith("--")):
         return not all(map(_is_readable, operands[:1]))
+    if any(_is_no_file(word, fed) for word in operands[:1]):
+        return True
     return fed and (not operands or any(word.text == "-s" for word in options))
+
+
+def _is_no_file(script: Word, fed: bool) -> bool:
+    """Whether a shell is given `<(…)`, or its own input by name."""
+    return (script.dynamic and not script.text) or (fed and script.text.startswith(("/dev/", "/proc/")))
 
 
 def _named_in(runner: str, words: Sequence[Word]) -> Sequence[Word]:
