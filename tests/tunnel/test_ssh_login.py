@@ -319,8 +319,10 @@ async def test_a_jump_host_that_leads_no_further_is_named(
         only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, jump.known_hosts))
         way = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
         port = sshd.port if option else 1
-        with pytest.raises(Unreachable, match=f"the jump host {host_user.name}@127.0.0.1 {says} {port}"):
+        with pytest.raises(Unreachable, match=f"the jump host {host_user.name}@127.0.0.1 {says} {port}") as caught:
             await connect(target(sshd, host_user, way, port=port), NobodyToAsk())
+        by_hand = f"-o ProxyCommand='ssh -p {jump.port} {host_user.name}@127.0.0.1 nc %h %p'"
+        assert (by_hand in caught.value.do) == bool(option)
 
 
 async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
