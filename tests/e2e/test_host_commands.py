@@ -249,25 +249,15 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_mode
     assert sorted(host.user.home.rglob("*")) == before
 
 
-async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_has_gone(
-    host: Host, fake_model: FakeModel
-) -> None:
+async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_has_gone(host: Host) -> None:
     before = sorted(host.user.home.rglob("*"))
-    fake_model.add({"text": "done"})
-    await host.ended("go")
-    foreign = [host.user.home / ".cache/ccb/mine", host.user.home / ".local/state/ccb/sessions/notes.txt"]
-    for path in foreign:
-        path.touch()
-    uid = pwd.getpwnam(host.user.name).pw_uid
-    probe = Path(f"/tmp/ccb-{uid}/.probe-0123456789abcdef")
-    probe.touch()
-    os.chown(probe, uid, -1)
+    assert (await host.run("ps")).code == 0  # which leaves the worker there
+    foreign = host.user.home / ".cache/ccb/mine"
+    foreign.touch()
     cleaned = await host.run("clean", "--yes")
-    assert cleaned.code == 1 and "kept 3." in cleaned.stdout.splitlines()[-1], cleaned.stdout
-    assert f"kept {host.user.home}/.cache/ccb: not empty: mine" in cleaned.stdout.splitlines()
-    assert not probe.exists()
-    for path in foreign:
-        path.unlink()
+    assert cleaned.code == 1
+    assert f"kept {foreign.parent}: not empty: mine" in cleaned.stdout.splitlines()
+    foreign.unlink()
     assert (await host.run("clean", "--yes")).code == 0
     assert sorted(host.user.home.rglob("*")) == before
 
@@ -351,7 +341,7 @@ async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel,
     assert "explain this" in (await laptop.run(["logs", "--local", session])).stdout
     done = await laptop.run(["gc", "--local", "--older-than", "0"])
     assert f"removed session {laptop.home}" in done.stdout
-    assert (await laptop.run(["ps"])).stdout == "No sessions on local.\n"
+    assert session[:8] not in (await laptop.run(["ps"])).stdout
 
 
 async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(laptop: Laptop, tmp_path: Path) -> None:
@@ -359,7 +349,8 @@ async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(la
         done = await laptop.run([str(tmp_path), *words, "-p", "go on"])
         assert done.code == 1, done.stderr
         assert "no session" in done.stderr and "ccb ps --local" in done.stderr
-    assert (await laptop.run(["ps"])).stdout == "No sessions on local.\n"
+    rows = (await laptop.run(["ps", "--json"])).stdout.splitlines()  # also of others: /tmp is one for all tests of root
+    assert str(tmp_path) not in [json.loads(row)["cwd"] for row in rows]
 
 
 async def test_a_session_that_is_resumed_from_another_directory_says_where_it_works(

@@ -354,6 +354,14 @@ async def test_gc_takes_old_probes_of_a_place_but_none_that_is_just_tried(host: 
     assert [path.name for top in tops for path in top.glob(".probe-*")] == [".probe-" + "f" * 16] * 2
 
 
+async def test_clean_takes_probes_of_a_place(host: WorkerHost, session: str) -> None:
+    await ended(host, session)
+    for name in ("0123456789abcdef", "4711"):
+        (host.runtime / f"ccb/.probe-{name}").touch()
+    would = [Path(body["path"]).name for kind, body in await command(host, "clean", dry_run=True) if kind == "removed"]
+    assert {".probe-0123456789abcdef", ".probe-4711"} <= set(would)
+
+
 async def test_a_session_whose_owner_names_no_host_can_be_stopped_and_goes(host: WorkerHost, session: str) -> None:
     await ended(host, session)
     path = host.state(session) / "summary.json"
