@@ -154,7 +154,9 @@ async def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path(
         await at.prompt("read it")
         at.session.begin()
         at.session.done(at.session.call("Read", file_path="/srv/shopping/list"), "1\tmilk")
-        at.session.done(at.session.call("Read", file_path="/srv/shop/list"), "1\tmilk\n2\t\n\n[the range ends at line 2]")
+        at.session.done(
+            at.session.call("Read", file_path="/srv/shop/list"), "1\tmilk\n2\t\n\n[the range ends at line 2]"
+        )
         await at.sees("● Read /srv/shopping/list", "└ 1 line", "● Read list", "└ 2 lines")
 
 
