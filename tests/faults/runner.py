@@ -163,7 +163,7 @@ async def left_by(user: HostUser) -> list[str]:
         )
         return files + [f"{process.pid} {_name(process)}" for process in processes_of(user)]
 
-    deadline = time.monotonic() + 25
+    deadline = time.monotonic() + 45  # an unused worker waits for 20
     while found() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     return found()
