@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
 from ccb.tunnel.plain_text import one_line
 
 from .arguments import Arguments
@@ -194,7 +194,7 @@ class _Run:
                 raise
             except Exception as error:
                 await self._stop(connected.session)
-                if isinstance(error, CcbError):
+                if isinstance(error, AuthFailed | HostKeyError):
                     _add_unsent(error, session)
                 raise
             finally:
