@@ -52,9 +52,8 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
         made = not places.state_exists(session) and fork(entry, session)
     except places.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
-    if (
-        not made
-    ):  # by us: an earlier connection, which was lost, may have made it, and then it is the latest of its path, too
+    if not made:
+        # An earlier connection, which was lost, may have made it, and then it is the latest of its path, too.
         of = "" if params.get("fresh") else unused_copy_of(session)
         if not of or entry.session not in (of, session):
             raise in_use(session)
