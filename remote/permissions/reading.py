@@ -16,6 +16,7 @@ from .shell import Command, Word, names
 from .wrappers import FOUND, effective, started_by
 
 _MOST_MATCHES = 2000
+_LONGEST_NAME = 255
 
 # These print what they are told, or ask the system; an argument of theirs opens no file's content.
 _PATHLESS = names(
@@ -122,11 +123,13 @@ def _operands(name: str, words: Sequence[Word]) -> list[Word]:
 
 def option_values(text: str) -> list[str]:
     """What may be the value of an option, glued to it. Only the program knows which letters take one: of `-nFf../x` all the
-    rests are."""
+    rests are, but for those that are longer than any file's name."""
     if text.startswith("--"):
         return [text.partition("=")[2]] if "=" in text else []
     letters = re.match(r"-[A-Za-z0-9.]*", text)
-    return [text[at:] for at in range(2, letters.end() + 1) if text[at:]] if letters else []
+    if letters is None:
+        return []
+    return [text[at:] for at in range(max(2, letters.end() - _LONGEST_NAME), letters.end() + 1) if text[at:]]
 
 
 def _as_path(value: str) -> Word:

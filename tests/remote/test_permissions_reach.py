@@ -94,6 +94,7 @@ def test_no_file_outside_is_read_unasked(desk: Desk, command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
+        *(f"grep -{'n' * 19_000}f/etc/passwd a.txt", f"grep -{'n' * 19_000}flink a.txt"),
         *("grep -Ff/etc/passwd a.txt", "grep -nFf../other/c a.txt", "grep -nflink a.txt"),
         *("grep --file=link a.txt", "grep --fil=link a.txt", "rg -.f../other/c x", "rg -nflink a.txt"),
         *("rg --ignore-file ../other/c x", "rg --ignore-file=link x", "git grep -nf../other/c", "git grep -nflink"),
