@@ -283,7 +283,7 @@ class _Run:
 
     async def _refuse(self, session: Session, request_id: str) -> None:
         self._asked.discard(request_id)
-        await session.refuse(request_id, "Tool permission stream closed before response received")
+        await session.refuse(request_id, "AbortError: Tool permission stream closed before response received")
 
     async def _listen(self, session: Session) -> None:
         try:

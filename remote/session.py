@@ -405,7 +405,9 @@ class Session:
 def _answer(response: Json) -> Answer:
     """The person's word in a control_response. Anything that is not a clear yes is a no."""
     if response.get("subtype") != "success":
-        return Answer(False, "Tool permission request failed: Error: %s" % response.get("error", "no reason given"))
+        said = str(response.get("error", "no reason given"))
+        kind = "" if said.startswith("AbortError: ") else "Error: "
+        return Answer(False, "Tool permission request failed: %s%s" % (kind, said))
     word = response.get("response")
     if not isinstance(word, dict):
         return Answer(False, "Tool permission request failed: Error: the answer is empty")

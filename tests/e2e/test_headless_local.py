@@ -274,6 +274,8 @@ async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_o
         running.end_input()
         done = await running.done()
     assert done.code == 0 and done.results[0]["result"] == "Then not."
+    said = "Tool permission request failed: AbortError: Tool permission stream closed before response received"
+    assert fake_model.requests[1].tool_result_text == said
     assert not (project / "made").exists()
 
 
