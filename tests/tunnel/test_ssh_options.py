@@ -87,7 +87,7 @@ async def test_variables_are_sent_but_never_the_credential_of_the_model(
     assert not [line for line in said if line.startswith(("ANTHROPIC", "CLAUDE"))]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_a_shorter_patience_of_the_person_counts(sshd: Sshd, host_user: HostUser) -> None:
     async with relay(sshd.port) as link:
         sshd.trust(link.port)
@@ -210,7 +210,7 @@ async def test_a_passphrase_is_asked_for_as_often_as_was_set(sshd: Sshd, host_us
     assert len(person.asked_passphrases) == 1
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_a_channel_that_is_not_opened_is_a_lost_connection(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
