@@ -51,7 +51,8 @@ def _told(*requests: Json) -> list[Json]:
     """The one answer that somebody whom modes hold gets to each request, whatever program helps."""
     asked = [{**request, **backend} for request in requests for backend in _backends()]
     command = [*_AS_ANYBODY, sys.executable, "-c", _PROGRAM, json.dumps(asked)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120, env=env)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     count = len(_backends())
     for start in range(0, len(answers), count):
