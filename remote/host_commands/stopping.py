@@ -30,6 +30,7 @@ ASK_S = 12.0
 """How long a daemon may take to end well: its last words to slow clients take up to 10 s."""
 
 _KILL_S = 5.0
+_FREE_S = 1.0
 
 
 class Target:
@@ -99,7 +100,7 @@ async def _stop(target: Target, reports: Reports) -> None:
     if target.pid:
         reports.kept("/proc/%d" % pid, "the process takes no signal")
         return
-    remove_sockets(target)
+    await _until(lambda: _remove_sockets(target), _FREE_S)  # False for long: the next one has started
     reports.stopped(target.session, pid, how)
 
 
@@ -136,11 +137,12 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def remove_sockets(target: Target) -> None:
-    """The socket and the lock of a session whose daemon has ended without doing it."""
+def _remove_sockets(target: Target) -> bool:
+    """The socket and the lock of a session whose daemon has ended without doing it; False while somebody has them. That may be the
+    daemon: killed, its first thread is gone before the last one lets go of its files."""
     held = hold(target.session, target.directory)
     if held is None:
-        return  # the next one has started
+        return False
     try:
         for top in runtime_directories():
             for ending in (".sock", ".lock"):
@@ -148,6 +150,7 @@ def remove_sockets(target: Target) -> None:
                     os.unlink(os.path.join(top, target.session + ending))
     finally:
         held.release()
+    return True
 
 
 def mark_of(directory: str, owner: Json) -> str:
