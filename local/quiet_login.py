@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from ccb.tunnel.errors import AuthFailed
@@ -14,14 +15,16 @@ WORDS_S = 20.0
 """Seconds for a login in which a banner, a jump host or a ProxyCommand has said something: it may be where to log in."""
 
 _MOST_SAID = 160
+_MOST_KEPT = 20
+_LONGEST_KEPT = 2_000
 
 
 class _Overheard(NobodyToAsk):
-    """Tells of the first words, and keeps all of them, until the login is `over`: a transport may speak later, too."""
+    """Tells of the first words, and keeps the last of them, until the login is `over`: a transport may speak later, too."""
 
     def __init__(self, prompts: Prompts, first: Callable[[], None]) -> None:
         super().__init__(prompts.memory)
-        self.words: list[str] = []
+        self.words: deque[str] = deque(maxlen=_MOST_KEPT)
         self.over = False
         self._first = first
 
@@ -29,7 +32,7 @@ class _Overheard(NobodyToAsk):
         if text.strip() and not self.over:
             if not self.words:
                 self._first()
-            self.words.append(text.strip())
+            self.words.append(text.strip()[:_LONGEST_KEPT])
 
 
 async def log_in_quietly(

@@ -29,6 +29,19 @@ async def test_words_that_no_login_follows_are_handed_to_the_person() -> None:
     assert caught.value.evidence == f"Company property.\n{URL}"
 
 
+async def test_of_a_way_that_never_stops_talking_the_last_words_are_kept() -> None:
+    async def talks(prompts: Prompts) -> Transport:
+        for number in range(1_000):
+            prompts.banner(f"{number} " + "x" * 10_000)
+        prompts.banner(URL)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(AuthFailed) as caught:
+        await log_in_quietly(talks, SshAsks(), "box", words_s=0.05)
+    assert caught.value.evidence.endswith(URL) and len(caught.value.evidence) < 50_000
+
+
 @pytest.mark.parametrize("words", ["", URL])
 async def test_a_login_that_comes_is_taken(words: str) -> None:
     person = SshAsks()
