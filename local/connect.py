@@ -23,6 +23,7 @@ from ccb.tunnel.wire import SessionOptions
 
 from .arguments import Arguments
 from .connection import Terms
+from .loading import Loading
 from .quiet_login import log_in_quietly
 from .resume_command import resume_command
 from .session import FIRST_TRIES, Session
@@ -90,15 +91,13 @@ async def connect_session(
         return await (way(prompts) if ask else log_in_quietly(way, prompts, host_name(arguments)))
 
     async with AsyncExitStack() as stack:
-        loading = asyncio.create_task(
-            in_thread(lambda: _load(environ, ssh=way_of(arguments) is Way.ASYNCSSH)), name="load"
-        )
-        stack.push_async_callback(_finished, loading)
+        loading = await stack.enter_async_context(_loading(arguments, environ))
         if not _has_environ_credential(environ):
-            await (await loading).credential.get()
+            loading.begin()
+            await (await loading.parts()).credential.get()
         transport = await first_transport(arguments, prompts, environ, loading)
         try:
-            parts = await loading
+            parts = await loading.parts()
             dialer, proxy = parts.dialer(transport, log_in)
         except BaseException:
             await transport.close()
@@ -158,13 +157,10 @@ async def load_connection(
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
     """A connection to the host for its commands, and the worker that does them. No credential is needed. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loading = asyncio.create_task(
-            in_thread(lambda: _load(environ, ssh=way_of(arguments) is Way.ASYNCSSH)), name="load"
-        )
-        stack.push_async_callback(_finished, loading)
+        loading = await stack.enter_async_context(_loading(arguments, environ))
         transport = await first_transport(arguments, prompts, environ, loading)
         stack.push_async_callback(transport.close)
-        yield transport, (await loading).bundle
+        yield transport, (await loading.parts()).bundle
 
 
 async def session_parameters(
@@ -268,7 +264,7 @@ def _has_environ_credential(environ: Mapping[str, str]) -> bool:
 
 
 async def first_transport(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: asyncio.Task[Parts]
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: Loading
 ) -> Transport:
     """`open_transport`, tried again when the connection broke off in the middle: a network, or a server that is just too busy
     (MaxStartups). What is refused is not tried again."""
@@ -284,14 +280,16 @@ async def first_transport(
 
 
 async def open_transport(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: asyncio.Task[Parts]
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: Loading
 ) -> Transport:
     """The way to the host. Raises CcbError."""
     if way_of(arguments) is Way.HERE:
+        loading.begin()
         return await open_way(arguments, prompts, environ)
-    connecting = asyncio.create_task(open_way(arguments, prompts, environ), name="connect")
+    connecting = asyncio.create_task(open_way(arguments, prompts, environ, loading.begin), name="connect")
+    connecting.add_done_callback(lambda _: loading.begin())
     try:
-        settings = (await loading).settings
+        settings = (await loading.parts()).settings
         limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.model_fields_set else None
         try:
             async with asyncio.timeout(limit if arguments.headless else None):
@@ -312,6 +310,11 @@ async def _finished(task: asyncio.Task[object]) -> None:
     if not task.done():
         task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def _loading(arguments: Arguments, environ: Mapping[str, str]) -> Loading:
+    ssh = way_of(arguments) is Way.ASYNCSSH
+    return Loading(lambda: in_thread(lambda: _load(environ, ssh=ssh)))
 
 
 def _load(environ: Mapping[str, str], *, ssh: bool) -> Parts:

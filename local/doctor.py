@@ -29,6 +29,7 @@ from .doctor_laptop import laptop_findings
 from .doctor_title import entered_container
 from .exit_codes import ExitCode
 from .findings import Finding, State, finding_json, finding_lines, summary
+from .loading import Loading
 from .parts import Parts, load_parts
 from .prompts import prompts_for
 from .public_log import Striker
@@ -103,9 +104,9 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
     """The way a session would go, whatever is wrong with settings and credential of this machine."""
-    loading = asyncio.create_task(asyncio.to_thread(_parts, environ), name="load")
-    transport = await first_transport(arguments, prompts, environ, loading)
-    return transport, (await loading).bundle
+    async with Loading(lambda: asyncio.to_thread(_parts, environ)) as loading:
+        transport = await first_transport(arguments, prompts, environ, loading)
+        return transport, (await loading.parts()).bundle
 
 
 def _parts(environ: Mapping[str, str]) -> Parts:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.environment import without_secrets
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.login import Prompts
 
 if TYPE_CHECKING:
+    from ccb.tunnel.login import Prompts
     from ccb.tunnel.pipe import Transport
     from ccb.tunnel.ssh_config import SshTarget
 
@@ -86,9 +86,15 @@ def check_way(arguments: Arguments) -> None:
                 )
 
 
-async def open_way(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> Transport:
-    """Connect. Raises CcbError."""
-    transport = await _open(arguments, prompts, environ)
+def _nothing() -> None:
+    """Nobody waits for the network to be busy."""
+
+
+async def open_way(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], busy: Callable[[], None] = _nothing
+) -> Transport:
+    """Connect; `busy` is called once there is time for other work. Raises CcbError."""
+    transport = await _open(arguments, prompts, environ, busy)
     if arguments.container is None:
         return transport
     from ccb.tunnel.container import ContainerTransport
@@ -96,9 +102,14 @@ async def open_way(arguments: Arguments, prompts: Prompts, environ: Mapping[str,
     return ContainerTransport(transport, arguments.container)
 
 
-async def _open(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> Transport:
+async def _open(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], busy: Callable[[], None]
+) -> Transport:
     env = without_secrets(environ)
-    match way_of(arguments):
+    way = way_of(arguments)
+    if way is not Way.ASYNCSSH:
+        busy()
+    match way:
         case Way.HERE:
             from ccb.tunnel.local import LocalTransport
 
@@ -106,7 +117,7 @@ async def _open(arguments: Arguments, prompts: Prompts, environ: Mapping[str, st
         case Way.ASYNCSSH:
             from ccb.tunnel import ssh
 
-            return await ssh.connect(_target(arguments), prompts)
+            return await ssh.connect(_target(arguments), prompts, busy)
         case Way.OPENSSH:
             from ccb.tunnel import openssh
             from ccb.tunnel.command_line import words_of

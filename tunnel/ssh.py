@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .errors import CcbError, ConnectionLost, Unreachable
@@ -27,18 +27,24 @@ _CLOSE_S = 5.0
 _OPEN_S = 30.0
 
 
-async def connect(target: SshTarget, prompts: Prompts) -> SshTransport:
+def _nothing() -> None:
+    """Nobody waits for the network to be busy."""
+
+
+async def connect(target: SshTarget, prompts: Prompts, busy: Callable[[], None] = _nothing) -> SshTransport:
     """Log in to `target` with what `ssh -G` resolves for it; jump hosts are logged in to one by one, each host key checked.
+    `busy` is called when the first packet is about to leave: from then on there is time for other work.
 
     Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
-    loading = asyncio.create_task(asyncio.to_thread(_load))
     line: FirstLine | None = None
     sock: Overheard | None = None
     hops: list[asyncssh.SSHClientConnection] = []
     try:
+        way = await route(target)
+        busy()
+        loading = asyncio.create_task(asyncio.to_thread(_load))
         try:
-            way = await route(target)
             for name, config in way:
                 of_its_own = name is target  # nothing is forwarded or run on the way
                 _say_what_has_no_effect(

@@ -12,6 +12,7 @@ from tests.support.sshd import HostUser, Sshd
 
 from ccb.local.arguments import Arguments, parse_arguments
 from ccb.local.connect import open_transport
+from ccb.local.loading import Loading
 from ccb.local.parts import Parts
 from ccb.local.resume_command import resume_command
 from ccb.local.way import Way, open_way, shown_host, way_of
@@ -156,7 +157,8 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     async with asyncio.timeout(30):
         with pytest.raises(ConfigError, match="settings"):
-            await open_transport(arguments, NobodyToAsk(), environ, asyncio.create_task(settings()))
+            async with Loading(settings) as loading:
+                await open_transport(arguments, NobodyToAsk(), environ, loading)
         assert "Accepted publickey" in sshd.log.read_text()
         assert not list(tmp_path.glob("ccb-ssh-*"))
         while "Disconnected from user" not in sshd.log.read_text():
