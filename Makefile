@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons worker-venvs bullseye forky arm64 bench faults soak clean
+.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye forky arm64 bench faults soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,8 +34,7 @@ demo-repl: $(STAMP) ## the REPL on the same embedded SSH server
 
 test: $(STAMP) ## everything CI runs: lint, types, room contracts, all tests, the worker under every Python here
 	@.ci/system-packages test $(PYTHON)
-	@$(MAKE) --no-print-directory -j 2 unit lint types imports worker-venvs
-	@$(MAKE) --no-print-directory worker-pythons
+	@$(MAKE) --no-print-directory -j 2 --output-sync unit lint types imports worker-pythons
 
 lint: $(STAMP) ## ruff: lint and format
 	@$(BIN)/ruff check .
@@ -52,9 +51,6 @@ unit: $(STAMP) ## pytest on the laptop's Python
 
 worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.14 that is installed
 	@$(ROOT) .ci/worker-pythons
-
-worker-venvs: $(STAMP)
-	@$(ROOT) .ci/worker-pythons --venvs
 
 bullseye: $(STAMP) ## the whole session on a Debian 11 host with Python 3.9, made by debootstrap (root)
 forky: $(STAMP) ## the same on Debian 14 with Python 3.14

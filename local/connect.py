@@ -23,7 +23,7 @@ from ccb.tunnel.wire import SessionOptions
 
 from .arguments import Arguments
 from .connection import Terms
-from .loading import Loading
+from .loading import Loading, T
 from .quiet_login import log_in_quietly
 from .resume_command import resume_command
 from .session import FIRST_TRIES, Session
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.login import Prompts
 
+    from .basics import Basics
     from .dial import Dialer
     from .parts import Parts
     from .session_list import SessionRow
@@ -91,13 +92,13 @@ async def connect_session(
         return await (way(prompts) if ask else log_in_quietly(way, prompts, host_name(arguments)))
 
     async with AsyncExitStack() as stack:
-        loading = await stack.enter_async_context(_loading(arguments, environ))
+        loading = await stack.enter_async_context(_loading(arguments, lambda: _parts(environ)))
         if not _has_environ_credential(environ):
             loading.begin()
-            await (await loading.parts()).credential.get()
+            await (await loading.loaded()).credential.get()
         transport = await first_transport(arguments, prompts, environ, loading)
         try:
-            parts = await loading.parts()
+            parts = await loading.loaded()
             dialer, proxy = parts.dialer(transport, log_in)
         except BaseException:
             await transport.close()
@@ -157,10 +158,10 @@ async def load_connection(
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
     """A connection to the host for its commands, and the worker that does them. No credential is needed. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loading = await stack.enter_async_context(_loading(arguments, environ))
+        loading = await stack.enter_async_context(_loading(arguments, lambda: _basics(environ)))
         transport = await first_transport(arguments, prompts, environ, loading)
         stack.push_async_callback(transport.close)
-        yield transport, (await loading.parts()).bundle
+        yield transport, (await loading.loaded()).bundle
 
 
 async def session_parameters(
@@ -264,7 +265,7 @@ def _has_environ_credential(environ: Mapping[str, str]) -> bool:
 
 
 async def first_transport(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: Loading
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: Loading[Basics]
 ) -> Transport:
     """`open_transport`, tried again when the connection broke off in the middle: a network, or a server that is just too busy
     (MaxStartups). What is refused is not tried again."""
@@ -280,7 +281,7 @@ async def first_transport(
 
 
 async def open_transport(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: Loading
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], loading: Loading[Basics]
 ) -> Transport:
     """The way to the host. Raises CcbError."""
     if way_of(arguments) is Way.HERE:
@@ -289,7 +290,7 @@ async def open_transport(
     connecting = asyncio.create_task(open_way(arguments, prompts, environ, loading.begin), name="connect")
     connecting.add_done_callback(lambda _: loading.begin())
     try:
-        settings = (await loading.parts()).settings
+        settings = (await loading.loaded()).settings
         limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.model_fields_set else None
         try:
             async with asyncio.timeout(limit if arguments.headless else None):
@@ -312,15 +313,25 @@ async def _finished(task: asyncio.Task[object]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _loading(arguments: Arguments, environ: Mapping[str, str]) -> Loading:
+def _loading(arguments: Arguments, load: Callable[[], T]) -> Loading[T]:
+    """`load` in a thread. Imports compete for one lock: what the handshake waits for goes first, the rest fills its round trips."""
     ssh = way_of(arguments) is Way.ASYNCSSH
-    return Loading(lambda: in_thread(lambda: _load(environ, ssh=ssh)))
+
+    def work() -> T:
+        if ssh:
+            importlib.import_module("asyncssh")
+        return load()
+
+    return Loading(lambda: in_thread(work))
 
 
-def _load(environ: Mapping[str, str], *, ssh: bool) -> Parts:
-    """Imports compete for one lock: what the handshake waits for goes first, the rest fills its round trips."""
-    if ssh:
-        importlib.import_module("asyncssh")
+def _parts(environ: Mapping[str, str]) -> Parts:
     from .parts import load_parts
 
     return load_parts(environ)
+
+
+def _basics(environ: Mapping[str, str]) -> Basics:
+    from .basics import load_basics
+
+    return load_basics(environ)

@@ -16,11 +16,10 @@ from ccb.tunnel.command_line import words_of
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login import Prompts
 from ccb.tunnel.pipe import Transport
-from ccb.tunnel.proxy.credential import Credential, FixedCredential
-from ccb.tunnel.proxy.upstream import Upstream, upstream_config
 from ccb.tunnel.ssh_config import SshTarget
 
 from .arguments import Arguments, private_texts
+from .basics import Basics, load_basics
 from .connect import first_transport, host_name
 from .doctor_connection import WHERE as CONNECTION
 from .doctor_connection import login_failed, login_findings, ssh_findings
@@ -30,7 +29,6 @@ from .doctor_title import entered_container
 from .exit_codes import ExitCode
 from .findings import Finding, State, finding_json, finding_lines, summary
 from .loading import Loading
-from .parts import Parts, load_parts
 from .prompts import prompts_for
 from .public_log import Striker
 from .saying import run_saying, say
@@ -104,17 +102,16 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
     """The way a session would go, whatever is wrong with settings and credential of this machine."""
-    async with Loading(lambda: asyncio.to_thread(_parts, environ)) as loading:
+    async with Loading(lambda: asyncio.to_thread(_basics, environ)) as loading:
         transport = await first_transport(arguments, prompts, environ, loading)
-        return transport, (await loading.parts()).bundle
+        return transport, (await loading.loaded()).bundle
 
 
-def _parts(environ: Mapping[str, str]) -> Parts:
+def _basics(environ: Mapping[str, str]) -> Basics:
     try:
-        return load_parts(environ)
+        return load_basics(environ)
     except CcbError:  # a finding of the laptop already
-        nowhere = Upstream(upstream_config({}))
-        return Parts(Settings(), (), bundle.load(), FixedCredential(Credential("none")), nowhere)
+        return Basics(Settings(), (), bundle.load())
 
 
 def run(arguments: Arguments) -> ExitCode:

@@ -6,20 +6,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from .parts import Parts
+    from .basics import Basics
+
+T = TypeVar("T", bound="Basics", covariant=True)
 
 
-class Loading:
+class Loading(Generic[T]):
     """The run of `work` from `begin` on; left before its end it is cancelled."""
 
-    def __init__(self, work: Callable[[], Awaitable[Parts]]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
         self._begun = asyncio.Event()
         self._task = asyncio.create_task(self._run(work), name="load")
 
-    async def __aenter__(self) -> Loading:
+    async def __aenter__(self) -> Loading[T]:
         return self
 
     async def __aexit__(
@@ -28,7 +30,7 @@ class Loading:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self, work: Callable[[], Awaitable[Parts]]) -> Parts:
+    async def _run(self, work: Callable[[], Awaitable[T]]) -> T:
         await self._begun.wait()
         return await work()
 
@@ -36,6 +38,6 @@ class Loading:
         """The network is busy, or there is none. It may be said again."""
         self._begun.set()
 
-    async def parts(self) -> Parts:
+    async def loaded(self) -> T:
         """What was loaded, once it was begun. Raises what the work raises."""
         return await asyncio.shield(self._task)

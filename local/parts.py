@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ccb.deploy import bundle
-from ccb.deploy.bundle import Bundle
 from ccb.tunnel.pipe import Transport
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.credential import CredentialSource
 from ccb.tunnel.proxy.upstream import Upstream
 
+from .basics import Basics, load_basics
 from .credentials import credential_source
 from .dial import Dialer, OpenTransport
-from .settings import Settings, load_settings, settings_path
 
 
 @dataclass(frozen=True)
-class Parts:
-    """`warnings` are sentences about the settings file."""
+class Parts(Basics):
+    """With the way to the model."""
 
-    settings: Settings
-    warnings: tuple[str, ...]
-    bundle: Bundle
     credential: CredentialSource
     upstream: Upstream
 
@@ -34,13 +29,8 @@ class Parts:
 
 
 def load_parts(environ: Mapping[str, str]) -> Parts:
-    """Read the settings, find the credential's source, build or read the bundle. Raises ConfigError, CredentialError."""
-    settings = load_settings(environ)
+    """The basics, and the credential's source. Raises ConfigError, CredentialError."""
+    basics = load_basics(environ)
     upstream = Upstream.from_environ(environ)
-    return Parts(
-        settings,
-        tuple(settings.warnings(settings_path(environ))),
-        bundle.load(),
-        credential_source(environ, settings, upstream.host),
-        upstream,
-    )
+    credential = credential_source(environ, basics.settings, upstream.host)
+    return Parts(basics.settings, basics.warnings, basics.bundle, credential, upstream)

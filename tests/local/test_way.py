@@ -11,9 +11,9 @@ import pytest
 from tests.support.sshd import HostUser, Sshd
 
 from ccb.local.arguments import Arguments, parse_arguments
+from ccb.local.basics import Basics
 from ccb.local.connect import open_transport
 from ccb.local.loading import Loading
-from ccb.local.parts import Parts
 from ccb.local.resume_command import resume_command
 from ccb.local.way import Way, open_way, shown_host, way_of
 from ccb.tunnel.environment import SECRET_VARIABLES
@@ -148,7 +148,7 @@ async def test_no_secret_is_in_the_environment_of_what_leads_to_a_host(tmp_path:
 
 
 async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    async def settings() -> Parts:
+    async def settings() -> Basics:
         while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
             await asyncio.sleep(0.01)
         raise ConfigError("the settings cannot be read")
