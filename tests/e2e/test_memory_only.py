@@ -70,8 +70,8 @@ class Host:
 
     def files(self) -> list[str]:
         """Everything on this machine that belongs to the user."""
-        left_out = [["-path", path, "-o"] for path in ("/proc", "/sys", "/srv", "/usr", "/root")]
-        find = ["find", "/", "(", *sum(left_out, []), "-false", ")", "-prune", "-o", "-user", str(self.uid), "-print"]
+        left_out = " -o ".join(f"-path {path}" for path in ("/proc", "/sys", "/srv", "/usr", "/root"))
+        find = ["find", "/", "(", *left_out.split(), ")", "-prune", "-o", "-user", str(self.uid), "-print"]
         return sorted(subprocess.run(find, capture_output=True, text=True, check=False).stdout.splitlines())
 
 

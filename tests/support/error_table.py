@@ -73,9 +73,10 @@ def entries() -> list[Entry]:
     return sorted(found.values(), key=lambda entry: (order.index(entry.kind), entry.module, entry.what))
 
 
-def _modules() -> list[tuple[str, ast.Module]]:
+@functools.cache
+def _modules() -> tuple[tuple[str, ast.Module], ...]:
     paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+    return tuple((str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths)
 
 
 def exit_names() -> dict[str, str]:
