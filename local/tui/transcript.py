@@ -85,8 +85,8 @@ class Transcript(ScrollView, can_focus=False):
 
     @property
     def below(self) -> int:
-        """Lines under the last one shown."""
-        return round(self.max_scroll_y - self.scroll_y)
+        """Lines under the last one shown; none while the page follows what comes, though it does so a frame later."""
+        return round(self.max_scroll_y - self.scroll_y) if self._anchor_released else 0
 
     def toggle_details(self) -> None:
         self._details = not self._details
