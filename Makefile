@@ -47,7 +47,7 @@ imports: $(STAMP) ## the room contracts
 	@$(BIN)/lint-imports
 
 unit: $(STAMP) ## pytest on the laptop's Python
-	@$(ROOT) $(BIN)/pytest -n 6 --dist worksteal -q
+	@$(ROOT) $(BIN)/pytest -n 5 --dist worksteal -q
 
 worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.14 that is installed
 	@$(ROOT) .ci/worker-pythons

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Callable
 
 from .errors import ModelError, Retry
@@ -87,6 +86,8 @@ def retry_after(value: str | None, wall: float) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
+        from email.utils import parsedate_to_datetime  # a tenth of the daemon's start
+
         try:
             seconds = parsedate_to_datetime(value).timestamp() - wall
         except (TypeError, ValueError, OverflowError):
