@@ -32,9 +32,10 @@ demo: $(STAMP) ## one headless session on an embedded SSH server with a scripted
 demo-repl: $(STAMP) ## the REPL on the same embedded SSH server
 	@$(BIN)/python -m tests.support.demo --repl $(if $(REAL),--real)
 
-test: $(STAMP) ## everything CI runs: lint, types, room contracts, all tests, the worker under every Python here
+test: ## everything CI runs: lint, types, room contracts, all tests, the worker under every Python here
+	@.ci/system-packages venv $(PYTHON)
 	@.ci/system-packages test $(PYTHON)
-	@$(MAKE) --no-print-directory -j 2 --output-sync unit lint types imports worker-pythons
+	@$(MAKE) --no-print-directory -j 2 --output-sync worker-pythons unit lint types imports
 
 lint: $(STAMP) ## ruff: lint and format
 	@$(BIN)/ruff check .
@@ -47,9 +48,9 @@ imports: $(STAMP) ## the room contracts
 	@$(BIN)/lint-imports
 
 unit: $(STAMP) ## pytest on the laptop's Python
-	@$(ROOT) $(BIN)/pytest -n 5 --dist worksteal -q
+	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q
 
-worker-pythons: $(STAMP) ## the worker's tests under every Python from 3.9 to 3.14 that is installed
+worker-pythons: ## the worker's tests under every Python from 3.9 to 3.14 that is installed
 	@$(ROOT) .ci/worker-pythons
 
 bullseye: $(STAMP) ## the whole session on a Debian 11 host with Python 3.9, made by debootstrap (root)

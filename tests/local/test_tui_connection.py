@@ -231,7 +231,7 @@ async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken
         at.session.link(LinkState.CONNECTED)
         with at.session.replay():
             at.session.text("What happened meanwhile.")
-        await at.sees("What happened meanwhile.")
+        await at.sees("What happened meanwhile.", "go on without me")
         assert at.screen.index("What happened meanwhile.") < at.screen.index("go on without me")
         at.session.deliver()
         at.session.begin()

@@ -149,8 +149,9 @@ class Upstream:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Upstream:
         """The upstream that the environment describes. Raises `ConfigError`."""
-        allow_plain = environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1"
-        return cls(upstream_config(environ, allow_plain=allow_plain), tls_context(environ))
+        config = upstream_config(environ, allow_plain=environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1")
+        secure = "https" in (config.base.scheme, config.proxy and config.proxy.scheme)
+        return cls(config, tls_context(environ) if secure else None)
 
     @property
     def host(self) -> str:
