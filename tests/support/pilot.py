@@ -26,7 +26,8 @@ def screen_text(app: Repl) -> str:
 
 
 async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    """Let the application run until `condition` holds; fails with the screen when it never does."""
+    """Let the application run until `condition` holds, and then through what it has begun: a screen shows some things a frame
+    after others. Fails with the screen when it never holds."""
     end = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end:
@@ -35,6 +36,7 @@ async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadlin
                 "it did not happen; the screen was:\n" + (screen_text(app) if isinstance(app, Repl) else "")
             )
         await pilot.pause(0.01)
+    await pilot.pause(0)
 
 
 @dataclass
