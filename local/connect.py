@@ -287,13 +287,14 @@ async def open_transport(
     if way_of(arguments) is Way.HERE:
         loading.begin()
         return await open_way(arguments, prompts, environ)
+    began = asyncio.get_running_loop().time()
     connecting = asyncio.create_task(open_way(arguments, prompts, environ, loading.begin), name="connect")
     connecting.add_done_callback(lambda _: loading.begin())
     try:
         settings = (await loading.loaded()).settings
         limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.model_fields_set else None
         try:
-            async with asyncio.timeout(limit if arguments.headless else None):
+            async with asyncio.timeout_at(began + limit if limit is not None and arguments.headless else None):
                 return await connecting
         except TimeoutError:
             raise Unreachable(

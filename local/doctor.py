@@ -104,7 +104,12 @@ async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[st
     """The way a session would go, whatever is wrong with settings and credential of this machine."""
     async with Loading(lambda: asyncio.to_thread(_basics, environ)) as loading:
         transport = await first_transport(arguments, prompts, environ, loading)
-        return transport, (await loading.loaded()).bundle
+        try:
+            worker = (await loading.loaded()).bundle
+        except BaseException:
+            await transport.close()
+            raise
+    return transport, worker
 
 
 def _basics(environ: Mapping[str, str]) -> Basics:

@@ -151,7 +151,7 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
     """The way to the provider, then the credential: one request tells about both."""
     try:
         config = upstream_config(environ, allow_plain=environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1")
-        upstream = Upstream(config, tls_context(environ))
+        upstream = Upstream(config, tls_context(environ) if config.secure else None)
     except CcbError as error:
         yield error_finding(_WHERE, "provider", error)
         return
@@ -207,7 +207,7 @@ def _proxy(config: UpstreamConfig, environ: Mapping[str, str]) -> Finding:
 def _way(config: UpstreamConfig, environ: Mapping[str, str]) -> str:
     proxy = f" through the proxy {config.proxy.host}:{config.proxy.port}" if config.proxy is not None else ""
     name = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)), "")
-    return f"{config.base.scheme}://{config.host}{proxy}{f', CAs of {name}' if name else ''}"
+    return f"{config.base.scheme}://{config.host}{proxy}{f', CAs of {name}' if name and config.secure else ''}"
 
 
 async def _ask(upstream: Upstream, credential: Credential | None) -> tuple[int, float | None]:

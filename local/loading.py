@@ -40,4 +40,5 @@ class Loading(Generic[T]):
 
     async def loaded(self) -> T:
         """What was loaded, once it was begun. Raises what the work raises."""
-        return await asyncio.shield(self._task)
+        await asyncio.wait((self._task,))
+        return self._task.result()

@@ -86,12 +86,8 @@ def check_way(arguments: Arguments) -> None:
                 )
 
 
-def _nothing() -> None:
-    """Nobody waits for the network to be busy."""
-
-
 async def open_way(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], busy: Callable[[], None] = _nothing
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], busy: Callable[[], None] = lambda: None
 ) -> Transport:
     """Connect; `busy` is called once there is time for other work. Raises CcbError."""
     transport = await _open(arguments, prompts, environ, busy)

@@ -25,15 +25,12 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
+_HEAD_START_S = 0.1  # longer than `ssh -G` takes where it asks nobody
 
 
-def _nothing() -> None:
-    """Nobody waits for the network to be busy."""
-
-
-async def connect(target: SshTarget, prompts: Prompts, busy: Callable[[], None] = _nothing) -> SshTransport:
+async def connect(target: SshTarget, prompts: Prompts, busy: Callable[[], None] = lambda: None) -> SshTransport:
     """Log in to `target` with what `ssh -G` resolves for it; jump hosts are logged in to one by one, each host key checked.
-    `busy` is called when the first packet is about to leave: from then on there is time for other work.
+    `busy` is called when the first packet is about to leave, or `ssh -G` takes its time: now there is time for other work.
 
     Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
@@ -41,7 +38,11 @@ async def connect(target: SshTarget, prompts: Prompts, busy: Callable[[], None] 
     sock: Overheard | None = None
     hops: list[asyncssh.SSHClientConnection] = []
     try:
-        way = await route(target)
+        waiting = asyncio.get_running_loop().call_later(_HEAD_START_S, busy)
+        try:
+            way = await route(target)
+        finally:
+            waiting.cancel()
         busy()
         loading = asyncio.create_task(asyncio.to_thread(_load))
         try:

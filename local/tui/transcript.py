@@ -243,6 +243,7 @@ class Transcript(ScrollView, can_focus=False):
         """Scroll by pages, at once: a page that waits for the next refresh is lost when text that comes meanwhile scrolls."""
         y = self.scroll_y + pages * self.scrollable_content_region.height
         self.scroll_to(y=y, animate=False, immediate=True)
+        self._check_anchor()  # a page shorter than the screen does not move, but must go on following
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)

@@ -86,11 +86,12 @@ def retry_after(value: str | None, wall: float) -> float | None:
     try:
         seconds = float(value)
     except ValueError:
-        from email.utils import parsedate_to_datetime  # a tenth of the daemon's start
-
         try:
+            # Here, since it takes a tenth of the daemon's start and hardly anybody sends a date.
+            from email.utils import parsedate_to_datetime
+
             seconds = parsedate_to_datetime(value).timestamp() - wall
-        except (TypeError, ValueError, OverflowError):
+        except (ImportError, TypeError, ValueError, OverflowError):  # the Python of a long session may be gone
             return None
     return max(0.0, seconds) if seconds == seconds else None
 

@@ -336,7 +336,9 @@ async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel,
     done = await laptop.run([str(project), "-p", "explain this", "--output-format", "json"])
     session = json.loads(done.stdout)["session_id"]
     for argv in (["ps"], ["ps", "--local"]):
-        table = await laptop.run(argv)
+        table = await laptop.run(
+            argv, ANTHROPIC_BASE_URL="nowhere", SSL_CERT_FILE="/nowhere"
+        )  # nothing of it is needed
         assert table.code == 0 and session[:8] in table.stdout and "explain this" in table.stdout
     assert "explain this" in (await laptop.run(["logs", "--local", session])).stdout
     done = await laptop.run(["gc", "--local", "--older-than", "0"])

@@ -47,6 +47,11 @@ def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
+def test_host_commands_load_nothing_of_the_way_to_the_model() -> None:
+    code = "import sys, ccb.local.basics; print([name for name in sys.modules if name.startswith(('aiohttp', 'ccb.tunnel.proxy'))])"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
 def test_version(tmp_path: Path) -> None:
     for argv in (["--version"], ["-v"], ["ssh", "host", "--version"]):
         done = ccb_run(tmp_path, *argv)

@@ -254,6 +254,16 @@ async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
         await at.sees("And it follows again.")
 
 
+async def test_a_page_that_had_nothing_to_scroll_goes_on_following() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        await at.pilot.press("pageup", "pagedown")
+        at.session.begin()
+        at.session.text("\n".join(f"- number {n}" for n in range(100)))
+        await at.sees("number 99")
+        assert at.app.transcript.below == 0 and at.app.transcript.scroll_y == at.app.transcript.max_scroll_y
+
+
 async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
     async with desk() as at:
         await _long_talk(at)

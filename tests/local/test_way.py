@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from tests.support.sshd import HostUser, Sshd
 
+from ccb.deploy.bundle import Bundle
 from ccb.local.arguments import Arguments, parse_arguments
 from ccb.local.basics import Basics
 from ccb.local.connect import open_transport
 from ccb.local.loading import Loading
 from ccb.local.resume_command import resume_command
+from ccb.local.settings import Settings
 from ccb.local.way import Way, open_way, shown_host, way_of
 from ccb.tunnel.environment import SECRET_VARIABLES
-from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.errors import ConfigError, Unreachable, UsageError
 from ccb.tunnel.login import NobodyToAsk
 
 ID = "3f2a9c1e-0000-4000-8000-000000000000"
@@ -145,6 +147,39 @@ async def test_no_secret_is_in_the_environment_of_what_leads_to_a_host(tmp_path:
         await pipe.close()
         await transport.close()
         assert b"PATH=" in said and b"sk-secret" not in said
+
+
+def _hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ssh that does not come to an end with its configuration."""
+    program = tmp_path / "ssh"
+    program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def settings() -> Basics:
+        return Basics(Settings(connectTimeoutSeconds=0.5), (), Bundle.of(b""))
+
+    _hanging_ssh(tmp_path, monkeypatch)
+    async with Loading(settings) as loading:
+        with pytest.raises(Unreachable, match=r"within 0\.5 s"):
+            await open_transport(parse("ssh", "h", "-p", "hi"), NobodyToAsk(), os.environ, loading)
+
+
+async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def settings() -> Basics:
+        raise ConfigError("the settings cannot be read")
+
+    _hanging_ssh(tmp_path, monkeypatch)
+    async with Loading(settings) as loading:
+        async with asyncio.timeout(5):  # of the ten that it has
+            with pytest.raises(ConfigError, match="settings"):
+                await open_transport(parse("ssh", "h"), NobodyToAsk(), os.environ, loading)
 
 
 async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ccb.remote.threads import Threads
 
-SOMEBODY = 54_321  # who owns no process
+SOMEBODY = 100_000 + os.getpid()  # who owns no process, nor does that of another run
 
 
 def done_at_the_limit() -> int:

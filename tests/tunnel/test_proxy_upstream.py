@@ -93,6 +93,26 @@ def test_plain_http_to_another_host_must_be_asked_for(host: str, caplog: pytest.
     Upstream.from_environ({**environ, "CCB_ALLOW_HTTP_UPSTREAM": "1"})
 
 
+@pytest.mark.parametrize(
+    ("base", "proxy", "read"),
+    [
+        ("https://gw.example", "", True),
+        ("https://gw.example", "http://proxy.example:3128", True),
+        ("http://gw.example", "https://proxy.example:3128", True),
+        ("http://gw.example", "http://proxy.example:3128", False),
+        ("http://127.0.0.1:1", "https://proxy.example:3128", False),
+    ],
+)
+def test_cas_are_read_where_somebody_on_the_way_has_a_certificate_to_show(base: str, proxy: str, read: bool) -> None:
+    variables = {"ANTHROPIC_BASE_URL": base, "https_proxy": proxy, "http_proxy": proxy}
+    environ = {**variables, "CCB_ALLOW_HTTP_UPSTREAM": "1", "SSL_CERT_FILE": "/nowhere"}
+    if not read:
+        Upstream.from_environ(environ)
+        return
+    with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
+        Upstream.from_environ(environ)
+
+
 async def test_a_certificate_of_the_ca_in_ssl_cert_file_is_trusted(authority: Authority) -> None:
     async with FakeModel([{"text": "secure"}], tls=authority.server()) as model:
         status, body, _ = await answer_through(model.url, {"SSL_CERT_FILE": str(authority.ca_file)})

@@ -53,6 +53,11 @@ class UpstreamConfig:
     proxy: URL | None = field(repr=False)
 
     @property
+    def secure(self) -> bool:
+        """Whether somebody on the way has a certificate to show."""
+        return "https" in (self.base.scheme, self.proxy and self.proxy.scheme)
+
+    @property
     def host(self) -> str:
         """Host of the provider, with the port when it is not the usual one; what a stored key belongs to."""
         host = self.base.host or ""
@@ -150,8 +155,7 @@ class Upstream:
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Upstream:
         """The upstream that the environment describes. Raises `ConfigError`."""
         config = upstream_config(environ, allow_plain=environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1")
-        secure = "https" in (config.base.scheme, config.proxy and config.proxy.scheme)
-        return cls(config, tls_context(environ) if secure else None)
+        return cls(config, tls_context(environ) if config.secure else None)
 
     @property
     def host(self) -> str:
