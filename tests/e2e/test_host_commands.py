@@ -335,10 +335,9 @@ async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel,
     fake_model.add({"text": "An answer.", "times": 0})
     done = await laptop.run([str(project), "-p", "explain this", "--output-format", "json"])
     session = json.loads(done.stdout)["session_id"]
+    nowhere = "/nowhere"  # the way to a model, which is not needed
     for argv in (["ps"], ["ps", "--local"]):
-        table = await laptop.run(
-            argv, ANTHROPIC_BASE_URL="nowhere", SSL_CERT_FILE="/nowhere"
-        )  # nothing of it is needed
+        table = await laptop.run(argv, ANTHROPIC_BASE_URL=nowhere, SSL_CERT_FILE=nowhere)
         assert table.code == 0 and session[:8] in table.stdout and "explain this" in table.stdout
     assert "explain this" in (await laptop.run(["logs", "--local", session])).stdout
     done = await laptop.run(["gc", "--local", "--older-than", "0"])
