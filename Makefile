@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-repl test lint types imports unit worker-pythons bullseye forky arm64 bench faults soak clean
+.PHONY: help setup demo demo-repl test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,9 @@ types: $(STAMP) ## mypy --strict
 
 imports: $(STAMP) ## the room contracts
 	@$(BIN)/lint-imports
+
+metrics: $(STAMP) ## sizes and shapes of the code: long functions, many parameters, import cycles (ARGS=--all names them all)
+	@$(BIN)/python -m tests.support.metrics $(ARGS)
 
 unit: $(STAMP) ## pytest on the laptop's Python
 	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ccb.remote.tools import close_context, default_tools, make_context
+from ccb.remote.tools.registry import close_context, default_tools, make_context
 
 RUNS = 15
 COMMAND = "trap '' TERM INT HUP; sleep 300 & setsid sleep 301 & touch up; while :; do sleep 1; done"

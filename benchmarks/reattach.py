@@ -19,12 +19,12 @@ from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.relay import Relay, relay
 from tests.support.sshd import HostUser, Sshd, host_user, sshd
 
-from ccb.local.arguments import parse_arguments
-from ccb.local.client import LinkChange, LinkState, Received
-from ccb.local.connect import connect_session
-from ccb.local.prompts import prompts_for
-from ccb.local.session import Session
-from ccb.remote.journal import Journal
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.connect.connect import connect_session
+from ccb.local.login.prompts import prompts_for
+from ccb.local.session.client import LinkChange, LinkState, Received
+from ccb.local.session.session import Session
+from ccb.remote.journal.journal import Journal
 
 RUNS = 9
 EVENTS = 200

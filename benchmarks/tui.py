@@ -26,8 +26,8 @@ from textual.containers import VerticalScroll
 from textual.widgets import Markdown
 
 from ccb.local.tui.app import Repl
-from ccb.local.tui.info import ReplInfo
-from ccb.local.tui.transcript import Transcript
+from ccb.local.tui.widgets.info import ReplInfo
+from ccb.local.tui.widgets.transcript import Transcript
 
 Json = dict[str, Any]
 Write = Callable[[str], Awaitable[None]]

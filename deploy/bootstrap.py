@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
-from ccb.tunnel.expired import expired
-from ccb.tunnel.pipe import Pipe, RunsBeside, Transport
+from ccb.tunnel.link.refusals import too_many_processes
+from ccb.tunnel.login.expired import expired
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.refusals import too_many_processes
+from ccb.tunnel.transports.pipe import Pipe, RunsBeside, Transport
 
 from .bundle import Bundle
 from .command import CANDIDATES, NO_PYTHON_STATUS, TERMINAL_STATUS, bootstrap_command
@@ -254,7 +254,7 @@ def _no_marker(transport: Transport, reader: _MarkerReader, what: str, pipe: Pip
 
 def _no_input(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> DeployError:
     """What the worker would be sent goes nowhere."""
-    from ccb.tunnel.asking import AskingTransport
+    from ccb.tunnel.login.asking import AskingTransport
 
     evidence = "\n".join(["The input of our command was at its end before anything was sent.", *_said(reader, pipe)])
     if isinstance(transport, AskingTransport):

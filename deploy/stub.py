@@ -59,7 +59,7 @@ def ours(path: str, make: bool) -> bool:
             mkdir(step)
         elif not os.path.lexists(step):
             return False
-        if missing:  # for clean, as in ccb.remote.places
+        if missing:  # for clean, as in ccb.remote.sessions.paths
             fd = os.open(os.path.join(step, ".made"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(fd, "w") as file:
                 file.write("\n".join(missing))

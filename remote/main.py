@@ -14,11 +14,12 @@ import socket
 import sys
 import time
 
-from . import bridge, identity, places, sockets
-from .choice import check_host, check_owner, chosen_session, in_use, owner_of
-from .directory import resolve_directory
-from .greeting import send_hello
-from .refusal import Refusal, unusable
+from .daemon import bridge
+from .daemon.hello import send_hello
+from .sessions import identity, paths, sockets
+from .sessions.directory import resolve_directory
+from .sessions.refusal import Refusal, unusable
+from .sessions.selection import check_host, check_owner, chosen_session, in_use, owner_of
 
 _ANSWER_DEADLINE_S = 20.0
 _FIRST_CLIENT_S = 60.0
@@ -86,15 +87,15 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         params = {**params, "notes": [*notes, *elsewhere]}
         full: dict[str, str] = {}
         while True:
-            where = places.find_places(session, state, full)
+            where = paths.find_places(session, state, full)
             try:
                 return _serve(params, bundle, where, users_umask, deadline)
             except OSError as error:  # it has filled up meanwhile
-                place = places.place_of(where, error)
-                if error.errno not in _FULL or not place or place in full or places.state_exists(session):
+                place = paths.place_of(where, error)
+                if error.errno not in _FULL or not place or place in full or paths.state_exists(session):
                     raise
                 full[place] = "%s: %s" % (error.filename or place, error.strerror)
-    except places.NoPlace as error:
+    except paths.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     except sockets.Stranger as stranger:
         text = "%s listens where the session %s would" % (stranger, session)
@@ -103,7 +104,7 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
 
 def _without_home(params: dict[str, object]) -> tuple[str, list[str]]:
     """The directory that is meant, and a note when it is the one in which the login put us: none was named, and home is none."""
-    named, home = str(params.get("cwd") or ""), places.home_directory()
+    named, home = str(params.get("cwd") or ""), paths.home_directory()
     if named or not (params.get("create", True) or params.get("continue")):
         return named, []
     try:
@@ -142,7 +143,7 @@ def _in_memory(params: dict[str, object], session: str, deadline: float) -> sock
 
 
 def _serve(
-    params: dict[str, object], bundle: str, where: places.Places, users_umask: int, deadline: float
+    params: dict[str, object], bundle: str, where: paths.Places, users_umask: int, deadline: float
 ) -> socket.socket:
     """The same, at these places."""
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
@@ -152,7 +153,7 @@ def _serve(
         owner: dict[str, object] | None = None
         if lock is not None:
             try:
-                places.make_again(where)
+                paths.make_again(where)
                 owner = _start(params, bundle, where, lock, users_umask)
             except BaseException:
                 _remove_unused(where)
@@ -178,7 +179,7 @@ def _serve(
 
 
 def _start(
-    params: dict[str, object], bundle: str, where: places.Places, lock: int, users_umask: int
+    params: dict[str, object], bundle: str, where: paths.Places, lock: int, users_umask: int
 ) -> dict[str, object] | None:
     """Start the daemon of a session that has none, if these parameters allow it; it takes over `lock`. The owner of the journal
     when there is one after all: a daemon whose lock was lost, or that was started with another runtime directory."""
@@ -191,7 +192,7 @@ def _start(
         raise Refusal("no_session", "there is no session %s on this host" % session, {})
     if exists:
         check_host(where.state)
-    mark = where.file(places.STOPPED)
+    mark = where.file(paths.STOPPED)
     if params.get("again") and mark and os.path.exists(mark):
         raise Refusal("stopped", "the session was stopped with `ccb stop`", {})
     _remove(mark)  # somebody wants it again
@@ -267,7 +268,7 @@ def _directory_of(state: str, journal: str, named: str) -> str:
         pass
     cwd = owner_of(state).get("cwd")
     if not cwd:
-        from .registry import derived
+        from .sessions.registry import derived
 
         cwd = derived(journal).get("cwd") or named
     if not cwd or not isinstance(cwd, str):
@@ -320,7 +321,7 @@ def _daemon(
     lock: int,
     barrier: int,
     log: int,
-    where: places.Places,
+    where: paths.Places,
     facts: dict[str, object],
     params: dict[str, object],
 ) -> None:
@@ -350,8 +351,8 @@ def _daemon(
         for number in (signal.SIGTERM, signal.SIGINT):  # until the daemon has its own: the imports take their time
             signal.signal(number, _leave)
         grace_s = _seconds(params.get("grace_s"))
-        if places.in_login_scope():
-            from .logout import bound_note, kills, move_out
+        if paths.in_login_scope():
+            from .daemon.logout import bound_note, kills, move_out
 
             if kills() and not move_out(str(facts["session"])):
                 facts["notes"] = [*_texts(facts["notes"]), bound_note(in_memory=not where.state)]
@@ -360,7 +361,7 @@ def _daemon(
         if first is None:
             status = 0
             return
-        from .daemon import run_daemon
+        from .daemon.daemon import run_daemon
 
         status = run_daemon(listener, first, lock, where, facts, grace_s, _seconds(params.get("idle_s")))
     except SystemExit as end:
@@ -391,7 +392,7 @@ def _seconds(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _greet_first(listener: socket.socket, facts: dict[str, object], where: places.Places) -> socket.socket | None:
+def _greet_first(listener: socket.socket, facts: dict[str, object], where: paths.Places) -> socket.socket | None:
     """The first client that takes its hello; None when nobody does."""
     listener.settimeout(_FIRST_CLIENT_S)
     while True:
@@ -439,7 +440,7 @@ def _remove(path: str) -> None:
         pass
 
 
-def _remove_unused(where: places.Places) -> None:
+def _remove_unused(where: paths.Places) -> None:
     """A session that was never begun has an empty journal and leaves nothing."""
     if not where.state:
         return
@@ -448,7 +449,7 @@ def _remove_unused(where: places.Places) -> None:
             return
     except OSError:
         pass
-    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json", places.STOPPED):
+    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json", paths.STOPPED):
         _remove(where.file(name))
     try:
         os.rmdir(where.state)

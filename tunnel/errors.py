@@ -27,7 +27,9 @@ from __future__ import annotations
 
 class CcbError(Exception):
     """`what` happened, the `evidence` (may be several lines, control characters already neutralised), and the one thing to
-    `do`. `exit_name` is a member name of `ccb.local.exit_codes.ExitCode`, `way_out` what to do where nothing better is known."""
+    `do`.
+    `exit_name` is a member name of `ccb.local.command_line.exit_codes.ExitCode`; `way_out` is what to
+    do where nothing better is known."""
 
     exit_name = "INTERNAL"
     way_out = "Run again with --debug and report it."

@@ -18,30 +18,30 @@ from textual.driver import Driver
 from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.login import Prompts
+from ccb.tunnel.login.prompter import Prompts
 from ccb.tunnel.plain_text import neutralise, one_line
 
-from ..client import ControlError, LinkChange, LinkState, SessionClient, Skipped
-from ..error_text import code_of
-from ..exit_codes import ExitCode
-from ..interrupts import Interrupts
-from ..prompts import TerminalPrompts
-from .approval import ApprovalCard
+from ..command_line.error_text import code_of
+from ..command_line.exit_codes import ExitCode
+from ..login.prompts import TerminalPrompts
+from ..session.client import ControlError, LinkChange, LinkState, SessionClient, Skipped
+from ..terminal.signals import Interrupts
 from .approvals import Approvals
-from .aside import aside
-from .blocks import Level, TextBlock
+from .command_replies import Replies
 from .commands import help_markdown, parse_command
-from .composer import Composer
-from .connection import RETRY_KEY, Banner, Connection
-from .feed import Feed
-from .history import History
-from .info import Left, ReplInfo, farewell
-from .replies import Replies
-from .status import Facts, StatusLine, used_text
-from .story import Story
-from .themes import DARK, LIGHT, fitting_theme
-from .transcript import Transcript
-from .window import Window
+from .event_router import Feed
+from .model.blocks import Level, TextBlock
+from .model.transcript_reducer import Story
+from .suspend import aside
+from .terminal_driver import Window
+from .theme.themes import DARK, LIGHT, fitting_theme
+from .widgets.approval import ApprovalCard
+from .widgets.composer import Composer
+from .widgets.connection import RETRY_KEY, Banner, Connection
+from .widgets.history import History
+from .widgets.info import Left, ReplInfo, farewell
+from .widgets.status import Facts, StatusLine, used_text
+from .widgets.transcript import Transcript
 
 log = logging.getLogger(__name__)
 

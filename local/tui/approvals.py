@@ -6,13 +6,13 @@ import time
 
 from textual.containers import Vertical
 
-from ..client import Json, SessionClient
-from ..messages import ControlRequest
-from .approval import GRACE_S, ApprovalCard
-from .composer import Composer
-from .connection import Connection
-from .questions import Questions, Replay
-from .transcript import Transcript
+from ..session.client import Json, SessionClient
+from ..session.messages import ControlRequest
+from .model.questions import Questions, Replay
+from .widgets.approval import GRACE_S, ApprovalCard
+from .widgets.composer import Composer
+from .widgets.connection import Connection
+from .widgets.transcript import Transcript
 
 _LATER = "Not connected: the answer is sent when the connection is there again."
 _OTHERS = "Waits for whoever drives this session."

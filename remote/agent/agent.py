@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..conversation import Conversation
 from ..model.models import resolve_model
 from ..ports import PromptSource
-from ..tools.base import Tool
-from .calls import DenialCounter
-from .ledger import Ledger
+from ..tools.contract import Tool
+from .conversation import Conversation
 from .ports import Prompt, Surroundings
+from .tool_runner import DenialCounter
 from .turn import Session, Turn
+from .usage import Ledger
 
 Json = dict[str, Any]
 

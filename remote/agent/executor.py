@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from ..tools.base import Tool
+from ..tools.contract import Tool
 
 Json = dict[str, Any]
 

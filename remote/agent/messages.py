@@ -11,8 +11,8 @@ from ..model.call import Retrying
 from ..model.errors import OF_THE_LAPTOP, ModelError
 from ..model.stream import MessageHead
 from ..permissions.decision import Decision
-from .ledger import Ledger, zero_usage
 from .state import Ending
+from .usage import Ledger, zero_usage
 
 Json = dict[str, Any]
 

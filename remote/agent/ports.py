@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
-from ..conversation import prompt_blocks
 from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
 from ..permissions.decision import Decision
 from ..ports import Asker, Emitter, ModelTransport, PromptSource
-from ..tools.base import Tool, ToolContext
+from ..tools.contract import Tool, ToolContext
+from .conversation import prompt_blocks
 
 Json = dict[str, Any]
 

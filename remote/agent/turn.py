@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, TypeVar
 
-from ..conversation import Conversation, close_open_tool_uses
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall, Retrying
@@ -19,13 +18,14 @@ from ..model.models import max_tokens
 from ..model.retry import RetryPolicy
 from ..model.stream import BlockDone, MessageHead
 from ..ports import NotKept
-from ..tools.base import Tool
+from ..tools.contract import Tool
 from . import messages
-from .calls import DENIAL_FEEDBACK, CallRunner, DenialCounter
+from .conversation import Conversation, close_open_tool_uses
 from .executor import ToolCall, ToolExecutor
-from .ledger import Ledger
 from .ports import Prompt, Surroundings
 from .state import Ending, State, Terminal
+from .tool_runner import DENIAL_FEEDBACK, CallRunner, DenialCounter
+from .usage import Ledger
 
 Json = dict[str, Any]
 T = TypeVar("T")

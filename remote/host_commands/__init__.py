@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import places
-from ..refusal import Refusal, unusable
-from ..registry import by_prefix, described, sessions
+from ..sessions import paths
+from ..sessions.refusal import Refusal, unusable
+from ..sessions.registry import by_prefix, described, sessions
 from .report import Reports
 
 Json = dict[str, Any]
@@ -59,7 +59,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 
         stop_all(chosen(params), reports)
     elif command == "gc":
-        from .rubbish import collect
+        from .gc import collect
 
         age = params.get("older_than_s")
         collect(reports, bundle, dry_run=dry_run, older_than_s=age if isinstance(age, (int, float)) else OLD_S)
@@ -68,7 +68,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 
         clean(reports, bundle, dry_run=dry_run)
     elif command == "doctor":
-        from .doctor import examine
+        from .doctor.doctor import examine
 
         examine(reports, bundle)
     else:
@@ -78,7 +78,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 def _one(params: Json) -> str:
     """The state directory of the session that is named, "" when it is in memory only."""
     wanted = str(params.get("session") or "")
-    found = by_prefix(wanted) if places.is_session_id(wanted) else []
+    found = by_prefix(wanted) if paths.is_session_id(wanted) else []
     if len(found) != 1:
         raise no_session(wanted, [each.session for each in found])
     return found[0].directory

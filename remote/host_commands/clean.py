@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 
-from ..places import MADE
-from ..registry import directories, is_ours, living, runtime_directories, sessions, state_directories
-from .ground import Remover, worker_directories
+from ..sessions.paths import MADE
+from ..sessions.registry import directories, is_ours, living, runtime_directories, sessions, state_directories
+from .cleanup import Remover, worker_directories
+from .gc import end_leftovers, stop_lost_daemons
 from .report import Reports
-from .rubbish import end_leftovers, stop_lost_daemons
 from .stopping import all_targets, stop_all
 
 _WHY = ""  # whoever cleans knows

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..refusal import Refusal
+from ..sessions.refusal import Refusal
 
 if TYPE_CHECKING:
     from .findings import Finding

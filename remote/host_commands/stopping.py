@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import identity, places, sockets
-from ..private_log import private_file
-from ..process import stop_marked
-from ..refusal import Refusal
-from ..registry import living, runtime_directories, sessions
-from ..summary import read_summary
+from ..sessions import identity, paths, sockets
+from ..sessions.refusal import Refusal
+from ..sessions.registry import living, runtime_directories, sessions
+from ..sessions.session_files import private_file
+from ..sessions.summary import read_summary
+from ..system.process import stop_marked
 from . import no_session
-from .ground import hold
+from .cleanup import hold
 from .report import Reports
 
 Json = dict[str, Any]
@@ -63,7 +63,7 @@ def chosen(params: Json) -> list[Target]:
     if params.get("all"):
         return all_targets()
     wanted = str(params.get("session") or "")
-    if not places.is_session_id(wanted):
+    if not paths.is_session_id(wanted):
         raise no_session(wanted, [])
     found = all_targets(alive=False)
     exact = [each for each in found if each.session == wanted]
@@ -108,7 +108,7 @@ def _leave_mark(directory: str) -> None:
     """Clients whose connection is lost just now would start the session again, and with it the prompts that wait."""
     if directory:
         try:
-            with open(os.path.join(directory, places.STOPPED), "w", encoding="utf-8", opener=private_file):
+            with open(os.path.join(directory, paths.STOPPED), "w", encoding="utf-8", opener=private_file):
                 pass
         except OSError as error:
             log.warning("a client that comes back by itself may start the session again: %s", error)

@@ -10,15 +10,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from . import suggest
-from .bash import BashPolicy, forbidding_rule, swept_rule
 from .decision import Behavior, Decision
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places, protection
-from .readonly import is_read_only_command
-from .rules import EDIT_TOOLS, READ_TOOLS, Rule, parse_rules
-from .ruleset import COMMAND_LINE, RuleSet
-from .updates import UpdateError, read_update
+from .rules.rules import EDIT_TOOLS, READ_TOOLS, Rule, parse_rules
+from .rules.ruleset import COMMAND_LINE, RuleSet
+from .rules.updates import UpdateError, read_update
+from .shell import suggest
+from .shell.policy import BashPolicy, forbidding_rule, swept_rule
+from .shell.readonly import is_read_only_command
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from .base import ToolContext, ToolResult
+from .contract import ToolContext, ToolResult
 
 Json = dict[str, Any]
 

@@ -9,12 +9,12 @@ from ccb import __version__
 
 
 def main() -> int:
-    """Run the command line; the exit code is one of `ccb.local.exit_codes.ExitCode`."""
+    """Run the command line; the exit code is one of `ccb.local.command_line.exit_codes.ExitCode`."""
     try:
         _open_what_is_closed()
         if sys.argv[1:] in (["--version"], ["-v"]):
             return _version()
-        from ccb.local.cli import run
+        from ccb.local.main import run
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # before anything was begun
@@ -26,7 +26,7 @@ def _version() -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        from ccb.local.stdout import flush_stdout
+        from ccb.local.terminal.stdout import flush_stdout
 
         return flush_stdout() or 0
     return 0

@@ -14,7 +14,7 @@ import pytest
 from tests.deploy.test_deploy_local import Host, fresh_bundle, small_disk
 
 from ccb.deploy.bootstrap import launch
-from ccb.tunnel.local import LocalTransport
+from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.wire import FrameDecoder, Hello
 
 INJECTED = {

@@ -21,7 +21,7 @@ from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle, load
 from ccb.deploy.command import CANDIDATES
 from ccb.tunnel.errors import DeployError, NoPython
-from ccb.tunnel.local import LocalTransport
+from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.wire import FrameDecoder, Hello
 
 PYTHONS = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3"))

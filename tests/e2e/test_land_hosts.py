@@ -17,8 +17,8 @@ from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd, host_user
 
 from ccb.deploy.bootstrap import launch
-from ccb.tunnel.command import CommandTransport
-from ccb.tunnel.command_failures import command_failure
+from ccb.tunnel.login.command_failures import command_failure
+from ccb.tunnel.transports.command import CommandTransport
 
 PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.held_wire import in_process_host
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.link import Link, new_nonce
+from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Applied, Bye, Event, Input
 
 

@@ -16,17 +16,19 @@ from tests.support.fake_model import FakeModel
 from tests.support.laptop import make_laptop
 from tests.support.scripted_host import ScriptedHost, session_on
 
-from ccb.local import headless_input, session
-from ccb.local.arguments import parse_arguments
-from ccb.local.connection import Terms
-from ccb.local.session import Session
-from ccb.tunnel import openssh, ssh_config
-from ccb.tunnel.command_failures import ssh_failure
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.headless import stdin as headless_input
+from ccb.local.session import session
+from ccb.local.session.connection import Terms
+from ccb.local.session.session import Session
 from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, Unreachable, UsageError
-from ccb.tunnel.login import NobodyToAsk
-from ccb.tunnel.proxy_command import FirstLine
-from ccb.tunnel.ssh_config import SshTarget, resolve
-from ccb.tunnel.tcp import open_socket
+from ccb.tunnel.login.command_failures import ssh_failure
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.openssh import transport as openssh
+from ccb.tunnel.ssh.proxy_command import FirstLine
+from ccb.tunnel.ssh.tcp import open_socket
+from ccb.tunnel.ssh_config import resolve as ssh_config
+from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
 
 
 def test_an_argument_that_is_no_session() -> None:

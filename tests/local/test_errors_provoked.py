@@ -24,16 +24,17 @@ from tests.support.terminal import terminal
 from ccb.deploy import bootstrap
 from ccb.deploy.bundle import Bundle
 from ccb.deploy.command import CANDIDATES
-from ccb.local import doctor_host, session_list
-from ccb.local.arguments import parse_arguments
-from ccb.local.connection import Terms
-from ccb.local.credentials import HelperCredential, checked
-from ccb.local.error_text import code_of
-from ccb.local.exit_codes import ExitCode
-from ccb.local.findings import State
-from ccb.local.outbox import Outbox
-from ccb.local.session_list import SessionRow
-from ccb.local.session_picker import choose_session
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.error_text import code_of
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.commands.session_picker import choose_session
+from ccb.local.config.credentials import HelperCredential, checked
+from ccb.local.connect import session_list
+from ccb.local.connect.session_list import SessionRow
+from ccb.local.doctor import host as doctor_host
+from ccb.local.doctor.findings import State
+from ccb.local.session.connection import Terms
+from ccb.local.session.outbox import Outbox
 from ccb.tunnel.errors import (
     CcbError,
     ConfigError,
@@ -43,18 +44,18 @@ from ccb.tunnel.errors import (
     Unreachable,
     UsageError,
 )
-from ccb.tunnel.link import Link, new_nonce
-from ccb.tunnel.local import LocalTransport
-from ccb.tunnel.login import NobodyToAsk
+from ccb.tunnel.link.link import Link, new_nonce
+from ccb.tunnel.link.refusals import refusal_error
+from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.http_front import HttpFront
 from ccb.tunnel.proxy.upstream import Upstream, tls_context, upstream_config
-from ccb.tunnel.refusals import refusal_error
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.ssh import connect
-from ccb.tunnel.ssh_config import SshTarget, resolve
-from ccb.tunnel.tcp import open_socket
+from ccb.tunnel.ssh.tcp import open_socket
+from ccb.tunnel.ssh.transport import connect
+from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
+from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.wire import Attached, Event, Refused, Snapshot
 
 

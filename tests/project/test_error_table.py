@@ -6,7 +6,7 @@ import ast
 
 from tests.support.error_table import DOCUMENT, ROOT, UNPROVOKED, document, entries, exit_names, provoked
 
-from ccb.local.exit_codes import ExitCode
+from ccb.local.command_line.exit_codes import ExitCode
 
 RUN = "python -m tests.support.error_table"
 

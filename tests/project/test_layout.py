@@ -79,10 +79,10 @@ def test_the_worker_imports_the_standard_library_and_the_wire_only() -> None:
     [
         ("tunnel/wire/streams.py", "from ..errors import CcbError"),
         ("tunnel/wire/streams.py", "from ccb.tunnel.secret import Secret"),
-        ("remote/threads.py", "from ccb.tunnel import errors"),
-        ("remote/agent/ledger.py", "from ccb.tunnel.proxy.policy import Policy"),
+        ("remote/system/threads.py", "from ccb.tunnel import errors"),
+        ("remote/agent/usage.py", "from ccb.tunnel.proxy.policy import Policy"),
         ("tunnel/errors.py", "from ccb.local import results"),
-        ("local/results.py", "from ccb.remote import threads"),
+        ("local/headless/results.py", "from ccb.remote import threads"),
     ],
 )
 def test_an_import_across_the_rooms_is_found(module: str, line: str, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ccb.local.exit_codes import ExitCode
-from ccb.local.settings import Settings
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.config.settings import Settings
 from ccb.local.tui.commands import COMMANDS, KEYS
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, TypeVar, Union, cast
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.ledger import Ledger
+from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.ports import Prompt, Surroundings
-from ccb.remote.conversation import Conversation
+from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.ports import Answer
-from ccb.remote.tools.base import ToolContext, ToolResult
+from ccb.remote.tools.contract import ToolContext, ToolResult
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -11,7 +11,8 @@ from pathlib import Path
 _SOURCE = Path(__file__).resolve().parents[2] / "src"
 _START = """
 import json, os, sys
-from ccb.remote import main, choice, places
+from ccb.remote import main
+from ccb.remote.sessions import paths, selection
 main.chosen_session({"session": "00000000-0000-4000-8000-000000000000", "cwd": "~", "create": True})
 json.dump(sorted(sys.modules), sys.stdout)
 """
@@ -22,5 +23,17 @@ def test_a_start_imports_only_what_it_takes(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-S", "-c", _START], env=env, capture_output=True, check=True, timeout=60)
     modules = json.loads(done.stdout)
     ours = [name[11:] for name in modules if name.startswith("ccb.remote.")]
-    assert ours == ["bridge", "choice", "directory", "greeting", "identity", "main", "places", "refusal", "sockets"]
+    assert ours == [
+        "daemon",
+        "daemon.bridge",
+        "daemon.hello",
+        "main",
+        "sessions",
+        "sessions.directory",
+        "sessions.identity",
+        "sessions.paths",
+        "sessions.refusal",
+        "sessions.selection",
+        "sessions.sockets",
+    ]
     assert not {"asyncio", "typing", "dataclasses", "logging", "subprocess", "shutil", "difflib"} & set(modules)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ccb.remote.agent.schema import issues
-from ccb.remote.tools import close_context, default_tools, make_context
-from ccb.remote.tools.base import Tool, ToolContext, ToolResult
+from ccb.remote.tools.contract import Tool, ToolContext, ToolResult
+from ccb.remote.tools.registry import close_context, default_tools, make_context
 
 Json = dict[str, Any]
 

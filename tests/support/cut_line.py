@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from ccb.remote.calls import Calls, Line
-from ccb.tunnel.link import new_nonce
+from ccb.remote.daemon.model_streams import Calls, Line
+from ccb.tunnel.link.link import new_nonce
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.secret import Secret

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ccb.local.exit_codes import ExitCode
+from ccb.local.command_line.exit_codes import ExitCode
 from ccb.tunnel import errors
 from ccb.tunnel.errors import CcbError
 

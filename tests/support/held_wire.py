@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
-from ccb.remote.daemon import Daemon
-from ccb.remote.places import Places
+from ccb.remote.daemon.daemon import Daemon
+from ccb.remote.sessions.paths import Places
 from ccb.tunnel.errors import ConnectionLost
 
 SESSION = "11111111-2222-4333-8444-555555555555"

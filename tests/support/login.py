@@ -10,13 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.sshd import HostUser, Sshd
 
-from ccb.tunnel.host_keys import HostKeyInfo
-from ccb.tunnel.login import LoginMemory, NobodyToAsk, Prompts
-from ccb.tunnel.ssh import SshTransport, connect
-from ccb.tunnel.ssh_config import SshTarget
-
-from .sshd import HostUser, Sshd
+from ccb.tunnel.login.host_keys import HostKeyInfo
+from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
+from ccb.tunnel.ssh.transport import SshTransport, connect
+from ccb.tunnel.ssh_config.resolve import SshTarget
 
 
 class Person:

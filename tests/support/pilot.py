@@ -11,7 +11,7 @@ from tests.support.scripted_session import MODEL, ScriptedSession
 from textual.pilot import Pilot
 
 from ccb.local.tui.app import Repl
-from ccb.local.tui.info import ReplInfo
+from ccb.local.tui.widgets.info import ReplInfo
 
 DEADLINE_S = 20.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from tests.support.link_peer import HELLO, Peer, link_pair
 
-from ccb.local.connection import Known, Terms
-from ccb.local.session import Session
+from ccb.local.session.connection import Known, Terms
+from ccb.local.session.session import Session
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.link import Link, new_nonce
+from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Attach, Attached, Hello
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ccb.local.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
 
@@ -347,7 +347,7 @@ def main() -> int:
 
     from ccb import __version__
     from ccb.local.tui.app import run_repl
-    from ccb.local.tui.info import ReplInfo
+    from ccb.local.tui.widgets.info import ReplInfo
 
     async def run() -> int:
         session = ScriptedSession(play=work)

@@ -11,9 +11,9 @@ from typing import Self
 from ..errors import CcbError
 from ..secret import Secret
 from .call import BUFFER, Call, Reader, ResponseHead
+from .call_registry import HOLD, Ledger
 from .credential import CredentialSource
 from .headers import request_headers, response_headers
-from .ledger import HOLD, Ledger
 from .policy import Policy, Refusal, RequestHead
 from .upstream import Upstream, UpstreamError
 

@@ -1,0 +1,182 @@
+"""`ccb ps`, `logs`, `stop`, `gc`, `clean`: one connection, one command of the host's worker, its reports as lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.transports.pipe import Transport
+
+from ..command_line.arguments import Arguments
+from ..command_line.exit_codes import ExitCode
+from ..connect.connect import host_name, load_connection
+from ..connect.session_list import Count, ReportRow, Text, list_sessions, reports, row_of
+from ..login.prompts import ask_line, prompts_for
+from ..terminal.saying import run_saying, say
+from .session_table import session_table, size_text
+
+_DAY_S = 86400.0
+_LINES = 200
+_SLOW_S = 2.0
+
+
+class LogRow(ReportRow):
+    """A line of a session's log: `source` is session or worker, `when` the host's time as text."""
+
+    source: Text = ""
+    when: Text = ""
+    text: Text = ""
+
+
+class ChangeRow(ReportRow):
+    """Something that was (or would be) removed or kept, a process that was ended, or a session that was stopped."""
+
+    path: Text = ""
+    what: Text = ""
+    bytes: Count = 0
+    why: Text = ""
+    session: Text = ""
+    pid: Count = 0
+    how: Text = ""
+
+
+async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Do it; the exit code. Raises CcbError."""
+    if arguments.command == "clean" and not arguments.dry_run and not arguments.yes:
+        await _confirm(arguments)
+    if sys.stderr.isatty():
+        sys.stderr.write(f"Connecting to {host_name(arguments)} …\n")
+    async with load_connection(arguments, prompts_for(headless=False), environ) as (transport, bundle):
+        with _said_when_slow(f"Waiting for {host_name(arguments)} …"):
+            match arguments.command:
+                case "ps":
+                    return await _ps(arguments, transport, bundle)
+                case "logs":
+                    return await _logs(arguments, transport, bundle)
+                case "stop":
+                    return await _stop(arguments, transport, bundle)
+                case _:
+                    return await _remove(arguments, transport, bundle)
+
+
+@contextlib.contextmanager
+def _said_when_slow(text: str) -> Iterator[None]:
+    """Say on a terminal why nothing happens."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(_SLOW_S, sys.stderr.write, text + "\n")
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def _confirm(arguments: Arguments) -> None:
+    where = host_name(arguments)
+    if not sys.stdin.isatty():
+        raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes where nobody can be asked.")
+    answer = await ask_line(
+        f"Stop all sessions on {where} and remove them with everything else of ccb there? (yes/no) "
+    )
+    if answer.lower() not in ("y", "yes"):
+        raise UsageError("nothing was removed", do="Answer yes, or look first with --dry-run.")
+
+
+async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    rows = await list_sessions(transport, bundle)
+    if arguments.json:
+        for row in rows:
+            say(json.dumps(row.model_dump()))
+    elif rows:
+        for line in session_table(rows, shutil.get_terminal_size((120, 24)).columns):
+            say(line)
+    else:
+        say(f"No sessions on {host_name(arguments)}.")
+    return ExitCode.OK
+
+
+async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    command = {"command": "logs", "session": arguments.resume, "lines": arguments.lines or _LINES}
+    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
+        async for report in said:
+            if report.kind == "log":
+                row = row_of(LogRow, report.body, transport.name)
+                mark = " worker:" if row.source == "worker" else ""
+                say(f"{one_line(row.when)}{mark} {one_line(row.text)}")
+    return ExitCode.OK
+
+
+async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    """AGENT_FAILED when something does not end."""
+    command: dict[str, object] = {"command": "stop"}
+    command |= {"all": True} if arguments.all else {"session": arguments.resume}
+    count = 0
+    code = ExitCode.OK
+    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
+        async for report in said:
+            row = row_of(ChangeRow, report.body, transport.name)
+            if report.kind == "stopped":
+                count += 1
+                say(_stopped(row, dry_run=False))
+            elif report.kind == "kept":
+                code = ExitCode.AGENT_FAILED
+                sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
+    if not count and code is ExitCode.OK:
+        say(f"No session runs on {host_name(arguments)}.")
+    return code
+
+
+async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
+    """AGENT_FAILED when `clean` had to leave something there."""
+    command: dict[str, object] = {"command": arguments.command, "dry_run": arguments.dry_run}
+    if arguments.older_than is not None:
+        command["older_than_s"] = arguments.older_than * _DAY_S
+    verb = "would remove" if arguments.dry_run else "removed"
+    count = size = kept = 0
+    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
+        async for report in said:
+            row = row_of(ChangeRow, report.body, transport.name)
+            match report.kind:
+                case "removed":
+                    count, size = count + 1, size + row.bytes
+                    say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
+                case "stopped":
+                    say(_stopped(row, dry_run=arguments.dry_run))
+                case "ended":
+                    verb_of_it = "would end" if arguments.dry_run else "ended"
+                    say(f"{verb_of_it} process {row.pid} ({one_line(row.what) or '?'}){_because(row.why)}")
+                case "kept":
+                    kept += 1
+                    say(f"kept {one_line(row.path)}{_because(row.why)}")
+                case _:
+                    pass
+    total = f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}"
+    say(total + (f"; kept {kept}." if kept else "."))
+    if kept and arguments.command == "clean" and not arguments.dry_run:
+        return ExitCode.AGENT_FAILED
+    return ExitCode.OK
+
+
+def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
+    session = one_line(row.session)
+    if dry_run:
+        return f"would stop {session}{_because(row.how)}"
+    return f"stopped {session} ({one_line(row.how) or 'ended'})" if row.pid else f"{session} was not running"
+
+
+def _because(why: str) -> str:
+    return f": {one_line(why)}" if why else ""
+
+
+def run(arguments: Arguments) -> ExitCode:
+    """`run_host_command` in a loop of its own."""
+    return run_saying(run_host_command(arguments))

@@ -1,0 +1,1 @@
+"""What the person has set on this machine: settings, credentials and keyring; and the log, with its redaction."""

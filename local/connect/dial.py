@@ -1,0 +1,149 @@
+"""Connections to one session's worker: over a transport that is kept while it lives, each with its own nonce, all of them
+with the one auth proxy of the session, whose calls outlive every connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from ccb.deploy.bootstrap import launch
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, Dropped
+from ccb.tunnel.link.link import Link, new_nonce
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.inband import InbandCalls
+from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire import Hello
+
+from ..session.connection import Known
+
+log = logging.getLogger(__name__)
+
+WARM_S = 5.0
+"""Seconds for a hello over a connection that is there already, before a new one is made."""
+
+OpenTransport = Callable[[bool], Awaitable[Transport]]
+"""Log in; the argument says whether the person may be asked. Raises CcbError."""
+
+
+class WorkerConnection:
+    """A link whose worker has said hello."""
+
+    def __init__(self, link: Link, hello: Hello, proxy: AuthProxy, stack: AsyncExitStack) -> None:
+        self.link = link
+        self.hello = hello
+        self._proxy = proxy
+        self._stack = stack
+        self._calls: InbandCalls | None = None
+
+    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
+        """See `connection.Connection`."""
+        nonce = new_nonce()
+        if role == "driver" or self._proxy.keeps_calls:  # what was asked for while it drove is read to its end
+            self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
+            await self._stack.enter_async_context(self._calls)
+        await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
+
+    @property
+    def reading(self) -> bool:
+        """See `connection.Connection`."""
+        return self._calls is not None and self._calls.open_streams > 0
+
+    async def read_out(self) -> None:
+        """See `connection.Connection`."""
+        if self._calls is not None:
+            await self._calls.read_out()
+
+
+class Dialer:
+    """Dials one session, at first over `transport`. `parameters` say how the worker finds or makes it; they count until it has
+    said hello, after which only that very session is wanted. `aclose` ends it."""
+
+    def __init__(
+        self, open_transport: OpenTransport, bundle: Bundle, proxy: AuthProxy, transport: Transport | None = None
+    ) -> None:
+        self.parameters: Mapping[str, object] = {}
+        self._open_transport = open_transport
+        self._bundle = bundle
+        self._proxy = proxy
+        self._transport = transport
+        self._tried = False
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
+
+    async def transport(self, *, ask: bool) -> Transport:
+        """The connection to the host, made when there is none that lives."""
+        if self._transport is not None and not self._transport.alive:
+            await self._drop_transport()
+        if self._transport is None:
+            self._transport = await self._open_transport(ask)
+        return self._transport
+
+    @asynccontextmanager
+    async def dial(self, *, known: Known | None, ask: bool) -> AsyncIterator[WorkerConnection]:
+        """See `connection.Dial`."""
+        parameters = self._parameters_for(known)
+        self._tried = True
+        async with AsyncExitStack() as stack:
+            link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
+            log.info("hello from worker pid %d of session %s", hello.pid, hello.session)
+            try:
+                yield WorkerConnection(link, hello, self._proxy, stack)
+            except (CcbError, asyncio.CancelledError):
+                if link.silent:
+                    await self._drop_transport()
+                raise
+
+    async def _hello(
+        self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
+    ) -> tuple[Link, Hello]:
+        """Start the worker's bridge and wait for its hello. A connection from before that does not serve is replaced once."""
+        if warm and self._transport is not None and not self._transport.warm:
+            await self._drop_transport()  # it would log in again, and ask as if it were the first time
+        if warm and self._transport is not None and self._transport.alive:
+            try:
+                async with asyncio.timeout(WARM_S):
+                    return await self._start(self._transport, parameters, stack)
+            except TimeoutError:
+                log.info("the connection from before does not answer")
+            except (ConnectionLost, Dropped, DeployError) as error:
+                log.info("the connection from before does not serve: %s", error.what)
+            await self._drop_transport()
+        return await self._start(await self.transport(ask=ask), parameters, stack)
+
+    async def _start(
+        self, transport: Transport, parameters: Mapping[str, object], stack: AsyncExitStack
+    ) -> tuple[Link, Hello]:
+        async with AsyncExitStack() as attempt:
+            try:
+                launched = await launch(transport, parameters, self._bundle)
+                link = await attempt.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
+                hello = await link.hello()
+            except DeployError as error:
+                if isinstance(error.__cause__, ConnectionLost) and not transport.alive:
+                    raise Dropped(error.what, evidence=error.evidence, do=error.do) from error
+                raise
+            stack.push_async_exit(attempt.pop_all())
+            return link, hello
+
+    async def _drop_transport(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+            await transport.close()
+
+    def _parameters_for(self, known: Known | None) -> dict[str, object]:
+        """What to ask of the stub. A worker that was started by a connection which broke off early is taken as it is."""
+        if known is None:
+            return {**self.parameters, "fresh": False} if self._tried else dict(self.parameters)
+        kept = {name: self.parameters[name] for name in ("grace_s", "idle_s") if name in self.parameters}
+        create = bool(self.parameters.get("create")) and not known.begun
+        if known.hello.storage == "memory":
+            kept["in_memory"] = True
+        return {"session": known.hello.session, "cwd": known.hello.cwd, "create": create, "again": True, **kept}

@@ -1,0 +1,198 @@
+"""The doctor's checks of the way to a host: what ssh is told, the login, and what the connection allows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
+from ccb.tunnel.login.host_keys import look_up
+from ccb.tunnel.ssh.jumps import of_jump_hosts, route
+from ccb.tunnel.ssh_config.origin import AppliedOption, applied_options
+from ccb.tunnel.ssh_config.resolve import HostConfig, SshTarget
+from ccb.tunnel.ssh_config.unsupported import only_openssh
+from ccb.tunnel.transports.pipe import Pipe, Transport
+
+from .findings import Finding, State
+from .keys import keys_finding
+from .laptop import error_finding
+
+if TYPE_CHECKING:
+    from ccb.tunnel.ssh.transport import SshTransport
+
+WHERE = "connection"
+HOP = "jump host "
+"""`where` of what is found of a jump host, before its name."""
+
+_MORE_SESSIONS = 2
+_COMMAND_S = 10.0
+_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
+
+
+def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
+    return Finding(WHERE, name, state, found, fix)
+
+
+async def ssh_findings(
+    target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",)
+) -> AsyncIterator[Finding]:
+    """What is known before anything is connected, of each jump host on the way and then of the host. `openssh`: its client
+    connects, started by `words`."""
+    try:
+        hops = await route(target, words)
+        applied = await asyncio.gather(
+            *(applied_options(each, words if each is target else of_jump_hosts(words)) for each, _ in hops)
+        )
+    except CcbError as error:
+        yield error_finding(WHERE, "ssh options", error)
+        return
+    jumps = [each.shown for each, _ in hops[:-1]]
+    for (each, config), options in zip(hops, applied, strict=True):
+        where = WHERE if each is target else HOP + each.shown
+        way = f", by way of {', '.join(jumps)}" if jumps and each is target else ""
+        async for finding in _hop_findings(config, options, way, openssh):
+            yield replace(finding, where=where)
+
+
+async def _hop_findings(
+    config: HostConfig, applied: list[AppliedOption] | None, way: str, openssh: bool
+) -> AsyncIterator[Finding]:
+    way = way or (", by ProxyCommand" if config.proxy_command else "")
+    yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
+    if applied is None:
+        yield _finding("ssh options", State.INFO, "not listed: no OpenSSH on this machine says where they come from")
+    else:
+        lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
+        yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
+    honoured = only_openssh(config.no_effect)
+    if idle := [name for name in config.no_effect if not (openssh and name in honoured)]:
+        fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
+        yield _finding("without effect", State.INFO, ", ".join(idle), fix)
+    yield await asyncio.to_thread(_known, config)
+    yield await asyncio.to_thread(keys_finding, WHERE, config.identity_files)
+
+
+def _public_value(name: str, value: str) -> str:
+    """A value without what may be a secret in it: the output of the doctor is shown to others."""
+    if name == "setenv":
+        return f"{value.partition('=')[0]}=…"
+    if name in _COMMANDS:
+        program, _, rest = value.strip().partition(" ")
+        return f"{program} … (the rest is not shown)" if rest else program
+    return value
+
+
+def _known(config: HostConfig) -> Finding:
+    name, port = config.host_key_alias or config.hostname, 22 if config.host_key_alias else config.port
+    files = ", ".join(str(path) for path in config.known_hosts)
+    try:
+        known = look_up(config.known_hosts, name, port)
+    except CcbError as error:
+        return error_finding(WHERE, "known_hosts", error)
+    if port != 22:
+        name = f"[{name}]:{port}"
+    if known.unread:
+        text = "\n".join(known.unread)
+        return Finding(WHERE, "known_hosts", State.WARN, text, "Make the file readable for you, or name another one.")
+    if known.places:
+        return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
+    if known.trusted or known.authorities:
+        return _finding("known_hosts", State.OK, f"{name} is vouched for in {files}")
+    text = f"no key of {name} in {files} (StrictHostKeyChecking {config.strict_host_keys})"
+    return _finding("known_hosts", State.INFO, text)
+
+
+def login_failed(error: CcbError) -> Finding:
+    """Why there is no connection."""
+    name = (
+        "host key" if isinstance(error, HostKeyError) else "login" if isinstance(error, AuthFailed) else "reachability"
+    )
+    return error_finding(WHERE, name, error)
+
+
+def login_findings(transport: Transport, seconds: float, *, known: bool, by_hand: str = "") -> list[Finding]:
+    """What the login found out; `known`: the host's key was on file before; `by_hand` logs in with -v in a terminal."""
+    from ccb.tunnel.openssh.transport import OpenSshTransport
+    from ccb.tunnel.ssh.transport import SshTransport
+
+    took = f"{seconds * 1000:.0f} ms"
+    if not isinstance(transport, SshTransport):
+        found = [_finding("reachability", State.OK, f"the way there is open, within {took}")]
+        if isinstance(transport, OpenSshTransport):
+            text = "not examined over this transport: ssh checks it by itself"
+            found.append(_finding("host key", State.INFO, text))
+            text = f"not examined over this transport: `{by_hand}` shows what is tried"
+            found.append(_finding("login", State.INFO, text))
+        return found
+    found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]
+    from ccb.tunnel.ssh.facts import login_facts
+
+    facts = login_facts(transport)
+    packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
+    found.append(_finding("SSH server", State.INFO, f"{facts.server} ({facts.cipher}{packed})"))
+    found.append(
+        _finding("host key", State.OK, f"{facts.host_key}, {'verified' if known else 'accepted with this login'}")
+    )
+    found.append(_finding("login", State.OK, f"as {facts.user}. {facts.tried}"))
+    return found
+
+
+async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
+    """What the server allows beside the one channel that ccb needs. `socket_path` is where somebody listens on the host."""
+    from ccb.tunnel.openssh.transport import OpenSshTransport
+    from ccb.tunnel.ssh.transport import SshTransport
+
+    if isinstance(transport, SshTransport):
+        return await _rights_of_ours(transport, socket_path)
+    untried = "not tried over this transport, only over the built-in SSH; ccb needs neither"
+    found = [Finding("host", "forwarding", State.INFO, untried)]
+    if isinstance(transport, OpenSshTransport):
+        return [*found, _sessions(await _more_commands(transport))]
+    return [*found, Finding("host", "MaxSessions", State.INFO, "not tried: there is no connection of SSH to share")]
+
+
+async def _rights_of_ours(transport: SshTransport, socket_path: str) -> list[Finding]:
+    from ccb.tunnel.ssh.facts import may_forward_ports, may_forward_sockets, more_sessions
+
+    words = {True: "allowed", False: "forbidden", None: "not known"}
+    ports = await may_forward_ports(transport)
+    sockets = await may_forward_sockets(transport, socket_path) if socket_path else None
+    text = f"TCP {words[ports]}, Unix sockets {words[sockets]}; ccb needs neither"
+    return [
+        Finding("host", "forwarding", State.INFO, text),
+        _sessions(await more_sessions(transport, _MORE_SESSIONS)),
+    ]
+
+
+def _sessions(more: int) -> Finding:
+    several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
+    return Finding("host", "MaxSessions", State.INFO, f"{several} at a time on one connection; ccb needs one")
+
+
+async def _more_commands(transport: Transport) -> int:
+    """How many more commands run at the same time, each seen to run."""
+    mark = secrets.token_hex(8).encode()
+    pipes: list[Pipe] = []
+    more = 0
+    try:
+        for _ in range(_MORE_SESSIONS):
+            async with asyncio.timeout(_COMMAND_S):
+                pipes.append(await transport.execute(f"exec sh -c 'echo {mark.decode()}; exec cat'"))
+                said = b""
+                while mark not in said:
+                    data = await pipes[-1].read()
+                    if not data:
+                        return more
+                    said = said[-len(mark) :] + data
+            more += 1
+    except (CcbError, TimeoutError):
+        pass
+    finally:
+        for pipe in pipes:
+            with contextlib.suppress(CcbError):
+                await pipe.close()
+    return more

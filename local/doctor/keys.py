@@ -1,0 +1,94 @@
+"""The doctor's checks of what a person logs in with, and of the place that keeps the key for the provider."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import pwd
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.ssh_config.resolve import DEFAULT_KEYS
+
+from ..config.keyring_store import KeyStore, NoKeyring
+from ..terminal.stdio import in_thread
+from .findings import Finding, State
+
+_KEYRING_S = 10.0
+_MOST_KEY = 64 * 1024
+_OPEN_SSH = "-----BEGIN OPENSSH PRIVATE KEY-----"
+_MAGIC = b"openssh-key-v1\0"
+
+
+def default_keys() -> list[Path]:
+    """The key files that ssh tries when nobody names any; they need not exist."""
+    return [_ssh_directory() / name for name in DEFAULT_KEYS]
+
+
+def _ssh_directory() -> Path:
+    """That of ssh, which does not look at HOME."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh"
+    except KeyError:
+        return Path.home() / ".ssh"
+
+
+def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
+    """The private keys in files: which are there, locked or not, and safe from others."""
+    lines, problems = [], []
+    usual = (_ssh_directory(), Path.home() / ".ssh")  # the second where there is no OpenSSH
+    for path in dict.fromkeys(paths):
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            if not (path.parent in usual and path.name.startswith("id_")):  # one that ssh tries by itself
+                problems.append(f"{path}: {error.strerror}")
+            continue
+        kind = _kind(path)
+        lines.append(f"{path}: {kind}")
+        if mode & (stat.S_IRWXG | stat.S_IRWXO) and not kind.startswith("public"):
+            problems.append(f"{path} can be read by others, so ssh does not use it: chmod 600 {path}")
+    text = "\n".join([*lines, *problems]) or "none in files: an agent or a password must do"
+    if problems:
+        return Finding(where, "keys", State.WARN, text, "Mend these files, or name others with -i or IdentityFile.")
+    return Finding(where, "keys", State.OK if lines else State.INFO, text)
+
+
+def _kind(path: Path) -> str:
+    """What a key file says of itself without being unlocked."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_KEY).decode("ascii", "replace").strip()
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if text.startswith(_OPEN_SSH):
+        try:
+            body = base64.b64decode("".join(text.splitlines()[1:-1]), validate=False)
+        except (binascii.Error, ValueError):
+            return "damaged"
+        if not body.startswith(_MAGIC):
+            return "damaged"
+        return "without passphrase" if body[len(_MAGIC) :].startswith(b"\0\0\0\4none") else "with passphrase"
+    if text.startswith("-----BEGIN"):
+        return "with passphrase" if "ENCRYPTED" in text[:400] else "without passphrase"
+    if text.startswith(("ssh-", "ecdsa-", "sk-")):
+        return "public half only: the agent must hold the other"
+    return "no private key"
+
+
+async def keyring_finding(where: str) -> Finding:
+    """Whether `ccb auth login` has a place to store a key."""
+    try:
+        name = await asyncio.wait_for(in_thread(KeyStore().require), _KEYRING_S)
+    except NoKeyring:
+        return Finding(where, "keyring", State.INFO, "none that can be used; only `ccb auth login` needs one")
+    except CcbError as error:
+        return Finding(where, "keyring", State.WARN, f"{error.what} {error.evidence}".strip(), error.do)
+    except TimeoutError:
+        text = f"did not answer in {_KEYRING_S:g} s"
+        return Finding(where, "keyring", State.WARN, text, "Unlock it, or export ANTHROPIC_API_KEY.")
+    return Finding(where, "keyring", State.OK, name)

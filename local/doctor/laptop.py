@@ -1,0 +1,248 @@
+"""The doctor's checks of this machine: ssh, agent, settings, worker bundle, provider, credential."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import locale
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+
+import ccb
+from ccb.deploy import bundle
+from ccb.tunnel.errors import CcbError, ConfigError
+from ccb.tunnel.proxy.credential import Credential
+from ccb.tunnel.proxy.headers import request_headers
+from ccb.tunnel.proxy.upstream import (
+    Upstream,
+    UpstreamConfig,
+    UpstreamError,
+    proxy_variable,
+    tls_context,
+    upstream_config,
+)
+
+from ..command_line.error_text import evidence_lines
+from ..config.credentials import credential_source
+from ..config.log import state_dir
+from ..config.settings import Settings, load_settings, settings_path
+from ..terminal.stdio import in_thread
+from .findings import Finding, State, skew_text
+from .keys import default_keys, keyring_finding, keys_finding
+
+_PROVIDER_S = 10.0
+_CREDENTIAL_S = 20.0
+_PROGRAM_S = 5.0
+_SKEW_S = 300.0
+_WHERE = "laptop"
+
+
+async def laptop_findings(environ: Mapping[str, str] = os.environ) -> AsyncIterator[Finding]:
+    """Every check of this machine, one by one. No error leaves it."""
+    version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield _finding("ccb", State.INFO, version)
+    yield await _openssh()
+    yield await _agent(environ)
+    yield keys_finding(_WHERE, default_keys())
+    settings, found = _settings(environ)
+    yield found
+    yield _state_directory(environ)
+    yield await in_thread(_bundle)
+    yield _terminal(environ)
+    yield await keyring_finding(_WHERE)
+    async for finding in _provider(environ, settings):
+        yield finding
+
+
+def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
+    return Finding(_WHERE, name, state, found, fix)
+
+
+def error_finding(where: str, name: str, error: CcbError) -> Finding:
+    """What an error says, as something that blocks."""
+    return Finding(where, name, State.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
+
+
+async def _openssh() -> Finding:
+    path = shutil.which("ssh")
+    if path is None:
+        fix = "Install the OpenSSH client: it understands all of ssh_config."
+        return _finding("OpenSSH", State.WARN, "no ssh on the PATH", fix)
+    process = await asyncio.create_subprocess_exec(
+        path, "-V", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        _, said = await asyncio.wait_for(process.communicate(), _PROGRAM_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return _finding("OpenSSH", State.WARN, f"{path} does not answer", "Look what `ssh -V` does.")
+    return _finding("OpenSSH", State.OK, f"{path}: {said.decode('utf-8', 'replace').strip()}")
+
+
+async def _agent(environ: Mapping[str, str]) -> Finding:
+    where = environ.get("SSH_AUTH_SOCK", "")
+    if not where:
+        return _finding("ssh agent", State.INFO, "none (SSH_AUTH_SOCK is not set)")
+    import asyncssh
+
+    try:
+        async with asyncio.timeout(_PROGRAM_S), asyncssh.connect_agent(where) as agent:
+            keys = await agent.get_keys()
+    except (OSError, ValueError, asyncssh.Error, TimeoutError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "too slow"
+        text = f"{where} does not answer: {why}"
+        return _finding("ssh agent", State.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
+    fix = (
+        ""
+        if len(keys) <= 5
+        else "Name the right key with IdentityFile and IdentitiesOnly: servers end logins after six."
+    )
+    text = f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} at {where}"
+    return _finding("ssh agent", State.WARN if fix else State.OK, text, fix)
+
+
+def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
+    path = settings_path(environ)
+    try:
+        settings = load_settings(environ)
+    except CcbError as error:
+        return Settings(), error_finding(_WHERE, "settings", error)
+    warnings = settings.warnings(path)
+    if warnings:
+        return settings, _finding("settings", State.WARN, "\n".join(warnings), f"Correct the names in {path}.")
+    return settings, _finding("settings", State.OK, f"{path}{'' if path.exists() else ' (none, all defaults)'}")
+
+
+def _state_directory(environ: Mapping[str, str]) -> Finding:
+    path = there = state_dir(environ)
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return _finding("log directory", State.WARN, f"{path} cannot be written", f"Make {there} writable.")
+    return _finding("log directory", State.OK, str(path))
+
+
+def _bundle() -> Finding:
+    try:
+        loaded = bundle.load()
+    except (OSError, ValueError) as error:
+        return _finding("worker bundle", State.BLOCK, f"cannot be built: {error}", "Install ccb again.")
+    return _finding("worker bundle", State.OK, f"{loaded.sha256[:12]}, {len(loaded.data) // 1024} KB")
+
+
+def _terminal(environ: Mapping[str, str]) -> Finding:
+    size = shutil.get_terminal_size((0, 0))
+    charset = locale.getpreferredencoding(False)
+    shown = f"{size.columns}x{size.lines}" if sys.stdout.isatty() else "no terminal"
+    text = f"TERM={environ.get('TERM', '')}, {charset}, {shown}"
+    if environ.get("TERM", "") == "dumb":
+        return _finding("terminal", State.WARN, text, "Use -p: a dumb terminal cannot show the interface.")
+    if charset.upper().replace("-", "") != "UTF8":
+        return _finding("terminal", State.WARN, text, "Set a UTF-8 locale, for example LANG=C.UTF-8.")
+    return _finding("terminal", State.OK, text)
+
+
+async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIterator[Finding]:
+    """The way to the provider, then the credential: one request tells about both."""
+    try:
+        config = upstream_config(environ, allow_plain=environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1")
+        upstream = Upstream(config, tls_context(environ) if config.secure else None)
+    except CcbError as error:
+        yield error_finding(_WHERE, "provider", error)
+        return
+    credential: Credential | None = None
+    missing: CcbError | None = None
+    try:
+        credential = await asyncio.wait_for(credential_source(environ, settings, config.host).get(), _CREDENTIAL_S)
+    except CcbError as error:
+        missing = error
+    except TimeoutError:
+        missing = ConfigError(
+            f"The keyring did not answer in {_CREDENTIAL_S:g} s.", do="Unlock it, or export ANTHROPIC_API_KEY."
+        )
+    way = _way(config, environ)
+    yield _proxy(config, environ)
+    started = time.monotonic()
+    try:
+        status, date = await _ask(upstream, credential)
+    except (UpstreamError, TimeoutError) as error:
+        cause = str(error) or f"no answer within {_PROVIDER_S:g} s"
+        fix = "Check the network of this machine (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL)."
+        if config.proxy is not None:
+            fix = (
+                f"Check the proxy that {proxy_variable(config.base, environ)} names, or except this host with NO_PROXY."
+            )
+        yield _finding("provider", State.BLOCK, f"{way}: {cause}", fix)
+        status, date = 0, None
+    else:
+        took = (time.monotonic() - started) * 1000
+        text = f"{way}: answered in {took:.0f} ms (HTTP {status})"
+        if status >= 500:
+            yield _finding("provider", State.WARN, text, "Try again later: the provider has trouble.")
+        else:
+            yield _finding("provider", State.OK, text)
+    yield error_finding(_WHERE, "credential", missing) if missing else _credential(credential, status)
+    if date is not None:
+        yield _clock(date)
+
+
+def _proxy(config: UpstreamConfig, environ: Mapping[str, str]) -> Finding:
+    """Which proxy model calls take; never its password."""
+    name = proxy_variable(config.base, environ)
+    if config.proxy is not None:
+        login = ", with a login" if config.proxy.user else ""
+        text = f"{config.proxy.scheme}://{config.proxy.host}:{config.proxy.port} ({name}{login})"
+    elif name is not None:
+        text = f"none for {config.host}: NO_PROXY or its address excepts it from {name}"
+    else:
+        text = "none"
+    return _finding("proxy", State.INFO, text)
+
+
+def _way(config: UpstreamConfig, environ: Mapping[str, str]) -> str:
+    proxy = f" through the proxy {config.proxy.host}:{config.proxy.port}" if config.proxy is not None else ""
+    name = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)), "")
+    return f"{config.base.scheme}://{config.host}{proxy}{f', CAs of {name}' if name and config.secure else ''}"
+
+
+async def _ask(upstream: Upstream, credential: Credential | None) -> tuple[int, float | None]:
+    """Status of the list of models, and the provider's time."""
+    headers = request_headers({"anthropic-version": "2023-06-01", "accept": "application/json", "user-agent": "ccb"})
+    if credential is not None:
+        headers |= credential.headers()
+    async with (
+        asyncio.timeout(_PROVIDER_S),
+        upstream,
+        upstream.request("GET", "/v1/models?limit=1", headers, None, 0) as response,
+    ):
+        date = next((value for name, value in response.headers if name.lower() == "date"), "")
+        try:
+            return response.status, email.utils.parsedate_to_datetime(date).timestamp()
+        except (TypeError, ValueError):
+            return response.status, None
+
+
+def _credential(credential: Credential | None, status: int) -> Finding:
+    assert credential is not None
+    text = f"{credential.source}, sent as {credential.kind.value}"
+    if status in (401, 403):
+        fix = f"Check {credential.source}: the provider knows no such key, or it may not be used."
+        return _finding("credential", State.BLOCK, f"{text}: refused (HTTP {status})", fix)
+    if status in (200, 429):
+        return _finding("credential", State.OK, f"{text}: accepted")
+    return _finding("credential", State.INFO, f"{text}: could not be checked")
+
+
+def _clock(provider: float) -> Finding:
+    skew = time.time() - provider
+    text = skew_text(skew, 2, "the provider")
+    if abs(skew) > _SKEW_S:
+        return _finding(
+            "clock", State.WARN, text, "Set the clock of this machine: certificates are checked against it."
+        )
+    return _finding("clock", State.OK, text)

@@ -1,0 +1,124 @@
+"""`ccb doctor [HOST]`: everything that could be in the way, with evidence and one way out each."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from ccb.deploy import bundle
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.login.prompter import Prompts
+from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.ssh_command import ssh_by_hand
+from ccb.tunnel.transports.command_line import words_of
+from ccb.tunnel.transports.pipe import Transport
+
+from ..command_line.arguments import Arguments, private_texts
+from ..command_line.exit_codes import ExitCode
+from ..command_line.transport_choice import Way, way_of
+from ..config.redaction import Striker
+from ..config.settings import Settings
+from ..connect.basics import Basics, load_basics
+from ..connect.connect import first_transport, host_name
+from ..connect.loading import Loading
+from ..login.prompts import prompts_for
+from ..terminal.saying import run_saying, say
+from .connection import WHERE as CONNECTION
+from .connection import login_failed, login_findings, ssh_findings
+from .findings import Finding, State, finding_json, finding_lines, summary
+from .host import host_findings
+from .laptop import laptop_findings
+from .title import entered_container
+
+
+async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Say every finding as it comes, without secrets; AGENT_FAILED when one blocks."""
+    counts = dict.fromkeys(State, 0)
+    where = ""
+    width = min(shutil.get_terminal_size((120, 24)).columns, 140)
+    public = Striker(environ, private_texts(arguments)).public
+    entered = entered_container(arguments)
+    host = Striker(environ).public(entered) if entered else public(host_name(arguments))
+    titles = {"laptop": "This machine", "connection": f"Connection to {host}", "host": f"On {host}"}
+    async for each in _findings(arguments, environ):
+        finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
+        counts[finding.state] += 1
+        if arguments.json:
+            say(finding_json(finding))
+            continue
+        if finding.where != where:
+            title = titles.get(finding.where) or public(finding.where)
+            say(("\n" if where else "") + title[:1].upper() + title[1:])
+            where = finding.where
+        for line in finding_lines(finding, width):
+            say(line)
+    if not arguments.json:
+        say("\n" + summary(counts[State.BLOCK], counts[State.WARN]))
+    return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
+
+
+async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    async for finding in laptop_findings(environ):
+        yield finding
+    way, known, by_hand = way_of(arguments), False, ""
+    if way is Way.HERE and not arguments.local and arguments.container is None:
+        return
+    if arguments.target is not None and way in (Way.ASYNCSSH, Way.OPENSSH):
+        target = SshTarget(
+            arguments.target.host,
+            arguments.target.user,
+            arguments.port,
+            tuple(arguments.identities),
+            tuple(arguments.ssh_options),
+        )
+        words = words_of(arguments.ssh_command or "ssh", "--ssh-command")
+        by_hand = ssh_by_hand(target, words, "-v")
+        async for finding in ssh_findings(target, openssh=way is Way.OPENSSH, words=words):
+            known = known or (
+                finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
+            )
+            yield finding
+    prompts = prompts_for(headless=False)
+    began = time.monotonic()
+    try:
+        transport, worker = await _connected(arguments, prompts, environ)
+    except CcbError as error:
+        yield login_failed(error)
+        return
+    try:
+        took = time.monotonic() - began - getattr(prompts, "asked_s", 0.0)
+        for finding in login_findings(transport, took, known=known, by_hand=by_hand):
+            yield finding
+        async for finding in host_findings(transport, worker):
+            yield finding
+    finally:
+        await transport.close()
+
+
+async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
+    """The way a session would go, whatever is wrong with settings and credential of this machine."""
+    async with Loading(lambda: asyncio.to_thread(_basics, environ)) as loading:
+        transport = await first_transport(arguments, prompts, environ, loading)
+        try:
+            worker = (await loading.loaded()).bundle
+        except BaseException:
+            await transport.close()
+            raise
+    return transport, worker
+
+
+def _basics(environ: Mapping[str, str]) -> Basics:
+    try:
+        return load_basics(environ)
+    except CcbError:  # a finding of the laptop already
+        return Basics(Settings(), (), bundle.load())
+
+
+def run(arguments: Arguments) -> ExitCode:
+    """`examine` in a loop of its own."""
+    return run_saying(examine(arguments))

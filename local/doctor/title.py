@@ -1,0 +1,52 @@
+"""What may be said of a command that leads to a container: people write passwords into commands; its name is none."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from ..command_line.arguments import Arguments
+from ..command_line.transport_choice import Way, way_of
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
+_ENGINES = ("docker", "podman", "nerdctl")
+_CLUSTERS = ("kubectl", "oc")
+_FLAGS = re.compile(r"-[ditq]+|--(interactive|tty|detach|privileged|stdin|quiet)(=.*)?")
+_WITH_VALUE = re.compile(
+    r"-[ditq]*[euwnc]|--(env|env-file|user|workdir|detach-keys|namespace|container|context|kubeconfig|cluster|token|as)"
+)
+_HOLDS_VALUE = re.compile(r"--[a-z-]+=.*|-[euwnc].+", re.DOTALL)
+
+
+def entered_container(arguments: Arguments) -> str:
+    """`docker exec web` for a command of `--transport` that enters `web`; "" for every other one, and where it is not sure which
+    word is the name."""
+    if way_of(arguments) is not Way.COMMAND or arguments.target is not None or arguments.container is not None:
+        return ""
+    words = shlex.split(str(arguments.transport))
+    programs = [PurePath(word).name for word in words]
+    first = 1 if programs[0] == "sudo" else 0
+    if (
+        programs[first : first + 1]
+        and programs[first] in (*_ENGINES, *_CLUSTERS)
+        and words[first + 1 :][:1] == ["exec"]
+    ):
+        name = _first_argument(words[first + 2 :])
+        if _NAME.fullmatch(name):
+            return f"{programs[first]} exec {name}"
+    return ""
+
+
+def _first_argument(words: Sequence[str]) -> str:
+    """The first word that is neither an option nor the value of one; "" behind an option that is not known."""
+    rest = iter(words)
+    for word in rest:
+        if _WITH_VALUE.fullmatch(word):
+            next(rest, "")
+        elif not word.startswith("-"):
+            return word
+        elif not (_FLAGS.fullmatch(word) or _HOLDS_VALUE.fullmatch(word)):
+            return ""
+    return ""

@@ -1,0 +1,119 @@
+"""stdout of a headless run in its three formats. Nothing else ever writes there."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ccb.tunnel.wire.ndjson import dump, to_bytes
+
+from ..session.client import Json
+from ..terminal.stdio import Writer
+from .results import result_text
+
+
+class Output(Protocol):
+    """Takes what a session says; messages come in order, a result ends each turn."""
+
+    async def message(self, body: Json) -> None:
+        """A message that is not a result."""
+
+    async def progress(self, body: Json) -> None:
+        """A message that may be missing."""
+
+    async def result(self, body: Json) -> None:
+        """The end of a turn."""
+
+    async def finish(self) -> None:
+        """Nothing comes any more."""
+
+
+class TextOutput:
+    """The text of the last result."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._last: Json | None = None
+
+    async def message(self, body: Json) -> None:
+        pass
+
+    async def progress(self, body: Json) -> None:
+        pass
+
+    async def result(self, body: Json) -> None:
+        self._last = body
+
+    async def finish(self) -> None:
+        if self._last is not None:
+            text = result_text(self._last)
+            await self._writer.write(to_bytes(text if text.endswith("\n") else text + "\n"))
+
+
+class JsonOutput:
+    """The last result as one object."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._last: Json | None = None
+
+    async def message(self, body: Json) -> None:
+        pass
+
+    async def progress(self, body: Json) -> None:
+        pass
+
+    async def result(self, body: Json) -> None:
+        self._last = body
+
+    async def finish(self) -> None:
+        if self._last is not None:
+            await self._writer.write(to_bytes(dump(self._last) + "\n"))
+
+
+class JsonArrayOutput:
+    """All messages as one array, written as they come."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._started = False
+
+    async def message(self, body: Json) -> None:
+        await self._writer.write(to_bytes((",\n" if self._started else "[") + dump(body)))
+        self._started = True
+
+    async def progress(self, body: Json) -> None:
+        pass
+
+    async def result(self, body: Json) -> None:
+        await self.message(body)
+
+    async def finish(self) -> None:
+        await self._writer.write(b"]\n" if self._started else b"[]\n")
+
+
+class StreamOutput:
+    """Every message as one line, as soon as it comes."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def message(self, body: Json) -> None:
+        await self._writer.write(to_bytes(dump(body) + "\n"))
+
+    async def progress(self, body: Json) -> None:
+        await self.message(body)
+
+    async def result(self, body: Json) -> None:
+        await self.message(body)
+
+    async def finish(self) -> None:
+        pass
+
+
+def make_output(output_format: str, writer: Writer, *, verbose: bool) -> Output:
+    """The output of a format of the command line."""
+    if output_format == "stream-json":
+        return StreamOutput(writer)
+    if output_format == "json":
+        return JsonArrayOutput(writer) if verbose else JsonOutput(writer)
+    return TextOutput(writer)

@@ -1,0 +1,62 @@
+"""The result message: what it means for the exit code, and the one made here when the host could not send one."""
+
+from __future__ import annotations
+
+import uuid
+
+from ..command_line.exit_codes import ExitCode
+from ..session.client import Json
+
+_NO_USAGE: Json = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+    "server_tool_use": {"web_search_requests": 0},
+    "service_tier": "standard",
+}
+_LIMITS = ("error_max_turns", "error_max_budget_usd")
+
+
+def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
+    """The exit code for a run that ended with `result`; `denied_unasked`: something was denied because nobody could be
+    asked."""
+    subtype = result.get("subtype")
+    if subtype in _LIMITS:
+        return ExitCode.LIMIT_REACHED
+    if result.get("terminal_reason") == "storage_full":
+        return ExitCode.NO_STORAGE
+    if subtype != "success" or result.get("is_error"):
+        return ExitCode.AUTH_FAILED if result.get("api_error_status") in (401, 403) else ExitCode.AGENT_FAILED
+    return ExitCode.PERMISSION_DENIED if denied_unasked else ExitCode.OK
+
+
+def result_text(result: Json) -> str:
+    """The result as plain text: the answer, or the prose of the error."""
+    text = result.get("result")
+    if isinstance(text, str):
+        return text
+    errors = result.get("errors")
+    lines = [str(line) for line in errors] if isinstance(errors, list) and errors else [str(result.get("subtype"))]
+    return "\n".join(f"Error: {line}" for line in lines)
+
+
+def local_result(session_id: str, errors: list[str], *, reason: str, duration_ms: int) -> Json:
+    """The result of a turn that got none from the host. `reason` goes into `terminal_reason`."""
+    return {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "is_error": True,
+        "duration_ms": duration_ms,
+        "duration_api_ms": 0,
+        "num_turns": 0,
+        "stop_reason": None,
+        "session_id": session_id,
+        "total_cost_usd": 0,
+        "usage": _NO_USAGE,
+        "modelUsage": {},
+        "permission_denials": [],
+        "errors": errors,
+        "terminal_reason": reason,
+        "uuid": str(uuid.uuid4()),
+    }

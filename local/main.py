@@ -1,0 +1,108 @@
+"""The command `ccb`: from argv to an exit code. Nothing heavy is imported before the arguments are understood."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+import ccb
+from ccb.tunnel.errors import CcbError, UsageError
+
+from .command_line.arguments import HOST_COMMANDS, Arguments, parse_arguments, private_texts
+from .command_line.error_text import bug_text, code_of, error_text
+from .command_line.exit_codes import ExitCode
+from .config.log import logging_to_file
+from .terminal.stdout import flush_stdout, write_stdout
+
+log = logging.getLogger(__name__)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line `argv` (without the program's name); the exit code. Nothing is raised."""
+    try:
+        code = _answer(argv)
+    except OSError:
+        unwritable = flush_stdout()
+        if unwritable is None:
+            raise
+        return unwritable
+    return flush_stdout() or code
+
+
+def _answer(argv: Sequence[str]) -> int:
+    try:
+        arguments = parse_arguments(argv)
+    except CcbError as error:
+        sys.stderr.write(error_text(error))
+        return code_of(error)
+    if arguments.version:
+        sys.stdout.write(f"{ccb.__version__} (ccb)\n")
+        return ExitCode.OK
+    if arguments.help or arguments.command == "help":
+        return _help(arguments)
+    for hint in arguments.hints:
+        sys.stderr.write(f"ccb: {hint}\n")
+    with logging_to_file(debug=arguments.debug, commands=private_texts(arguments)) as log_file:
+        if arguments.debug:
+            sys.stderr.write(f"ccb: log file {log_file}\n")
+        try:
+            return _run(arguments)
+        except CcbError as error:
+            log.info("ended by an error", exc_info=error)
+            sys.stderr.write(error_text(error))
+            return code_of(error)
+        except KeyboardInterrupt:
+            sys.stderr.write("\nccb: interrupted\n")
+            return ExitCode.INTERRUPTED
+        except Exception as error:
+            unwritable = flush_stdout() if isinstance(error, OSError) else None
+            if unwritable is not None:
+                log.info("stdout cannot be written", exc_info=error)
+                return unwritable
+            log.exception("a bug")
+            sys.stderr.write(bug_text(error, log_file))
+            return ExitCode.INTERNAL
+
+
+def _help(arguments: Arguments) -> int:
+    command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
+    if command == "auth":
+        from .commands.auth import run_auth
+
+        return run_auth(["--help"])
+    from .command_line.help_text import help_text
+
+    return write_stdout(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command))
+
+
+def _run(arguments: Arguments) -> int:
+    if arguments.command == "auth":
+        from .commands.auth import run_auth
+
+        return run_auth(arguments.rest)
+    if arguments.command == "doctor":
+        from .doctor.report import run as run_doctor
+
+        return run_doctor(arguments)
+    if arguments.command in HOST_COMMANDS and arguments.command != "attach":
+        from .commands.hosts import run as run_host_command
+
+        return run_host_command(arguments)
+    if arguments.headless:
+        from .headless.run import run_headless
+
+        return asyncio.run(run_headless(arguments))
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr
+        raise UsageError(
+            "the terminal interface needs a terminal on stdin, stdout and stderr",
+            do='For a run without one: -p "what to do" (see `ccb help`).',
+        )
+    if os.environ.get("TERM", "") == "dumb":
+        raise UsageError("TERM is dumb: this terminal cannot show the interface", do='Use -p "what to do".')
+    from .repl import run_interactive
+
+    return asyncio.run(run_interactive(arguments))

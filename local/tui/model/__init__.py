@@ -1,0 +1,1 @@
+"""The transcript as data: messages are reduced to blocks here, and nothing here draws."""

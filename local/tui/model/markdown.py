@@ -1,0 +1,101 @@
+"""Markdown as the transcript shows it: left-aligned headings, code without a box, links that nothing can click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+
+from ..theme.palette import Look
+
+_HIGHLIGHT_UP_TO = 20_000  # characters of code: some lexers take seconds for more
+
+
+class _Heading(Heading):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = self.text.copy()
+        text.justify = "left"
+        yield text
+
+
+class _Code(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        theme, _, background = self.theme.partition(" ")
+        lexer = self.lexer_name if len(code) <= _HIGHLIGHT_UP_TO else "text"
+        syntax = Syntax(code, lexer, theme=theme, word_wrap=True, background_color=background, padding=(0, 1))
+        yield Padding(syntax, (0, 0, 0, 2))
+
+
+class _Table(TableElement):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for each in super().__rich_console__(console, options):
+            if isinstance(each, Table):
+                each.show_edge = False
+            yield each
+
+
+class Prose(Markdown):
+    """Rich's Markdown with our elements."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+        "table_open": _Table,
+    }
+
+
+def prose(text: str, look: Look) -> Prose:
+    """`text`, already neutralised, as a renderable."""
+    theme = "github-dark" if look.dark else "friendly"
+    return Prose(text, code_theme=f"{theme} {look.surface}", hyperlinks=False)
+
+
+def safe_split(text: str) -> int:
+    """Where a growing Markdown text can be cut so that both parts read the same as the whole; 0 when there is no such place."""
+    return max(_safe_places(text), default=0)
+
+
+def safe_pieces(text: str, size: int) -> list[str]:
+    """`text` cut where it can be, into pieces of at least `size` characters."""
+    pieces, start = [], 0
+    for place in _safe_places(text):
+        if place - start >= size:
+            pieces.append(text[start:place])
+            start = place
+    return [*pieces, text[start:]]
+
+
+def _safe_places(text: str) -> Iterator[int]:
+    """Before every flat block that follows a blank line, and before every item of a flat list, outside fences."""
+    position, fence = 0, ""
+    after_blank = False
+    for line in text.splitlines(keepends=True):
+        stripped = line.strip()
+        if fence:
+            if stripped.startswith(fence) and not stripped.strip(fence[0]):
+                fence = ""
+        else:
+            if position and (
+                line.startswith(("- ", "* ")) or (after_blank and stripped and not line.startswith((" ", "\t")))
+            ):
+                yield position
+            fence = _opened_fence(stripped)
+        after_blank = not stripped
+        position += len(line)
+
+
+def _opened_fence(line: str) -> str:
+    """The run of backticks or tildes that opens a code block on this line; empty when none does."""
+    for char in "`~":
+        run = line[: len(line) - len(line.lstrip(char))]
+        if len(run) >= 3:
+            return run
+    return ""

@@ -1,0 +1,1 @@
+"""Blocks of the transcript to lines of styled text, and diffs."""

@@ -1,0 +1,121 @@
+"""Put an agent together for a session: tools, permissions, prompts, model transport."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ccb.tunnel.wire import SessionOptions
+
+from ..agent.agent import Agent
+from ..agent.conversation import Conversation, close_open_tool_uses
+from ..agent.ports import Surroundings
+from ..agent.usage import Ledger
+from ..context.prompt import session_prompt
+from ..model.retry import RetrySettings
+from ..permissions.decision import Decision
+from ..permissions.engine import PermissionEngine
+from ..permissions.headless import headless_denial
+from ..session.session import Session
+from ..tools.contract import Tool, ToolContext
+from ..tools.registry import default_tools
+from .model_streams import Calls
+
+Json = dict[str, Any]
+
+INTERRUPTED = "The worker was stopped while this tool was open. It was interrupted and may have run; check before running it again."
+NEVER_STARTED = "The worker was stopped before this tool was started. It did not run."
+COPIED = (
+    "This copy of the session was made while the original ran this tool. It may have run: look before running it again."
+)
+COPIED_UNSTARTED = (
+    "This copy of the session was made before this tool was started. It did not run here, but the original may run it: "
+    "look before running it again."
+)
+
+
+class _Asking:
+    """The permission engine, told whether somebody can be asked and where the shell stands."""
+
+    def __init__(self, engine: PermissionEngine, session: Session, context: ToolContext) -> None:
+        self._engine = engine
+        self._session = session
+        self._context = context
+
+    @property
+    def mode(self) -> str:
+        return self._engine.mode
+
+    def decide(self, tool: Tool, tool_input: Json) -> Decision:
+        context = self._context
+        shell_cwd = context.shells.directory(context.host, [context.cwd, *context.add_dirs])
+        return self._engine.decide(tool, tool_input, can_ask=self._session.can_ask, shell_cwd=shell_cwd)
+
+    def apply(self, updates: Sequence[Json]) -> None:
+        self._engine.apply(updates)
+
+    def left_out(self, name: str) -> Sequence[str]:
+        return self._engine.left_out(name)
+
+    def visible(self, name: str) -> bool:
+        return self._engine.visible(name)
+
+
+def assemble(
+    session: Session,
+    options: SessionOptions,
+    *,
+    calls: Calls,
+    context: ToolContext,
+    engine: PermissionEngine,
+    version: str,
+) -> Agent:
+    """The agent of `session`, with the conversation that its journal holds."""
+
+    def events() -> Iterator[tuple[str, Json]]:
+        """One record at a time: a journal may be larger than the memory it should take to read it."""
+        return ((record.kind, record.body) for record in session.journal.read(0, session.journal.seq))
+
+    conversation = Conversation()
+    copied: set[str] = set()
+    for kind, body in events():
+        conversation.apply(kind, body)
+        if kind == "forked":
+            copied = set(conversation.open_tool_uses)
+    opened = set(conversation.open_tool_uses)
+    started = opened & {str(body.get("tool_use_id")) for kind, body in events() if kind == "tool_start"}
+    if session.journal.damaged:  # what is missing may have been the start of any
+        started = opened
+    ledger = Ledger.from_events(events())
+
+    def why(tool_id: str) -> str:
+        if tool_id in copied:
+            return COPIED if tool_id in started else COPIED_UNSTARTED
+        return INTERRUPTED if tool_id in started else NEVER_STARTED
+
+    for body in close_open_tool_uses(conversation, why):
+        session.message(body)
+    return Agent(
+        Surroundings(
+            emitter=session,
+            transport=calls,
+            asker=session,
+            prompts=session_prompt(options, context.cwd),
+            permissions=_Asking(engine, session, context),
+            tools=default_tools(),
+            context=context,
+            denial_text=headless_denial,
+            session_id=session.id,
+            version=version,
+            model=options.model,
+            max_turns=options.max_turns,
+            partial_messages=options.partial_messages,
+            api_key_source=options.api_key_source,
+            take_queued=session.take_queued,
+            link_up_since=calls.link_up_since,
+            limits=RetrySettings.from_env(os.environ),
+        ),
+        conversation,
+        ledger,
+    )

@@ -1,0 +1,202 @@
+"""Where ccb keeps things on a host, what is still in use there, and how to take it away safely."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..sessions import paths
+from ..sessions.identity import elsewhere, is_alive
+from ..sessions.registry import living, read_lock, runtime_directories
+from ..system.process import MARK
+from .report import Reports
+
+Json = dict[str, Any]
+
+YOUNG_S = 60.0
+"""What names no process may be just about to be used while it is younger."""
+
+_DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+def worker_directories() -> list[str]:
+    """Where bundles may be, whether they exist or not; as in deploy/stub.py."""
+    home = paths.home_directory()
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    if not cache.startswith("/"):
+        cache = os.path.join(home, ".cache") if home else ""
+    tops = ([os.path.join(cache, "ccb")] if cache else []) + runtime_directories()
+    return [os.path.join(top, "worker") for top in tops]
+
+
+def age(path: str) -> float:
+    """Seconds since a file was changed."""
+    return time.time() - os.lstat(path).st_mtime
+
+
+def own_processes() -> Iterator[int]:
+    """Pids of this user but our own; none where there is no /proc."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if os.stat("/proc/" + name).st_uid == os.getuid():
+                        yield int(name)
+
+
+def marked_processes() -> dict[str, list[int]]:
+    """Processes that tools have started, by the token of their session."""
+    found: dict[str, list[int]] = {}
+    prefix = (MARK + "=").encode()
+    for pid in own_processes():
+        with contextlib.suppress(OSError), open("/proc/%d/environ" % pid, "rb") as file:
+            for each in file.read(1 << 20).split(b"\0"):
+                if each.startswith(prefix):
+                    found.setdefault(each[len(prefix) :].decode("ascii", "replace").partition(".")[0], []).append(pid)
+                    break
+    return found
+
+
+def name_of(pid: int) -> str:
+    """What the system calls a process; "" when it is gone."""
+    with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+    return ""
+
+
+def bundles_in_use() -> set[str]:
+    """Hashes of the bundles that living workers and bridges may still read from."""
+    used = {str(owner.get("bundle")) for owner in living().values()}
+    for pid in own_processes():
+        with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as file:
+            used.update(word.decode() for word in _DIGEST.findall(file.read(1 << 20)))
+    return used
+
+
+class Held:
+    """The lock files and the journal of a session without a daemon, locked, so that none can start meanwhile."""
+
+    def __init__(self, fds: list[int]) -> None:
+        self._fds = fds
+
+    def release(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+
+
+def hold(session: str, directory: str = "") -> Held | None:
+    """Take everything by which a daemon would own the session; None when somebody else has any of it, or may be about to."""
+    paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
+    if directory:
+        paths.append(os.path.join(directory, "journal.jsonl"))
+    fds: list[int] = []
+    held = Held(fds)
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        fds.append(fd)
+        if not (_may_hold(path) and _hold(fd, path)):
+            held.release()
+            return None
+    return held
+
+
+def _may_hold(path: str) -> bool:
+    """Asked before the lock is tried: one who is just starting must not find it taken."""
+    if not path.endswith(".lock"):
+        return True
+    owner = read_lock(path)
+    if not owner:
+        with contextlib.suppress(OSError):
+            return age(path) >= YOUNG_S
+        return False
+    return not is_alive(owner) and not elsewhere(owner)
+
+
+def _hold(fd: int, path: str) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(fd).st_ino == os.lstat(path).st_ino
+    except OSError:
+        return False
+
+
+class Remover:
+    """Takes things away and says so; with `dry_run` it only says so. Links are removed, never followed."""
+
+    def __init__(self, reports: Reports, dry_run: bool) -> None:
+        self.reports = reports
+        self.dry_run = dry_run
+        self.gone: set[str] = set()  # also those that would be
+
+    def file(self, path: str, what: str, why: str) -> bool:
+        """Remove one file, socket or link."""
+        try:
+            size = os.lstat(path).st_size
+            if not self.dry_run:
+                os.unlink(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.reports.kept(path, error.strerror or str(error))
+            return False
+        self.gone.add(path)
+        self.reports.removed(path, what, size, why)
+        return True
+
+    def tree(self, path: str, what: str, why: str) -> bool:
+        """Remove a directory with all that is in it."""
+        size = _size(path)
+        if not self.dry_run:
+            failed: list[str] = []
+            shutil.rmtree(path, onerror=lambda function, name, info: failed.append("%s: %s" % (name, info[1])))
+            if failed and os.path.lexists(path):
+                self.reports.kept(path, failed[0])
+                return False
+        self.gone.add(path)
+        self.reports.removed(path, what, size, why)
+        return True
+
+    def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
+        """Remove a directory if nothing else is in it; what keeps it is said, unless it is taken when `empty_only`. A file called
+        `mark` goes with the directory, and stays with it."""
+        try:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                return False
+            there = os.listdir(path)
+            left = [name for name in there if name != mark and os.path.join(path, name) not in self.gone]
+            if left and empty_only:
+                return False
+            if left:
+                self.reports.kept(path, "not empty: %s" % ", ".join(sorted(left)[:5]))
+                return False
+            if mark in there:
+                self.file(os.path.join(path, mark), "temp", why)
+            if not self.dry_run:
+                os.rmdir(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.reports.kept(path, error.strerror or str(error))
+            return False
+        self.gone.add(path)
+        self.reports.removed(path, "directory", 0, why)
+        return True
+
+
+def _size(path: str) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total

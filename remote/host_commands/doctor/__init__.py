@@ -1,0 +1,1 @@
+"""`ccb doctor` on the host: directories, quotas, limits, logout, network."""

@@ -1,0 +1,42 @@
+"""`doctor`: what of this host could be in the way of a session, with evidence and one way out each."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ..findings import Finding
+from ..report import Reports
+
+_Check = Callable[[], "list[Finding]"]
+
+
+def examine(reports: Reports, bundle: str) -> None:
+    """Report every check as it is done, then serve the laptop's measurements until it has enough."""
+    from . import storage, system
+    from .network_probe import serve
+
+    checks: list[tuple[str, _Check]] = [
+        ("system", system.system),
+        ("user", system.user),
+        ("worker python", system.python),
+        ("login shell", system.login_shell),
+        ("directories", storage.directories),
+        ("bundle cache", lambda: storage.bundle_cache(bundle)),
+        ("sessions", storage.running_sessions),
+        ("limits", system.limits),
+        ("memory", system.memory),
+        ("logout", system.logout),
+        ("sshd settings", system.sshd_settings),
+        ("tools", system.tools),
+        ("locale", system.locale_names),
+        ("secrets", system.secrets),
+    ]
+    for name, check in checks:
+        try:
+            found = check()
+        except Exception as error:  # noqa: BLE001 - one check that fails must not hide the others
+            text = "this check failed: %s: %s" % (type(error).__name__, error)
+            found = [Finding(name, "warn", text, "Run with --debug and report it.")]
+        for each in found:
+            reports.check(each)
+    serve(reports)

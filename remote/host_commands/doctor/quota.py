@@ -1,0 +1,69 @@
+"""How much of a file system this user may still take, where quotas say so."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import struct
+
+_GET_QUOTA = 0x800007 << 8  # QCMD(Q_GETQUOTA, USRQUOTA)
+_QUOTACTL_FD = 443
+_KILO = 1024
+_LAYOUT = struct.Struct("=8QI")
+
+
+class Quota:
+    """Bytes and inodes that are used, and how many may be; 0: no limit."""
+
+    def __init__(self, used: int, limit: int, nodes: int, most_nodes: int) -> None:
+        self.used = used
+        self.limit = limit
+        self.nodes = nodes
+        self.most_nodes = most_nodes
+
+    @property
+    def left(self) -> int | None:
+        """Bytes, None without a limit."""
+        return max(0, self.limit - self.used) if self.limit else None
+
+    @property
+    def nodes_left(self) -> int | None:
+        return max(0, self.most_nodes - self.nodes) if self.most_nodes else None
+
+
+def of_path(path: str, device: str) -> Quota | None:
+    """The quota of this user on the file system of `path`, which is on `device`; None when there is none, or when this system
+    cannot be asked (networked file systems: `over_on_network`)."""
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        answer = ctypes.create_string_buffer(128)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            failed = libc.syscall(_QUOTACTL_FD, fd, _GET_QUOTA, os.getuid(), answer)
+        finally:
+            os.close(fd)
+        if failed and ctypes.get_errno() == errno.ENOSYS:
+            failed = libc.quotactl(_GET_QUOTA, os.fsencode(device), os.getuid(), answer)
+    except (ImportError, OSError, AttributeError):
+        return None
+    return None if failed else decoded(answer.raw)
+
+
+def decoded(raw: bytes) -> Quota | None:
+    """A `struct if_dqblk`; None without any limit. The lower of both limits counts: what is over it is refused sooner or later."""
+    hard, soft, used, hard_nodes, soft_nodes, nodes, _, _, _ = _LAYOUT.unpack_from(raw)
+    limit = min([each * _KILO for each in (hard, soft) if each], default=0)
+    most_nodes = min([each for each in (hard_nodes, soft_nodes) if each], default=0)
+    return Quota(used, limit, nodes, most_nodes) if limit or most_nodes else None
+
+
+def over_on_network() -> str:
+    """What `quota` says of the networked file systems on which this user is over a limit, "" when there are none or no such
+    program is there. Only a server knows, so it may take a while."""
+    from ..findings import said_by
+
+    program = shutil.which("quota")
+    return said_by([program, "-q"], any_status=True) if program else ""

@@ -1,0 +1,278 @@
+"""Where a session's files would be: directories, the cache of bundles, the sessions that are there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+
+from ...sessions import paths
+from ...sessions.registry import is_ours, runtime_directories, sessions
+from ..cleanup import worker_directories
+from ..findings import BLOCK, INFO, OK, WARN, Finding, size_text, text_of
+from . import quota
+
+_ROOM = 64 << 20
+_NODES = 1000
+_BUNDLE_SIZE = 300 * 1024
+_SHARED = (
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "afs",
+    "fuse.sshfs",
+    "9p",
+    "glusterfs",
+)
+_ST_NOEXEC = 8
+_BUNDLE = re.compile(r"[0-9a-f]{64}\.zip")
+
+
+def directories() -> list[Finding]:
+    """Home, state, bundles, sockets and /tmp, each as far as it exists; which of them a session would use."""
+    home = paths.home_directory()
+    state, _ = paths.durable_directory("x")
+    where = [("home", home), ("state", os.path.dirname(state) if state else "")]
+    where += [("bundles", worker_directories()[0] if home or os.environ.get("XDG_CACHE_HOME") else "")]
+    where += [("temporary", "/tmp")]  # noqa: S108 - looked at, not trusted
+    sockets, top = _sockets()
+    found: list[Finding] = []
+    causes: dict[str, str] = {}
+    for name, path in where:
+        there = nearest(path)
+        if there in causes:
+            what = "%s: as" % shown(path) if path else "as"
+            found.append(Finding(name, INFO, "%s %s%s" % (what, causes[there], _instead(name, top))))
+            continue
+        each = _directory(name, path)
+        if each.state == WARN:
+            causes[there] = name
+            each.found += _instead(name, top)
+        found.append(each)
+    return [*found, sockets]
+
+
+def _instead(name: str, top: str) -> str:
+    """What a session does without one of our directories."""
+    if name != "state":
+        return ""
+    if not top:
+        return "; sessions are kept in memory only"
+    return "; sessions are kept in %s, which may not outlive a restart of the host" % os.path.join(top, "sessions")
+
+
+def _sockets() -> tuple[Finding, str]:
+    """Where sockets and locks go, made and left as a session would, without one; and that directory, "" when there is none."""
+    tops = [path for path in runtime_directories() if os.path.isdir(path)]
+    existed = set(tops)
+    fix = "Make /tmp or the home directory writable for this user."
+    try:
+        path, notes = paths.runtime_directory("0" * 36)
+    except paths.NoPlace as error:
+        text = "; ".join(error.notes)
+        try:
+            paths.memory_places("0" * 36, [])
+        except paths.NoPlace:
+            return Finding("sockets", BLOCK, text, fix), ""
+        return Finding("sockets", WARN, "in memory: nothing can be written (%s)" % text, fix), ""
+    if path not in existed:
+        remove_made(path)
+    if notes:
+        return Finding("sockets", WARN, "%s is used; %s" % (path, "; ".join(notes)), "Repair the better place."), path
+    return Finding("sockets", OK, path), path
+
+
+def remove_made(path: str) -> None:
+    """Take away a directory that was only made to see whether it can be."""
+    try:
+        made = os.path.join(path, paths.MADE)
+        if os.path.lexists(made):
+            os.unlink(made)
+        os.rmdir(path)
+    except OSError:
+        pass
+
+
+def shown(path: str) -> str:
+    """`path` with `~` for the home directory."""
+    home = paths.home_directory().rstrip("/")
+    return "~" + path[len(home) :] if home and path.startswith(home + "/") else path
+
+
+def nearest(path: str) -> str:
+    """The part of `path` that is there."""
+    while path and not os.path.lexists(path) and path != "/":
+        path = os.path.dirname(path)
+    return path
+
+
+def _directory(name: str, path: str) -> Finding:
+    if not path:
+        return Finding(name, WARN, "there is no home directory", "Set HOME, or let the administrator make a home.")
+    there = nearest(path)
+    if name == "home" and there != path:
+        fix = "Let the administrator make it (mkhomedir_helper), or set HOME."
+        return Finding(name, WARN, "%s does not exist" % path, fix)
+    if not os.path.isdir(there):
+        return Finding(name, WARN, "%s is no directory" % there, "Move it away: the next place is used meanwhile.")
+    problem, fix = _foreign(there, path), "Move it away, or give it to this user: the next place is used meanwhile."
+    if not problem:
+        problem, fix = _write_problem(there)
+    known = path if name == "home" else shown(path)
+    facts = [known if there == path else "%s (not there yet)" % known]
+    facts += [] if problem else ["writable"]
+    kind, device = _file_system(there)
+    room, short = _room(there, kind, device)
+    facts += [*room, kind] if kind else room
+    if kind in _SHARED:
+        facts.append("shared between hosts: sockets and locks stay out of it")
+    problems = [problem] if problem else []
+    if short:
+        problems.append(short)
+        fix = fix or "Remove some files, or ask for more room."
+    if problems:
+        return Finding(name, WARN, "; ".join([", ".join(facts), *problems]), fix)
+    return Finding(name, OK, ", ".join(facts))
+
+
+def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
+    """What there is, and what there is too little of."""
+    try:
+        info = os.statvfs(path)
+    except OSError as error:
+        return [], str(error.strerror)
+    free = info.f_bavail * info.f_frsize
+    facts = ["noexec (does not matter to ccb)" if info.f_flag & _ST_NOEXEC else "exec", "%s free" % size_text(free)]
+    short = []
+    if free < _ROOM:
+        short.append("only %s free" % size_text(free) if free else "no space")
+    if info.f_files:
+        facts.append("%d inodes free" % info.f_favail)
+        if info.f_favail < _NODES:
+            short.append("only %d inodes free" % info.f_favail if info.f_favail else "no inodes")
+    limits = quota.of_path(path, device)
+    if limits is not None:
+        facts.append(quota_text(limits))
+        if limits.left is not None and limits.left < _ROOM:
+            short.append("only %s left of the quota" % size_text(limits.left))
+        if limits.nodes_left is not None and limits.nodes_left < _NODES:
+            short.append("only %d files left of the quota" % limits.nodes_left)
+    elif kind in _SHARED:
+        over = quota.over_on_network()
+        short += ["quota: %s" % over] if over else []
+    return facts, "; ".join(short)
+
+
+def quota_text(limits: quota.Quota) -> str:
+    """`quota 3M of 5M, 12 of 100 files`."""
+    parts = []
+    if limits.limit:
+        parts.append("%s of %s" % (size_text(limits.used), size_text(limits.limit)))
+    if limits.most_nodes:
+        parts.append("%d of %d files" % (limits.nodes, limits.most_nodes))
+    return "quota " + ", ".join(parts)
+
+
+def _foreign(there: str, path: str) -> str:
+    """Why a directory that exists cannot be ours."""
+    if there != path or path in ("/tmp", paths.home_directory()):  # noqa: S108
+        return ""
+    info = os.lstat(there)
+    if stat.S_ISLNK(info.st_mode):
+        return "it is a link"
+    return "it belongs to another user" if info.st_uid != os.getuid() else ""
+
+
+_WAYS_OUT = {
+    errno.EROFS: "Mount it for writing",
+    errno.ENOSPC: "Remove some files: its disk is full, or has no inodes left",
+    errno.EDQUOT: "Remove some files, or ask for a larger quota",
+    errno.EFBIG: "Raise the limit on the size of files (`ulimit -f`)",
+}
+
+
+def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
+    """Why no file of `size` bytes can be made in `path`, and what to do; "" when it can."""
+    probe = os.path.join(path, ".ccb-doctor-%d" % os.getpid())
+    try:
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.write(fd, b"x" * size) < size:
+                os.write(fd, b"x" * size)  # says why
+        finally:
+            os.close(fd)
+            os.unlink(probe)
+    except OSError as error:
+        way_out = _WAYS_OUT.get(error.errno or 0, "Make it writable for this user")
+        text = "not writable: %s" % (error.strerror or error)
+        return text, way_out + ": the next place is used meanwhile, at last memory only."
+    return "", ""
+
+
+def _file_system(path: str) -> tuple[str, str]:
+    """Type and device of the file system that `path` is on, "" where the system does not say."""
+    real, best, kind, device = os.path.realpath(path), "", "", ""
+    for line in text_of("/proc/self/mountinfo", 1 << 20).splitlines():
+        before, _, after = line.partition(" - ")
+        fields, (found, _, rest) = before.split(), after.partition(" ")
+        if len(fields) > 4 and after:
+            point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
+            inside = real == point or real.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind, device = point, found, rest.partition(" ")[0]
+    return kind, device
+
+
+def bundle_cache(bundle: str) -> list[Finding]:
+    """Where the bundle of this ccb is, or would be, and how many others are kept. The doctor itself stores none."""
+    kept, refused = [], []
+    place = ""
+    for top in worker_directories():
+        if is_ours(top):
+            kept += [os.path.join(top, name) for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
+    for top in _stores():
+        there = nearest(top)
+        problem = "%s is no directory" % there if not os.path.isdir(there) else ""
+        problem = problem or next((text for text in (_foreign(step, step) for step in _steps(top)) if text), "")
+        problem = problem or _write_problem(there, _BUNDLE_SIZE)[0]
+        if problem:
+            refused.append("%s: %s" % (shown(top), problem))
+        place = place or ("" if problem else top)
+    own = next((path for path in kept if os.path.basename(path) == bundle + ".zip"), "")
+    if not own and not place:
+        text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
+        return [Finding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
+    size = sum(os.lstat(path).st_size for path in kept)
+    others = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
+    return [Finding("bundle cache", OK, "%s; %s" % (shown(os.path.dirname(own) if own else place), others))]
+
+
+def _stores() -> list[str]:
+    """Where a bundle is put, the best place first; as in deploy/stub.py."""
+    home, runtime = paths.home_directory(), os.environ.get("XDG_RUNTIME_DIR") or ""
+    found = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
+    tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []
+    return found + [os.path.join(top, "worker") for top in [*tops, "/tmp/ccb-%d" % os.getuid()]]  # noqa: S108
+
+
+def _steps(top: str) -> list[str]:
+    """Our own directories among those that lead to a bundle, as far as they exist."""
+    return [path for path in (os.path.dirname(top), top) if os.path.lexists(path)]
+
+
+def running_sessions() -> list[Finding]:
+    """How many sessions there are, and on which hosts."""
+    found = sessions()
+    alive = sum(entry.alive for entry in found)
+    elsewhere = sorted({entry.elsewhere for entry in found if entry.elsewhere})
+    text = "%d, %d of them running: `ccb ps` lists them" % (len(found), alive) if found else "none"
+    if elsewhere:
+        text += "; some may run on %s, which shares this home" % ", ".join(elsewhere)
+    return [Finding("sessions", INFO, text)]

@@ -1,0 +1,236 @@
+"""The host itself: interpreter, limits, logout, programs, locale."""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+import resource
+import shutil
+import sys
+
+from ...daemon import logout as logind
+from ...sessions import paths
+from ..cleanup import own_processes
+from ..findings import BLOCK, INFO, OK, WARN, Finding, said_by, size_text, text_of
+
+_FILES_LEAST, _FILES_GOOD = 18, 256
+_TASKS_LEAST, _TASKS_GOOD = 4, 64
+_FILE_SIZE_GOOD = 64 << 20
+_ADDRESSES_GOOD = 512 << 20
+_MEMORY_GOOD = 256 << 20
+_SSHD = (
+    "maxsessions", "maxstartups", "allowtcpforwarding", "allowstreamlocalforwarding", "disableforwarding", "forcecommand",
+    "permitopen", "clientaliveinterval", "clientalivecountmax", "rekeylimit", "compression", "chrootdirectory",
+)  # fmt: skip
+_SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_UNLIMITED = resource.RLIM_INFINITY
+
+
+def system() -> list[Finding]:
+    name = re.search(r'^PRETTY_NAME="?([^"\n]*)', text_of("/etc/os-release"), re.MULTILINE)
+    libc = " ".join(platform.libc_ver()).strip() or "no glibc"
+    uname = os.uname()
+    parts = [uname.nodename, uname.sysname, uname.release, uname.machine, name.group(1) if name else "", libc]
+    return [Finding("system", INFO, ", ".join(part for part in parts if part))]
+
+
+def user() -> list[Finding]:
+    import pwd
+
+    uid = os.getuid()
+    try:
+        text = "%s (uid %d)" % (pwd.getpwuid(uid).pw_name, uid)
+    except KeyError:
+        text = "uid %d has no entry in the user database" % uid
+    if uid == 0:
+        return [Finding("user", INFO, text + ": the agent can do everything here")]
+    return [Finding("user", OK, text)]
+
+
+def python() -> list[Finding]:
+    return [Finding("worker python", OK, "%s %s" % (sys.executable, platform.python_version()))]
+
+
+def login_shell() -> list[Finding]:
+    import pwd
+
+    try:
+        shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        shell = os.environ.get("SHELL") or "unknown"
+    return [Finding("login shell", INFO, shell)]
+
+
+def limits() -> list[Finding]:
+    """Open files and processes: a session needs few, its tools more."""
+    return [_files(), _processes(), *_sizes()]
+
+
+def _files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = "%s open files (hard limit %s)" % (_number(soft), _number(hard))
+    if soft != _UNLIMITED and soft < _FILES_GOOD:
+        state = BLOCK if soft < _FILES_LEAST else WARN
+        way = (
+            "with `ulimit -n 1024` in the start-up file of the shell"
+            if hard == _UNLIMITED or hard >= 1024
+            else "in /etc/security/limits.conf"
+        )
+        return Finding("nofile", state, text, "Raise it %s." % way)
+    return Finding("nofile", OK, text)
+
+
+def _sizes() -> list[Finding]:
+    """Limits that are rarely set and then puzzle: on the size of files and on memory."""
+    found = []
+    for name, which, good, flag in (
+        ("file size", resource.RLIMIT_FSIZE, _FILE_SIZE_GOOD, "-f"),
+        ("address space", resource.RLIMIT_AS, _ADDRESSES_GOOD, "-v"),
+    ):
+        soft, _ = resource.getrlimit(which)
+        if soft != _UNLIMITED:
+            state = WARN if soft < good else OK
+            found.append(Finding(name, state, "limited to %s" % size_text(soft), "Raise it: `ulimit %s`." % flag))
+    return found
+
+
+def _processes() -> Finding:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    mine = sum(_threads(pid) for pid in own_processes()) + 1
+    text = "%d processes and threads of this user, limit %s" % (mine, _number(soft))
+    room = [] if soft == _UNLIMITED or os.getuid() == 0 else [soft - mine]
+    for where, most, now in tasks():
+        text += "; TasksMax of %s %d, %d in use" % (where, most, now)
+        room.append(most - now)
+    if room and min(room) < _TASKS_GOOD:
+        state = BLOCK if min(room) < _TASKS_LEAST else WARN
+        fix = "End processes of this user, or raise the limit: `ulimit -u`, or TasksMax of the user's slice."
+        return Finding("processes", state, text, fix)
+    return Finding("processes", OK, text)
+
+
+def _threads(pid: int) -> int:
+    try:
+        return len(os.listdir("/proc/%d/task" % pid))
+    except OSError:
+        return 0
+
+
+def tasks(root: str = "/") -> list[tuple[str, int, int]]:
+    """(control group, most tasks, tasks now) for each group over this process that has a limit."""
+    found = []
+    for line in text_of(os.path.join(root, "proc/self/cgroup")).splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "pids" not in controllers.split(","):
+            continue
+        top = os.path.join(root, "sys/fs/cgroup", "pids" if controllers else "")
+        while path:
+            group = os.path.join(top, path.strip("/"))
+            most, now = (
+                text_of(os.path.join(group, "pids.max")).strip(),
+                text_of(os.path.join(group, "pids.current")).strip(),
+            )
+            if most.isdigit() and now.isdigit():
+                found.append((os.path.basename(path) or "the container", int(most), int(now)))
+            path = os.path.dirname(path) if path != "/" else ""
+    return found
+
+
+def memory() -> list[Finding]:
+    available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of("/proc/meminfo"), re.MULTILINE)
+    if not available:
+        return []
+    size = int(available.group(1)) * 1024
+    if size < _MEMORY_GOOD:
+        return [
+            Finding("memory", WARN, "%s available" % size_text(size), "End something large: a worker takes about 30M.")
+        ]
+    return [Finding("memory", OK, "%s available" % size_text(size))]
+
+
+def logout() -> list[Finding]:
+    """Whether a session outlives its connection."""
+    kills, lingers, scope = logind.kills(), paths.lingers(), paths.in_login_scope()
+    text = "KillUserProcesses %s, linger %s" % ("yes" if kills else "no", "on" if lingers else "off")
+    if kills and scope and not lingers:
+        return [
+            Finding("logout", WARN, text + ": sessions end with their connection", "Run once: loginctl enable-linger")
+        ]
+    return [Finding("logout", OK, text + (": sessions are moved out of the login" if kills and scope else ""))]
+
+
+def sshd_settings() -> list[Finding]:
+    """What sshd_config says where this user may read it; what holds for this very login is tried by the laptop."""
+    found: list[str] = []
+    unreadable = []
+    for path in ["/etc/ssh/sshd_config", *sorted(glob.glob("/etc/ssh/sshd_config.d/*.conf"))]:
+        if not os.path.exists(path):
+            continue
+        if not os.access(path, os.R_OK):
+            unreadable.append(path)
+            continue
+        matched = ""
+        for line in text_of(path).splitlines():
+            name, _, value = line.strip().replace("=", " ", 1).partition(" ")
+            if name.lower() == "match":
+                matched = " (Match %s)" % value.strip()
+            elif name.lower() in _SSHD:
+                found.append("%s %s%s" % (name, value.strip(), matched))
+    text = ", ".join(found) or ("nothing that matters is set" if not unreadable else "")
+    if unreadable:
+        text = "; ".join(part for part in (text, "not readable: " + ", ".join(unreadable)) if part)
+    return [Finding("sshd settings", INFO, text)]
+
+
+def tools() -> list[Finding]:
+    """Programs that tools and the model use when they are there."""
+    found = []
+    for name, state, missing, fix in (
+        ("bash", WARN, "not there: commands run in sh", "Install bash."),
+        ("git", WARN, "not there: the model sees no branches and changes", "Install git."),
+        ("rg", INFO, "not there: searching takes longer in large trees, with the same results", "Install ripgrep."),
+    ):
+        path = shutil.which(name)
+        if path is None:
+            found.append(Finding(name, state, missing, fix))
+            continue
+        version = said_by([path, "--version"])
+        if version:
+            found.append(Finding(name, OK, "%s: %s" % (path, version)))
+        else:
+            found.append(Finding(name, WARN, "%s does not run" % path, "Repair or remove %s." % path))
+    return found
+
+
+def locale_names() -> list[Finding]:
+    """The locale that tools get; the worker itself does not depend on it."""
+    import locale
+
+    given = {name: os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)}
+    text = ", ".join("%s=%s" % each for each in given.items()) or "none is set"
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+        charset = locale.nl_langinfo(locale.CODESET)
+    except locale.Error:
+        fix = "Generate it on the host, or set LANG=C.UTF-8."
+        return [Finding("locale", WARN, text + ": not installed here", fix)]
+    if charset.upper().replace("-", "") == "UTF8":
+        return [Finding("locale", OK, "%s (%s)" % (text, charset))]
+    fix = "Set LANG=C.UTF-8 on the host if programs write names wrong; ccb does not need it."
+    return [Finding("locale", INFO, "%s (%s)" % (text, charset), fix)]
+
+
+def secrets() -> list[Finding]:
+    """A model credential has no business here."""
+    names = [name for name in _SECRETS if os.environ.get(name)]
+    if names:
+        fix = "Remove it from the start-up files of the host: the key stays on the laptop."
+        return [Finding("secrets", WARN, "%s is set in the environment of this host" % ", ".join(names), fix)]
+    return [Finding("secrets", OK, "no model credential in the environment")]
+
+
+def _number(limit: int) -> str:
+    return "unlimited" if limit == _UNLIMITED else str(limit)

@@ -1,0 +1,264 @@
+"""`gc`: what is left of workers that are gone, and what nobody has used for long. Nothing that lives is touched."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import stat
+import time
+from collections.abc import Iterable
+
+from ..sessions import identity
+from ..sessions.registry import (
+    Entry,
+    directories,
+    is_ours,
+    living,
+    read_lock,
+    runtime_directories,
+    sessions,
+    state_directories,
+)
+from ..system.process import stop_marked
+from .cleanup import (
+    YOUNG_S,
+    Remover,
+    age,
+    bundles_in_use,
+    hold,
+    marked_processes,
+    name_of,
+    own_processes,
+    worker_directories,
+)
+from .report import Reports
+from .stopping import mark_of
+
+_TEMPORARY = re.compile(
+    r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
+)
+_HALF_WRITTEN = ("summary.json.new", "epoch.new")
+_WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
+
+
+def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float) -> None:
+    """Remove it all, or with `dry_run` say what would be. `bundle` is the one that stays, besides those in use."""
+    remover = Remover(reports, dry_run)
+    stop_lost_daemons(reports, dry_run)
+    end_leftovers(reports, dry_run)
+    _old_sessions(remover, older_than_s)
+    _unused_sessions(remover)
+    _remove_dead_sockets(remover)
+    for top in runtime_directories():
+        _remove_temporary(remover, top)
+    _remove_bundles(remover, bundle)
+
+
+def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
+    """Daemons whose journal was removed under them: nobody can ever reach them again."""
+    tops = state_directories()
+    for pid in own_processes():
+        with contextlib.suppress(OSError):
+            if not _is_daemon(pid):
+                continue
+            for fd in os.listdir("/proc/%d/fd" % pid):
+                path = os.readlink("/proc/%d/fd/%s" % (pid, fd))
+                folder, _, name = path.rpartition("/")
+                if name == "journal.jsonl (deleted)" and os.path.dirname(folder) in tops:
+                    if not dry_run:
+                        os.kill(pid, signal.SIGINT)
+                    reports.stopped(os.path.basename(folder), pid, "its journal was removed")
+                    break
+
+
+def end_leftovers(reports: Reports, dry_run: bool) -> None:
+    """Processes that the tools of killed workers have left running."""
+    marked = marked_processes()
+    if not marked:
+        return
+    alive, dead = set(), {}
+    for entry in sessions():
+        if "state" in entry.summary and "pid" not in entry.summary:
+            continue  # it has ended well
+        mark = mark_of(entry.directory, entry.summary)
+        if entry.alive:
+            alive.add(mark)
+        elif mark in marked and not entry.elsewhere:
+            dead[mark] = entry.session
+    dead.update(_marks_of_memory(marked))
+    for mark, session in dead.items():
+        if mark in alive:
+            continue
+        names = [(pid, name_of(pid)) for pid in marked[mark]]  # asked while they live
+        if not dry_run:
+            asyncio.run(stop_marked(mark))
+        for pid, name in names:
+            reports.ended(session, pid, name, "left running by a tool of session %s" % session)
+
+
+def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
+    """Of sessions that were in memory only, whose marks begin with their id. None while a daemon lives that is not found (it may
+    be in another network namespace)."""
+    owners = living()
+    found = {owner.get("pid") for owner in owners.values()}
+    if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
+        return {}
+    return {mark: mark for mark in marked if len(mark) == 36 and mark not in owners}
+
+
+def _is_daemon(pid: int) -> bool:
+    return name_of(pid) == "ccb" and bool(identity.start_time(pid))  # one that is dead has none
+
+
+def _old_sessions(remover: Remover, older_than_s: float) -> None:
+    """Sessions that nobody has used for so long, and what broken-off writes have left in the others."""
+    for entry in sessions():
+        with contextlib.suppress(FileNotFoundError):
+            if not entry.alive:
+                _old_session(remover, entry, older_than_s)
+
+
+def _old_session(remover: Remover, entry: Entry, older_than_s: float) -> None:
+    idle = min(time.time() - entry.updated, age(entry.journal))
+    if entry.elsewhere:
+        if idle > older_than_s:
+            remover.reports.kept(entry.directory, "its worker may run on %s" % entry.elsewhere)
+        return
+    held = hold(entry.session, entry.directory)
+    if held is None:
+        return
+    try:
+        if idle > older_than_s:
+            remover.tree(entry.directory, "session", "not used for %s" % _long(idle))
+        else:
+            _half_written(remover, entry)
+    finally:
+        held.release()
+
+
+def _long(seconds: float) -> str:
+    days, hours = seconds / 86400, seconds / 3600
+    return "%d days" % days if days >= 2 else "%d hours" % hours if hours >= 2 else "%d s" % seconds
+
+
+def _half_written(remover: Remover, entry: Entry) -> None:
+    for name in _HALF_WRITTEN:
+        path = os.path.join(entry.directory, name)
+        if os.path.lexists(path):
+            remover.file(path, "temp", "half written by a worker that is gone")
+    _remove_temporary(remover, entry.directory)
+    _remove_temporary(remover, os.path.join(entry.directory, "outputs"))
+
+
+def _unused_sessions(remover: Remover) -> None:
+    """State directories in which no session has begun."""
+    owners = living()
+    for session, directory in directories():
+        journal = os.path.join(directory, "journal.jsonl")
+        if session in owners or (os.path.exists(journal) and os.path.getsize(journal)):
+            continue
+        locks = [os.path.join(top, session + ".lock") for top in runtime_directories()]
+        if not any(map(read_lock, locks)) and age(directory) < YOUNG_S:
+            continue  # it may be about to begin
+        held = hold(session, directory)
+        if held is not None:
+            try:
+                remover.tree(directory, "session", "never begun")
+            finally:
+                held.release()
+
+
+def _remove_dead_sockets(remover: Remover) -> None:
+    """Sockets and locks of daemons that are gone."""
+    homes = dict(directories())
+    for top in runtime_directories():
+        if not is_ours(top):
+            continue
+        for name in sorted(os.listdir(top)):
+            session, ending = os.path.splitext(name)
+            path = os.path.join(top, name)
+            if ending == ".lock":
+                _remove_dead_lock(remover, top, session, homes.get(session, ""))
+            elif ending == ".sock" and path not in remover.gone and _is_dead(path):
+                remover.file(path, "socket", "nobody listens")
+
+
+def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) -> None:
+    path = os.path.join(top, session + ".lock")
+    owner = read_lock(path)
+    if identity.is_alive(owner):
+        return
+    host = identity.elsewhere(owner)
+    if host:
+        remover.reports.kept(path, "its worker may run on %s" % host)
+        return
+    held = hold(session, directory)
+    if held is None:
+        return
+    try:
+        sock = os.path.join(top, session + ".sock")
+        if os.path.lexists(sock):
+            remover.file(sock, "socket", "its worker is gone")
+        remover.file(path, "lock", "its worker is gone")
+    finally:
+        held.release()
+
+
+def _is_dead(path: str) -> bool:
+    """Whether it is a socket without a lock on which nobody listens."""
+    try:
+        if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or age(path) < 1:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1)
+            probe.connect(path)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _remove_temporary(remover: Remover, directory: str) -> None:
+    """Files that name the process which was to remove them, when that is gone; by their age those that name none."""
+    if not is_ours(directory):
+        return
+    for name in os.listdir(directory):
+        match = _TEMPORARY.fullmatch(name)
+        if match is not None:
+            path = os.path.join(directory, name)
+            pid = next((each for each in match.groups() if each), "")
+            with contextlib.suppress(FileNotFoundError):
+                if not _exists(int(pid)) if pid else age(path) >= YOUNG_S:
+                    remover.file(path, "temp", "left by a process that is gone")
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _remove_bundles(remover: Remover, current: str) -> None:
+    """Bundles of other versions, and uploads that were cut off."""
+    keep = {current, *bundles_in_use()}
+    for top in worker_directories():
+        if not is_ours(top):
+            continue
+        for name in sorted(os.listdir(top)):
+            path = os.path.join(top, name)
+            if not re.fullmatch(r"[0-9a-f]{64}\.zip", name):
+                continue
+            if name[:-4] not in keep:
+                remover.file(path, "bundle", "no worker uses it")
+            elif name[:-4] != current:
+                remover.reports.kept(path, "a living worker uses it")
+        _remove_temporary(remover, top)

@@ -1,0 +1,1 @@
+"""The journal: append-only, durable, the one truth of a session."""

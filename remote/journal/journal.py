@@ -1,0 +1,332 @@
+"""The journal: the one truth of a session, one JSON object a line, append-only.
+
+Policy: `append` writes to the file at once (it survives the process); `commit` returns when everything before is on the disk
+(it survives the machine), one fsync for all who wait together. Clients are sent only what is on the disk, so nobody has
+ever seen an event that a crash can take back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ccb.tunnel.wire.ndjson import dump, to_bytes
+
+from ..ports import NotKept
+from .storage import journal_file, no_room
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+MAX_RECORD = 48 * 1024 * 1024
+"""Bytes of one record."""
+
+_RING_BYTES = 512 * 1024  # as objects five times as much
+_INDEX_EVERY = 128
+_INDEX_BYTES = 256 * 1024
+_SMALLEST = 40  # bytes of a line: how many records a damaged stretch can have held at most
+_HEAD = b'{"seq":'
+
+
+class JournalError(NotKept):
+    """A record could not be written or made durable: the disk is full, the file is gone. Nothing half-written stays."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """`time` is seconds of the host's clock, for people only."""
+
+    seq: int
+    time: float
+    kind: str
+    body: Json
+
+
+class Journal:
+    """Opened by the session's daemon, which alone writes to it (it holds the session's lock). Without a path it is in memory."""
+
+    def __init__(self, path: str) -> None:
+        self.seq = 0
+        self.durable = 0
+        self.damaged: list[str] = []
+        self.changed = asyncio.Event()
+        self.broken = asyncio.Event()  # for good: only a worker that starts again can go on
+        self.path = path
+        self._file = journal_file(path)
+        self._size = 0
+        self._ring: deque[tuple[Record, int]] = deque()
+        self._ring_bytes = 0
+        self._index: list[tuple[int, int]] = []  # (seq, offset), one for each stretch of the file
+        self._bad: set[int] = set()  # offsets of damaged lines
+        self._flush: asyncio.Task[None] | None = None
+        self._failure: JournalError | None = None
+        self._repair()
+
+    def _repair(self) -> None:
+        """Cut off a torn last line; note damaged lines, which reading passes over. The numbers that they may have held are not
+        given again, also when they were the last: clients may have seen them."""
+        offset = lost = lost_bytes = 0
+        for number, line in enumerate(self._file.lines(0), 1):
+            last = not line.endswith(b"\n")
+            if last and _is_torn(line):
+                self._file.truncate(offset)
+                self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
+                break
+            if last:
+                line += self._end_of_line()
+            record = _parse(line)
+            most = self.seq + 1 + max(lost, lost_bytes // _SMALLEST)
+            if record is None or not self.seq < record.seq <= most:
+                self.damaged.append("line %d is damaged and was passed over" % number)
+                self._bad.add(offset)
+                lost += max(1, len(line) // _SMALLEST)
+                lost_bytes += len(line)
+            else:
+                self._note(record, offset, len(line))
+                lost = lost_bytes = 0
+            offset += len(line)
+            if last:
+                break
+        self._size = offset
+        self.seq += lost
+        self.durable = self.seq
+
+    def _end_of_line(self) -> bytes:
+        """Close a damaged last line, so that it stays one. Raises JournalError."""
+        try:
+            self._file.write(b"\n")
+        except OSError as error:
+            raise self._error("the journal cannot be written", error) from error
+        return b"\n"
+
+    def _note(self, record: Record, offset: int, size: int) -> None:
+        last_seq, last_offset = self._index[-1] if self._index else (-_INDEX_EVERY, 0)
+        if record.seq - last_seq >= _INDEX_EVERY or offset - last_offset >= _INDEX_BYTES:
+            self._index.append((record.seq, offset))
+        self.seq = record.seq
+        self._ring.append((record, size))
+        self._ring_bytes += size
+        while self._ring_bytes > _RING_BYTES and len(self._ring) > 1:
+            self._ring_bytes -= self._ring.popleft()[1]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._size
+
+    def append(self, kind: str, body: Json) -> Record:
+        """Write one record. Raises JournalError, and then the file is as it was."""
+        if self._failure is not None:
+            raise self._failure
+        record = Record(self.seq + 1, time.time(), kind, body)
+        line = to_bytes(dump({"seq": record.seq, "time": round(record.time, 3), "kind": kind, "body": body})) + b"\n"
+        if len(line) > MAX_RECORD:
+            raise JournalError("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
+        written = 0
+        try:
+            while written < len(line):
+                written += self._file.write(line[written:])
+        except OSError as error:
+            if written:
+                self._take_back()
+            raise self._error("the journal cannot be written", error) from error
+        self._note(record, self._size, len(line))
+        self._size += len(line)
+        return record
+
+    def _take_back(self) -> None:
+        """Remove the half-written record. When that fails too, nothing may be written behind it: a restart cuts it off."""
+        try:
+            self._file.truncate(self._size)
+        except OSError as error:
+            self._failure = self._error("a half-written record cannot be removed", error)
+            log.error("%s", self._failure)
+            self.broken.set()
+
+    def _error(self, what: str, error: OSError) -> JournalError:
+        """`what` failed: why, and what to do where room is all that is missing."""
+        text, do = "%s: %s" % (what, error.strerror or error), no_room(error, self.path)
+        return JournalError("%s; %s" % (text, do) if do else text, full=bool(do))
+
+    def flush_soon(self) -> None:
+        """Make what is written durable without waiting for it; a failure is told by the next append or commit."""
+        if self._flush is None and self._failure is None and self.durable < self.seq:
+            self._flush = asyncio.get_running_loop().create_task(self._sync())
+
+    async def commit(self) -> None:
+        """Returns when every record appended before is on the disk. Raises JournalError."""
+        wanted = self.seq
+        while self.durable < wanted:
+            if self._failure is not None:
+                raise self._failure
+            self.flush_soon()
+            if self._flush is not None:
+                await asyncio.shield(self._flush)
+
+    async def _sync(self) -> None:
+        reached = self.seq
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._file.sync)
+            self.durable = reached
+        except OSError as error:
+            self._failure = self._error("the journal cannot be made durable", error)
+            log.error("%s", self._failure)
+            self.broken.set()
+        finally:
+            self._flush = None
+            self._wake()
+        if self.durable < self.seq:
+            self.flush_soon()
+
+    def _wake(self) -> None:
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
+        """Records after `after`, up to `limit` (default: all that are durable), in order and without gaps: a damaged one comes
+        as a record of kind `damaged`. From memory where it reaches back far enough, else streamed from the file."""
+        last = self.durable if limit is None else limit
+        reached = after
+        for record in _without_gaps(self._stored(after), after + 1):
+            if record.seq > last:
+                return
+            yield record
+            reached = record.seq
+        for seq in range(reached + 1, last + 1):
+            yield Record(seq, 0.0, "damaged", {})
+
+    def batch(self, after: int, most: int = 64, size: int = 256 * 1024) -> list[Record]:
+        """The next durable records after `after`: at most `most`, and no more once they have `size` bytes together."""
+        records: list[Record] = []
+        for record in self.read(after):
+            records.append(record)
+            size -= _rough_size(record.body)
+            if len(records) >= most or size <= 0:
+                break
+        return records
+
+    def tail_start(self, size: int) -> int:
+        """The seq after which about `size` bytes of durable records follow, at the start of a turn where one starts in them;
+        0 when everything is no more than that."""
+        if self._size <= size:
+            return 0
+        wanted = self._size - size
+        place = bisect_right([entry[1] for entry in self._index], wanted) - 1
+        start = self.durable
+        found = False
+        for record, _, _ in self._from_file(self._index[place][1] if place >= 0 else 0, first=wanted):
+            if record.seq > self.durable:
+                break
+            if not found:
+                found, start = True, record.seq - 1
+            if record.kind == "turn_start":
+                return record.seq - 1
+        return start
+
+    def page(self, before: int, size: int) -> list[Record]:
+        """The durable records before number `before`, the newest of them, about `size` bytes and at least one, without gaps as in
+        `read`. Reads the file and may take its time; to be called in a thread."""
+        before = min(before, self.durable + 1)
+        index = list(self._index)
+        place = bisect_right(index, (before - 1, 1 << 62)) - 1
+        kept: deque[tuple[Record, int]] = deque()
+        total = 0
+        while place >= 0 and total < size:
+            end = index[place + 1][1] if place + 1 < len(index) else None
+            block = [
+                (record, length)
+                for record, _, length in self._from_file(index[place][1], end=end)
+                if record.seq < before
+            ]
+            kept.extendleft(reversed(block))
+            total += sum(length for _, length in block)
+            place -= 1
+        while len(kept) > 1 and total > size:
+            total -= kept.popleft()[1]
+        first = kept[0][0].seq if kept else 1  # nothing before it can be read
+        last = kept[-1][0].time if kept else 0.0
+        end_mark = Record(before, last, "", {})
+        return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
+
+    def _from_file(self, start: int, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Record, int, int]]:
+        """The records from byte `start` on, up to byte `end`, with their places and lengths. Those before byte `first` are
+        left out."""
+        offset = start
+        for line in self._file.lines(start):
+            if end is not None and offset >= end:
+                return
+            record = _parse(line) if offset >= first and offset not in self._bad else None
+            if record is not None:
+                yield record, offset, len(line)
+            offset += len(line)
+
+    def _stored(self, after: int) -> Iterator[Record]:
+        if self._ring and self._ring[0][0].seq <= after + 1:
+            first = self._ring[0][0].seq
+            if self._ring[-1][0].seq - first + 1 == len(self._ring):
+                for position in range(max(0, after + 1 - first), len(self._ring)):
+                    yield self._ring[position][0]
+            else:
+                yield from [record for record, _ in self._ring if record.seq > after]
+            return
+        place = bisect_right(self._index, (after + 1, 1 << 62)) - 1
+        for record, _, _ in self._from_file(self._index[place][1] if place >= 0 else 0):
+            if record.seq > after:
+                yield record
+
+    async def close(self) -> None:
+        """Make everything durable if that is possible, and close the file."""
+        try:
+            await self.commit()
+        except JournalError as error:
+            log.error("closing: %s", error)
+        if self._flush is not None:
+            await asyncio.gather(self._flush, return_exceptions=True)
+        self._failure = JournalError("the journal is closed")  # the number of its file may soon be another one's
+        self._file.close()
+
+
+def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
+    """The records from number `first` on; one of kind `damaged`, with an empty body, stands for each that is missing."""
+    for record in records:
+        while first < record.seq:
+            yield Record(first, record.time, "damaged", {})
+            first += 1
+        yield record
+        first = record.seq + 1
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a line without an end is the start of one record, which was being written when the worker died. Anything else has
+    taken the place of records that were durable: zeros after a power cut, for one."""
+    return b"\0" not in line and (line.startswith(_HEAD) or _HEAD.startswith(line))
+
+
+def _rough_size(value: object) -> int:
+    """Characters of the texts in a JSON value: what makes a record large."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_rough_size, value.values()))
+    return sum(map(_rough_size, value)) if isinstance(value, list) else 8
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        data = json.loads(line)
+        seq, when, kind, body = data["seq"], data["time"], data["kind"], data["body"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not (
+        isinstance(seq, int) and isinstance(when, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
+    ):
+        return None
+    return Record(seq, float(when), kind, body)

@@ -1,0 +1,44 @@
+"""The rules in force, each with where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..decision import Behavior
+from .rules import Rule
+
+COMMAND_LINE = "cliArg"
+
+
+class RuleSet:
+    """Rules by source and behavior. Order is the order of adding; a rule is held once."""
+
+    def __init__(self) -> None:
+        self._rules: dict[tuple[str, Behavior], list[Rule]] = {}
+
+    def add(self, source: str, behavior: Behavior, rules: Iterable[Rule]) -> None:
+        held = self._rules.setdefault((source, behavior), [])
+        held.extend(rule for rule in dict.fromkeys(rules) if rule not in held)
+
+    def replace(self, source: str, behavior: Behavior, rules: Iterable[Rule]) -> None:
+        self._rules[source, behavior] = list(dict.fromkeys(rules))
+
+    def remove(self, source: str, behavior: Behavior, rules: Iterable[Rule]) -> None:
+        gone = set(rules)
+        self._rules[source, behavior] = [r for r in self._rules.get((source, behavior), []) if r not in gone]
+
+    def about(self, behavior: Behavior, tool: str) -> list[Rule]:
+        """The rules that concern calls of `tool`, whole-tool rules included."""
+        return [
+            rule
+            for (_, held_behavior), rules in self._rules.items()
+            if held_behavior is behavior
+            for rule in rules
+            if rule.covers_tool(tool)
+        ]
+
+    def whole_tool(self, behavior: Behavior, tool: str) -> Rule | None:
+        return next((rule for rule in self.about(behavior, tool) if rule.content is None), None)
+
+    def contents(self, behavior: Behavior, tool: str) -> list[Rule]:
+        return [rule for rule in self.about(behavior, tool) if rule.content is not None]

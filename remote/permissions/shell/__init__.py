@@ -1,0 +1,1 @@
+"""Shell command lines: read by our own parser, and judged by what they read, write and run."""

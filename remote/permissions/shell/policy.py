@@ -1,0 +1,370 @@
+"""Decides on a shell command line: every command in it must be allowed for the whole to be."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..decision import Behavior, Decision
+from ..paths import PathPattern, Places, protection
+from ..rules.rules import CommandPattern, Rule
+from ..rules.ruleset import RuleSet
+from . import suggest
+from .parser import Command, NotUnderstood, Word, canonical, parse
+from .read_targets import (
+    Unknown,
+    check_directories,
+    is_pathless,
+    matches,
+    operands_read,
+    option_values,
+    resolve,
+    without_own_view,
+)
+from .readonly import is_null, reads_only, reads_only_together, runs_git
+from .recursive_reads import rule_on_the_way
+from .wrappers import effective, everything_behind, hides_commands, is_harmless_assignment, started_by
+
+_MOST_BASES = 32
+_SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time)\b|(?<!\S)!(?!\S)")
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Why one command is not allowed, and the rule that would change it."""
+
+    reason: str
+    rule: Rule | None = None
+    path: str = ""
+    is_write_inside: bool = False
+
+
+def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Places, start: str) -> Rule | None:
+    """The deny (or ask) rule that some command of the line falls under. Looks wide: through wrappers, into `sh -c`, and
+    into the raw text of what it does not understand."""
+    about_bash = rules.contents(behavior, "Bash")
+    reading, writing = rules.contents(behavior, "Read"), rules.contents(behavior, "Edit")
+    no_writes = rules.whole_tool(behavior, "Edit")
+    if not (about_bash or reading or writing or no_writes):
+        return None
+    try:
+        commands = parse(text)
+    except NotUnderstood:
+        return _forbidding_text(text, about_bash)
+    bases = _directories(commands, places, start) or [start]
+    for command in commands:
+        for behind in everything_behind(command):
+            for candidate in _wide_texts(behind):
+                for rule in about_bash:
+                    if CommandPattern(rule.content or "").matches(candidate):
+                        return rule
+        for redirect in command.redirects:
+            if redirect.writes and not is_null(redirect.target):
+                if no_writes:
+                    return no_writes
+                found = _forbidding_path(redirect.target, writing, places, bases)
+            else:
+                found = _forbidding_path(redirect.target, reading, places, bases)
+            if found:
+                return found
+        if is_pathless(command):
+            continue
+        concerned = reading if reads_only(command) else reading + writing
+        for word in command.words[1:]:
+            found = _forbidding_path(word, concerned, places, bases)
+            if found:
+                return found
+    return None
+
+
+def _wide_texts(command: Command) -> set[str]:
+    plain = " ".join(word.text for word in command.words)
+    found = {plain, canonical(command.words), command.raw}
+    if "/" in command.name:
+        found.add(plain[len(command.name) - len(os.path.basename(command.name)) :])
+    return {text for text in found if text}
+
+
+def _forbidding_text(text: str, rules: Sequence[Rule]) -> Rule | None:
+    bare = re.sub(r"\\\n", "", text)
+    for variant in {bare, re.sub(r"['\"\\]", "", bare)}:
+        for piece in [variant, *_SEPARATORS.split(variant)]:
+            words = piece.split()
+            while words and re.match(r"[A-Za-z_]\w*\+?=", words[0]):
+                words.pop(0)
+            heads = [words[start:] for start in range(min(len(words), 8))] if _is_wrapper(words) else [words]
+            for head in heads:
+                candidate = " ".join(head)
+                for rule in rules:
+                    if candidate and CommandPattern(rule.content or "").matches(candidate):
+                        return rule
+    return None
+
+
+def _is_wrapper(words: Sequence[str]) -> bool:
+    return bool(words) and len(everything_behind(Command(tuple(Word(word, word) for word in words[:2])))) > 1
+
+
+def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: Sequence[str]) -> Rule | None:
+    texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path, host:path
+    if word.text.startswith("-"):
+        texts.update(option_values(word.text))
+    texts -= {"", "-"}
+    for rule in rules:
+        pattern = PathPattern(rule.content or "")
+        if any(pattern.forbids(without_own_view(text, base), places, base) for text in texts for base in bases):
+            return rule
+        found = matches(word, places, bases) if word.is_glob and not word.dynamic else []
+        if any(pattern.forbids(path, places) for path in found):
+            return rule
+    return None
+
+
+def swept_rule(text: str, rules: Sequence[Rule], places: Places, start: str) -> Rule | None:
+    """The rule (about paths) that a command of the line would pass by reading through a directory above what it names."""
+    try:
+        commands = parse(text)
+    except NotUnderstood:
+        return None
+    return rule_on_the_way(commands, _directories(commands, places, start) or [start], rules, places)
+
+
+def _directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
+    """Every directory the shell may be in while the line runs, or None when that cannot be told."""
+    bases = [start]
+    for command in commands:
+        inner = effective(command)
+        if inner is None or inner.name in ("pushd", "popd") or (inner.name == "cd" and len(inner.words) != 2):
+            return None
+        if inner.name == "cd":
+            try:
+                bases = list(dict.fromkeys([*bases, *resolve(inner.words[1], places, bases)]))
+            except Unknown:
+                return None
+        if len(bases) > _MOST_BASES:
+            return None
+    return bases
+
+
+class BashPolicy:
+    """Rules, places and mode as they are at the moment of one decision. `start` is the real directory the shell is in."""
+
+    def __init__(self, rules: RuleSet, places: Places, accepts_edits: bool, start: str) -> None:
+        self._start = start
+        self._places = places
+        self._accepts_edits = accepts_edits
+        self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, "Bash")]
+        self._edit = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, "Edit")]
+        self._read = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, "Read")]
+        self._edits_all = rules.whole_tool(Behavior.ALLOW, "Edit") is not None
+        self._reads_all = rules.whole_tool(Behavior.ALLOW, "Read") is not None
+        self._bases: list[str] | None = None
+        self._together = True
+
+    def decide(self, text: str) -> Decision:
+        """ALLOW or ASK."""
+        if any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow):
+            return Decision(Behavior.ALLOW, "A rule allows this very command.", "rule")
+        whole = suggest.exact_rule(text)
+        try:
+            commands = parse(text)
+        except NotUnderstood as reason:
+            return _ask(f"The command could not be checked: {reason}.", [whole])
+        if not commands:
+            return _ask("The command is empty.", [])
+        self._bases = _directories(commands, self._places, self._start)
+        self._together = reads_only_together(commands)
+        problems = [problem for command in commands for problem in self._problems(command)]
+        if not problems:
+            return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
+        rules = [problem.rule for problem in problems]
+        only_writes_inside = all(problem.is_write_inside for problem in problems)
+        updates = [] if only_writes_inside else suggest.add_rules([rule for rule in rules if rule])
+        if None in rules:
+            updates = (
+                suggest.add_rules([whole]) if whole and len(commands) == 1 and not any(p.path for p in problems) else []
+            )
+        elif any(problem.is_write_inside for problem in problems):
+            updates = [*updates, suggest.accept_edits()]
+        path = next((problem.path for problem in problems if problem.path), "")
+        kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
+        return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
+
+    def understand(self, text: str, about_commands: bool, about_files: bool) -> Decision | None:
+        """None when every command of the line, and every file its readers open, can be told, so that deny rules (about the
+        one, about the other) have seen all of it."""
+        try:
+            commands = parse(text)
+            bases = _directories(commands, self._places, self._start)
+            inner = [effective(command) for command in commands]
+            if bases is None or any(each is None or started_by(each) is None for each in inner):
+                raise NotUnderstood("what it runs, or where, cannot be told")
+            if about_commands and any(map(hides_commands, commands)):
+                raise NotUnderstood("what it runs is not written out")
+            for command in commands if about_files else ():
+                if reads_only(command) and not is_pathless(command):
+                    words = operands_read(command)
+                    for word in words:
+                        resolve(word, self._places, bases)
+                    check_directories(command, words, self._places, bases)
+        except (NotUnderstood, Unknown) as reason:
+            whole = suggest.exact_rule(text)
+            return _ask(f"Deny rules could not be checked against the command: {reason}.", [whole])
+        return None
+
+    def _problems(self, command: Command) -> list[_Problem]:
+        opened = [
+            self._write_problem(redirect.target) if redirect.writes else self._input_problem(redirect.target)
+            for redirect in command.redirects
+        ]
+        run = self._run_problem(command) if command.words or command.assignments else None
+        return [problem for problem in (run, *opened) if problem]
+
+    def _run_problem(self, command: Command) -> _Problem | None:
+        inner = effective(command)
+        if self._allowed_by_rule(command, inner):
+            for started in (started_by(inner) if inner else []) or []:
+                problem = self._run_problem(started)
+                if problem:
+                    return problem
+            return None
+        if reads_only(command) and (self._together or not runs_git(command)):
+            return self._read_problem(command, inner)
+        if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
+            return self._make_problem(inner)
+        shown = _shortened(command.raw or canonical(command.words))
+        return _Problem(f"No rule allows `{shown}`.", suggest.command_rule(inner) if inner else None)
+
+    def _allowed_by_rule(self, command: Command, inner: Command | None) -> bool:
+        texts = [canonical((*command.assignments, *command.words))]
+        if not command.redirects:
+            texts.append(command.raw)
+        if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
+            if started_by(inner) is None:
+                return False
+            texts.append(canonical(inner.words))
+        for pattern in self._allow:
+            if pattern.is_exact and command.fed:
+                continue
+            if any(text and pattern.matches(text) for text in texts):
+                return True
+        return False
+
+    def _read_problem(self, command: Command, inner: Command | None) -> _Problem | None:
+        try:
+            words = operands_read(command)
+            if runs_git(command) and _in_bare_repository(self._bases or [self._start]):
+                raise Unknown("the directory is a bare repository, whose configuration can start programs")
+            if self._bases is None and not is_pathless(command):
+                raise Unknown("the directory it runs in cannot be told")
+            for real in [] if is_pathless(command) else self._bases or []:
+                problem = self._place_problem(real)
+                if problem:
+                    return problem
+            for word in words:
+                problem = self._input_problem(word)
+                if problem:
+                    return problem
+            check_directories(command, words, self._places, self._bases or [])
+        except Unknown as reason:
+            rule = suggest.command_rule(inner) if inner else None
+            return _Problem(f"`{_shortened(command.raw)}` may read outside the working directories: {reason}.", rule)
+        return None
+
+    def _input_problem(self, word: Word) -> _Problem | None:
+        try:
+            for real in self._resolved(word):
+                problem = self._place_problem(real)
+                if problem:
+                    return problem
+        except Unknown as reason:
+            return _Problem(f"It cannot be told which file is read: {reason}.")
+        return None
+
+    def _place_problem(self, real: str) -> _Problem | None:
+        if self._places.holds(real) or self._reads_all or self._covers(self._read, real):
+            return None
+        return _Problem(f"{real} is outside the working directories.", suggest.directory_rule("Read", real), real)
+
+    def _write_problem(self, word: Word) -> _Problem | None:
+        if is_null(word):
+            return None
+        try:
+            if word.is_glob:
+                raise Unknown("it is written with wildcards")
+            for real in self._resolved(word):
+                problem = self._edit_problem(real)
+                if problem:
+                    return problem
+        except Unknown as reason:
+            return _Problem(f"It cannot be told which file is written: {reason}.")
+        return None
+
+    def _edit_problem(self, real: str) -> _Problem | None:
+        why = protection(real, self._places.home)
+        if why:
+            return _Problem(f"{real} is protected: {why}.", None, real)
+        if self._edits_all or self._covers(self._edit, real):
+            return None
+        if not self._places.holds(real):
+            return _Problem(f"{real} is outside the working directories.", suggest.directory_rule("Edit", real), real)
+        if self._accepts_edits:
+            return None
+        return _Problem(f"The command writes {real}.", suggest.file_rule("Edit", real), real, is_write_inside=True)
+
+    def _make_problem(self, command: Command) -> _Problem | None:
+        """mkdir and touch with no option that takes a value."""
+        for word in command.words[1:]:
+            if word.text.startswith("-"):
+                if not word.is_literal or word.text not in ("-p", "--parents", "-v", "-c", "-a", "--"):
+                    return _Problem(f"No rule allows `{_shortened(command.raw)}`.", suggest.command_rule(command))
+                continue
+            problem = self._write_problem(word)
+            if problem:
+                return problem
+        return None
+
+    def _resolved(self, word: Word) -> list[str]:
+        if self._bases is None:
+            raise Unknown("the directory it runs in cannot be told")
+        return resolve(word, self._places, self._bases)
+
+    def _covers(self, patterns: Sequence[PathPattern], real: str) -> bool:
+        return any(pattern.allows(real, self._places) for pattern in patterns)
+
+
+def _ask(reason: str, rules: Sequence[Rule | None]) -> Decision:
+    return Decision(Behavior.ASK, reason, "other", "", suggest.add_rules([rule for rule in rules if rule]))
+
+
+def _in_bare_repository(directories: Sequence[str]) -> bool:
+    """Git takes such a directory, and all below it, for a repository; one that was written here could run anything."""
+    return any(map(_finds_bare_repository, directories))
+
+
+def _finds_bare_repository(directory: str) -> bool:
+    """What git finds on its way up: `.git` of a directory comes before the directory itself."""
+    while True:
+        inner = os.path.join(directory, ".git")
+        if os.path.isfile(inner) or _looks_like_repository(inner):
+            return False
+        if _looks_like_repository(directory):
+            return True
+        if directory == os.path.dirname(directory):
+            return False
+        directory = os.path.dirname(directory)
+
+
+def _looks_like_repository(directory: str) -> bool:
+    return (
+        os.path.lexists(os.path.join(directory, "HEAD"))
+        and os.path.isdir(os.path.join(directory, "objects"))
+        and os.path.isdir(os.path.join(directory, "refs"))
+    )
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,317 @@
+"""Whether a command line only looks: every command in it is known to change nothing with the arguments it is given.
+
+A name in a list is not enough (`find -delete`, `sort -o`, `git log --output`), so each command has a check of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Callable
+
+from .find_expression import BARE, OPERATORS, VALUED
+from .parser import Command, NotUnderstood, Word, names, parse
+from .readonly_git import git_reads_only
+from .wrappers import effective, is_harmless_assignment, started_by
+
+Words = Sequence[Word]  # the arguments, without the name
+
+NULL_DEVICE = "/dev/null"
+
+
+def is_read_only_command(command: str) -> bool:
+    """True when nothing in the line can change anything. Where it may read is not looked at here."""
+    try:
+        commands = parse(command)
+    except NotUnderstood:
+        return False
+    return (
+        bool(commands)
+        and reads_only_together(commands)
+        and all(
+            reads_only(part) and not any(r.writes and not is_null(r.target) for r in part.redirects)
+            for part in commands
+        )
+    )
+
+
+def changes_directory(command: str) -> bool:
+    """Whether a line may leave the shell in another directory. Such a line must not run beside others: where they run, and
+    with it what they were allowed, would change under them."""
+    try:
+        return any(inner is None or inner.name in ("cd", "pushd", "popd") for inner in map(effective, parse(command)))
+    except NotUnderstood:
+        return True
+
+
+def is_null(target: Word) -> bool:
+    return target.is_literal and target.text == NULL_DEVICE
+
+
+def reads_only_together(commands: Sequence[Command]) -> bool:
+    """`cd` and git do not go together: a directory can make git run what its own configuration says."""
+    changes = any(inner and inner.name in ("cd", "pushd", "popd") for inner in map(effective, commands))
+    return not (changes and any(map(runs_git, commands)))
+
+
+def runs_git(command: Command) -> bool:
+    """Whether a command is git, or starts it as far as can be told."""
+    inner = effective(command)
+    if inner is None:
+        return False
+    return inner.name == "git" or any(map(runs_git, started_by(inner) or []))
+
+
+def reads_only(command: Command) -> bool:
+    """One simple command, its redirections aside."""
+    inner = effective(command)
+    if inner is None:
+        return False
+    if not all(is_harmless_assignment(word, bool(inner.words)) for word in inner.assignments):
+        return False
+    if not inner.words:
+        return True
+    check = _CHECKS.get(inner.name)
+    if check is None:
+        return _is_version_question(inner)
+    started = started_by(inner)
+    return started is not None and all(reads_only(part) for part in started) and check(inner.words[1:])
+
+
+def _is_version_question(command: Command) -> bool:
+    if len(command.words) != 2 or not command.words[1].is_literal:
+        return False
+    return command.name in _VERSIONED and command.words[1].text in _VERSIONED[command.name]
+
+
+def _anything(words: Words) -> bool:
+    return True
+
+
+def _nothing(words: Words) -> bool:
+    return not words
+
+
+def _settled(words: Words) -> bool:
+    """No expansion, and no wildcard, that could turn into an option (a file may be called `-o…`)."""
+    return not any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words)
+
+
+def _options(short: str = "", long: str = "", valued: str = "", most_operands: int = 1000) -> Callable[[Words], bool]:
+    """A check that knows every option a command may be given. `short` are letters, `valued` letters that take the rest of
+    the word or the next word, `long` names (with or without `=value`)."""
+    long_names = names(long)
+
+    def check(words: Words) -> bool:
+        if not _settled(words) or (most_operands < 1000 and any(word.is_glob for word in words)):
+            return False  # `uniq a*` writes the second file it comes to
+        operands = 0
+        rest = [word.text for word in words]
+        while rest:
+            text = rest.pop(0)
+            if text == "--":
+                operands += len(rest)
+                break
+            if text.startswith("--"):
+                if text[2:].partition("=")[0] not in long_names:
+                    return False
+            elif text.startswith("-") and len(text) > 1:
+                for at, letter in enumerate(text[1:], 1):
+                    if letter in valued:
+                        if at + 1 == len(text) and rest:
+                            rest.pop(0)
+                        break
+                    if letter not in short:
+                        return False
+            else:
+                operands += 1
+        return operands <= most_operands
+
+    return check
+
+
+_FIND_WORDS = VALUED | BARE | OPERATORS | names("-follow -L -H -P -exec")
+
+
+def _find(words: Words) -> bool:
+    if not _settled(words):
+        return False
+    texts = _without_started([word.text for word in words])
+    for at, text in enumerate(texts):
+        is_number = re.fullmatch(r"-[0-9]+[a-zA-Z]?", text) is not None
+        known = text in _FIND_WORDS or is_number or (at and _is_mode(texts[at - 1], text))
+        if text.startswith("-") and not known:
+            return False
+    return True
+
+
+def _without_started(texts: Sequence[str]) -> list[str]:
+    """What -exec starts is checked as a command of its own."""
+    found: list[str] = []
+    inside = False
+    for before, text in zip(["", *texts], texts):
+        if not inside:
+            found.append(text)
+        inside = text == "-exec" or (inside and text != ";" and not (text == "+" and before == "{}"))
+    return found
+
+
+def _is_mode(before: str, text: str) -> bool:
+    return before == "-perm" and re.fullmatch(r"-[ugoarwxst=+,]+", text) is not None
+
+
+def _rg(words: Words) -> bool:
+    if not _settled(words):
+        return False
+    for word in words:
+        text = word.text
+        if text == "--":
+            return True
+        if text.startswith("--"):
+            if text.startswith(("--pre", "--hostname-bin", "--search-zip")) and not text.startswith("--pretty"):
+                return False
+        elif text.startswith("-") and "z" in text:
+            return False
+    return True
+
+
+_SED_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?[^\]\^\[/\\\n][^\]\[/\\\n]*\])*/"
+_SED_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|{_SED_REGEX}I?)"
+_SED_COMMAND = (
+    rf"\s*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?)?\s*!?\s*"
+    rf"(?:[pdq=]|s{_SED_REGEX}(?:[^/\\\n]|\\[^\n])*/[gpiI0-9]*)\s*"
+)
+_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*;?\s*")
+
+
+def _sed(words: Words) -> bool:
+    """Only addresses with p, d, q, =, and plain substitutions: `w`, `e` and `-i` write and run."""
+    if not _settled(words):
+        return False
+    texts = [word.text for word in words]
+    scripts: list[str] = []
+    operands: list[str] = []
+    while texts:
+        text = texts.pop(0)
+        if text in ("-e", "--expression") and texts:
+            scripts.append(texts.pop(0))
+        elif text.startswith("-") and text != "-":
+            if not re.fullmatch(r"-[nErsu]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text):
+                return False
+        else:
+            operands.append(text)
+    if not scripts:
+        if not operands:
+            return False
+        scripts.append(operands.pop(0))
+    return all(len(script) < 1000 and _SED_SCRIPT.fullmatch(script) for script in scripts)
+
+
+def _test(words: Words) -> bool:
+    """`-v` and `-R` evaluate array subscripts, which run commands."""
+    return all(
+        word.is_literal and word.text not in ("-v", "-R") and "$(" not in word.text and "`" not in word.text
+        for word in words
+    )
+
+
+def _printf(words: Words) -> bool:
+    return bool(words) and not words[0].dynamic and not words[0].is_glob and not words[0].text.startswith("-")
+
+
+_PS_VALUE = re.compile(r"-[A-Za-z]*[oOCuUgGtpqs]|--(?:[pP]id|ppid|[uU]ser|[gG]roup|format|sort|tty|sid)")
+
+
+def _ps(words: Words) -> bool:
+    """An `e` without a dash shows the variables of other processes, and secrets with them."""
+    for before, word in zip(["", *(word.text for word in words)], words):
+        if "environ" in word.text:
+            return False
+        if not _PS_VALUE.fullmatch(before) and (word.dynamic or re.fullmatch(r"\w*e\w*|-[A-Za-z]*E\w*", word.text)):
+            return False
+    return True
+
+
+def _date(words: Words) -> bool:
+    if not _settled(words):
+        return False
+    texts = [word.text for word in words]
+    while texts:
+        text = texts.pop(0)
+        if text in ("-d", "--date", "-r", "--reference"):
+            if not texts:
+                return False
+            texts.pop(0)
+        elif not (
+            text.startswith(("+", "--date=", "--reference=", "--iso-8601", "--rfc-3339="))
+            or re.fullmatch(r"-[uR]+|-I[a-z]*|--utc|--universal|--rfc-email", text)
+        ):
+            return False
+    return True
+
+
+def _command_lookup(words: Words) -> bool:
+    return len(words) >= 2 and words[0].is_literal and words[0].text in ("-v", "-V")
+
+
+def _set(words: Words) -> bool:
+    texts = " ".join(word.text for word in words)
+    return all(w.is_literal for w in words) and bool(re.fullmatch(r"([-+][eux]+ ?|[-+][eux]*o pipefail ?)+", texts))
+
+
+def _git(words: Words) -> bool:
+    texts = [word.text for word in words]
+    if "symbolic-ref" in texts and any(word.is_glob for word in words):
+        return False  # a second name would be written
+    return _settled(words) and git_reads_only(texts)
+
+
+def _cd(words: Words) -> bool:
+    return (
+        len(words) == 1 and not words[0].dynamic and not words[0].is_glob and not words[0].text.startswith(("-", "+"))
+    )
+
+
+_CHECKS: dict[str, Callable[[Words], bool]] = {
+    **dict.fromkeys(names("echo true false : basename dirname seq which type exit"), _anything),
+    **dict.fromkeys(names("whoami id uname arch nproc groups logname uptime free tr"), _anything),
+    "sleep": _anything,
+    "ps": _ps,
+    **dict.fromkeys(names("pwd env hostname"), _nothing),
+    **dict.fromkeys(names("cat head tail wc stat ls du df cut nl tac rev od"), _anything),
+    **dict.fromkeys(names("cmp comm join paste fold expand unexpand fmt column"), _anything),
+    **dict.fromkeys(names("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum"), _anything),
+    **dict.fromkeys(names("cksum b2sum sum realpath readlink printenv whereis"), _anything),
+    **dict.fromkeys(names("grep egrep fgrep jq"), _anything),
+    "sort": _options(
+        "bdfghiMnRrVcCmsuz", "reverse numeric-sort unique human-numeric-sort version-sort key field-separator", "kt"
+    ),
+    "uniq": _options("cdDiuz", "count repeated unique ignore-case", "fsw", most_operands=1),
+    "diff": _options(
+        "abBcdeiNnpqrstTuwyEZ0123456789",
+        "brief recursive unified context color side-by-side ignore-all-space ignore-space-change ignore-blank-lines"
+        " ignore-case exclude new-file text minimal suppress-common-lines width label strip-trailing-cr stat",
+        "UCxWIF",
+    ),
+    "file": _options("bihLkN0", "brief mime mime-type mime-encoding dereference no-dereference"),
+    "tree": _options("adfilpsughDFrtcnCJSvx", "noreport gitignore dirsfirst prune du ignore-case", "LIP"),
+    "find": _find,
+    "rg": _rg,
+    "sed": _sed,
+    "test": _test,
+    "[": _test,
+    "printf": _printf,
+    "date": _date,
+    "command": _command_lookup,
+    "set": _set,
+    "cd": _cd,
+    "xargs": _anything,
+    "git": _git,
+}
+
+_VERSIONED = {
+    **dict.fromkeys(names("python python3 pip pip3 npx yarn pnpm rustc cargo"), names("--version -V")),
+    **dict.fromkeys(names("ruby gem perl php gcc g++ clang cmake make bash rg docker uv poetry"), names("--version")),
+    **dict.fromkeys(names("java javac"), names("--version -version")),
+    **dict.fromkeys(names("node npm"), names("--version -v")),
+    "go": names("version"),
+}

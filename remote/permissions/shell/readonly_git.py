@@ -1,0 +1,127 @@
+"""Which git commands only look. An unknown sub-command may be an alias, an unknown option may run a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Callable
+
+from .parser import names
+
+Texts = Sequence[str]
+
+# Options that write a file or run a program, in any of the abbreviations git takes.
+_NEVER = (
+    "--output",
+    "--output-directory",
+    "--ext-diff",
+    "--open-files-in-pager",
+    "--exec",
+    "--upload-pack",
+    "--no-index",
+)
+
+
+def git_reads_only(words: Texts) -> bool:
+    """`words` are the literal arguments of git."""
+    rest = list(words)
+    while rest and rest[0] in ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"):
+        rest.pop(0)
+    if rest in (["--version"], ["version"]):
+        return True
+    if not rest:
+        return False
+    check = _SUBCOMMANDS.get(rest[0])
+    return check is not None and not any(map(_is_hazard, rest[1:])) and check(rest[1:])
+
+
+def _is_hazard(text: str) -> bool:
+    if not text.startswith("--") or len(text) == 2:
+        return False
+    name = text.partition("=")[0]
+    if name.startswith("--output-indicator"):
+        return False
+    return any(hazard.startswith(name) or name.startswith(hazard) for hazard in _NEVER)
+
+
+def _anything(words: Texts) -> bool:
+    return True
+
+
+def _grep(words: Texts) -> bool:
+    """`-O` opens a pager with what was found, also inside a cluster of letters."""
+    return not any(re.match(r"-[A-Za-z]*O", word) for word in words)
+
+
+def _listing(asks: str, allowed: str, valued: str) -> Callable[[Texts], bool]:
+    """Names only after one of `asks` (--list); without it they would make, move or delete something."""
+    flags, with_value, listers = names(allowed), names(valued), names(asks)
+
+    def check(words: Texts) -> bool:
+        rest = list(words)
+        listing = bool(listers.intersection(rest))
+        while rest:
+            text = rest.pop(0)
+            if text in with_value:
+                if not rest or rest.pop(0).startswith("-"):
+                    return False
+            elif text.startswith("-"):
+                if text.partition("=")[0] not in flags | with_value | listers:
+                    return False
+            elif not listing:
+                return False
+        return True
+
+    return check
+
+
+def _first_is(*allowed: str) -> Callable[[Texts], bool]:
+    return lambda words: bool(words) and words[0] in allowed
+
+
+def _remote(words: Texts) -> bool:
+    return list(words) in ([], ["-v"], ["--verbose"]) or (len(words) == 2 and words[0] == "get-url")
+
+
+def _reflog(words: Texts) -> bool:
+    return not words or words[0] == "show" or (words[0].startswith("-") and len(words) == 1)
+
+
+def _config(words: Texts) -> bool:
+    flags = ("--global", "--local", "--system", "--show-origin", "--show-scope", "--name-only", "-z", "--null")
+    rest = [word for word in words if word not in flags]
+    if not rest:
+        return False
+    return rest in (["--list"], ["-l"]) or (
+        len(rest) == 2 and rest[0] in ("--get", "--get-all", "--get-regexp") and not rest[1].startswith("-")
+    )
+
+
+def _symbolic_ref(words: Texts) -> bool:
+    rest = [word for word in words if word not in ("--short", "-q", "--quiet")]
+    return len(rest) == 1 and not rest[0].startswith("-")
+
+
+_SUBCOMMANDS: dict[str, Callable[[Texts], bool]] = {
+    **dict.fromkeys(names("status log show diff whatchanged shortlog blame annotate"), _anything),
+    **dict.fromkeys(names("rev-parse rev-list ls-files ls-tree describe merge-base name-rev"), _anything),
+    **dict.fromkeys(names("diff-tree diff-index diff-files for-each-ref show-ref show-branch"), _anything),
+    **dict.fromkeys(names("cat-file count-objects check-ignore check-attr cherry range-diff"), _anything),
+    "grep": _grep,
+    "branch": _listing(  # an old git takes -l for "create a reflog"
+        "--list",
+        "-a --all -r --remotes -v -vv --verbose --show-current --column --no-column --color --no-color -i --ignore-case",
+        "--contains --no-contains --merged --no-merged --sort --format --points-at",
+    ),
+    "tag": _listing(
+        "-l --list",
+        "-n --column --no-column --color",
+        "--contains --no-contains --merged --no-merged --sort --points-at",
+    ),
+    "stash": _first_is("list", "show"),
+    "worktree": _first_is("list"),
+    "remote": _remote,
+    "reflog": _reflog,
+    "config": _config,
+    "symbolic-ref": _symbolic_ref,
+}

@@ -1,0 +1,91 @@
+"""Commands that read whole trees (`grep -r`), and whether they come upon files that a rule keeps from them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+
+from ..paths import PathPattern, Places, is_under
+from ..rules.rules import Rule
+from .parser import Command, Word, names
+from .read_targets import Unknown, is_pathless, operands_read, resolve
+from .wrappers import effective, started_by
+
+_ALWAYS = names("diff rg ag ack ugrep tar zip rsync")
+_WITH_OPTION = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[A-Za-z]*[rR]|--(de)?r|--dir|-d")),
+    "cp": re.compile(r"-[A-Za-z]*[rRa]|--(rec|arc)"),
+}
+_SECONDS = 0.1
+_MOST_ENTRIES = 20_000
+
+
+def rule_on_the_way(
+    commands: Sequence[Command], bases: Sequence[str], rules: Sequence[Rule], places: Places
+) -> Rule | None:
+    """The first of `rules` (about paths) that is about a file below a directory that a command reads through. `bases` are the
+    directories the shell may be in. What takes too long to find out counts as found."""
+    if not rules:
+        return None
+    deadline = time.monotonic() + _SECONDS
+    for command in commands:
+        for root in _roots(command, places, bases):
+            for rule in rules:
+                if _holds(root, PathPattern(rule.content or ""), places, deadline):
+                    return rule
+    return None
+
+
+def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
+    """The directories that are read through, all there are when that cannot be told; none for other commands."""
+    inner = effective(command)
+    if inner is None or not _reads_through(inner):
+        return []
+    try:
+        found = [path for word in _operands(inner) for path in resolve(word, places, bases)]
+    except Unknown:
+        return list(bases)
+    directories = [path for path in found if os.path.isdir(path)]
+    return directories or ([] if inner.name == "diff" else list(bases))  # two files, or what is in two directories
+
+
+def _reads_through(command: Command) -> bool:
+    texts = [word.text for word in command.words[1:]]
+    if command.name == "find":
+        return not all(map(is_pathless, started_by(command) or []))
+    if command.name == "git":
+        return "grep" in texts
+    option = _WITH_OPTION.get(command.name)
+    return command.name in _ALWAYS or (option is not None and any(map(option.match, texts)))
+
+
+def _operands(command: Command) -> list[Word]:
+    if command.name == "git":
+        return []
+    found = operands_read(command)
+    return [word for word in found if not word.text.startswith("-")]
+
+
+def _holds(root: str, pattern: PathPattern, places: Places, deadline: float) -> bool:
+    below = root.casefold()
+    for start, is_whole in pattern.starts(places):
+        if is_under(start.casefold(), below):
+            if os.path.lexists(start) and (is_whole or _finds(start, pattern, places, deadline)):
+                return True
+        elif is_under(below, start.casefold()) and not is_whole and _finds(root, pattern, places, deadline):
+            return True
+    return False
+
+
+def _finds(top: str, pattern: PathPattern, places: Places, deadline: float) -> bool:
+    matches = re.compile("|".join(pattern.expressions(places)), re.DOTALL).fullmatch
+    left = _MOST_ENTRIES
+    for directory, directories, files in os.walk(top):
+        left -= len(directories) + len(files)
+        if left < 0 or time.monotonic() > deadline:
+            return True
+        if any(matches(os.path.join(directory, name).casefold()) for name in (*directories, *files)):
+            return True
+    return False

@@ -1,0 +1,123 @@
+"""What "allow for this session" would add: a rule as wide as is sensible and no wider."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..paths import Places
+from ..rules.rules import EDIT_TOOLS, CommandPattern, Rule, RuleError, parse_rule
+from .parser import Command, canonical, names
+
+Json = dict[str, Any]
+
+_LONGEST = 500
+_MOST_RULES = 5
+
+# Tools whose whole use can be granted: they check, build or test, and take no program as an argument.
+_BY_NAME = names(
+    "pytest ruff mypy pyright flake8 black isort pylint tox eslint prettier tsc jest vitest mocha rspec rubocop phpunit"
+    " phpstan golangci-lint gofmt rustfmt shellcheck shfmt hadolint yamllint ctest ninja vermin lint-imports"
+)
+# Tools whose sub-command is the unit that can be granted.
+_BY_SUBCOMMAND = {
+    "git": "add commit fetch pull merge stash tag branch switch restore mv worktree cherry-pick revert init apply",
+    "npm": "test ci install run audit outdated ls view",
+    "yarn": "test install run lint build",
+    "pnpm": "test install run lint build",
+    "cargo": "build check test clippy fmt doc bench tree metadata",
+    "go": "build test vet fmt mod list doc",
+    "make": "test check lint build all format types unit",
+    "docker": "ps images logs inspect build",
+    "kubectl": "get describe logs top",
+    "mvn": "test compile verify package",
+    "gradle": "test build check",
+    "dotnet": "build test restore",
+    "pip": "list show freeze check",
+    "uv": "sync lock tree",
+    "systemctl": "status list-units is-active",
+    "terraform": "plan validate fmt",
+    "bundle": "install check",
+    "composer": "install validate",
+}
+_WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
+
+
+def add_rules(rules: Sequence[Rule]) -> list[Json]:
+    """One update for all of them; none when there are too many to read before agreeing."""
+    unique = list(dict.fromkeys(rules))
+    if not unique or len(unique) > _MOST_RULES:
+        return []
+    listed = [{"toolName": r.tool, **({} if r.content is None else {"ruleContent": r.content})} for r in unique]
+    return [{"type": "addRules", "rules": listed, "behavior": "allow", "destination": "session"}]
+
+
+def accept_edits() -> Json:
+    return {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+
+
+def add_directory(directory: str) -> Json:
+    return {"type": "addDirectories", "directories": [directory], "destination": "session"}
+
+
+def command_rule(command: Command) -> Rule | None:
+    """The rule for one simple command (wrappers taken away). Never a bare interpreter, shell, sudo or rm."""
+    literal = all(word.is_literal for word in command.words)
+    name = command.name
+    if not command.assignments and name in _BY_NAME:
+        return Rule("Bash", f"{name} *")
+    if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
+        second = command.words[1].text
+        if second in _BY_SUBCOMMAND.get(name, "").split():
+            if (name, second) not in _WITH_SCRIPT:
+                return Rule("Bash", f"{name} {second} *")
+            if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
+                return Rule("Bash", f"{name} {second} {command.words[2].text} *")
+    if not literal or command.fed:
+        return None
+    return exact_rule(canonical(command.words) if command.redirects else command.raw)
+
+
+def exact_rule(text: str) -> Rule | None:
+    """The very text and nothing else, or None where a rule cannot say that."""
+    text = text.strip()
+    if not text or len(text) > _LONGEST or "\n" in text or not CommandPattern(text).is_exact:
+        return None
+    return Rule("Bash", text)
+
+
+def directory_rule(tool: str, real: str) -> Rule | None:
+    """Everything in the directory of a file, or in the directory itself. Never the whole file system."""
+    directory = real if os.path.isdir(real) else os.path.dirname(real)
+    return _path_rule(tool, directory, "/**") if directory.strip("/") else None
+
+
+def file_rule(tool: str, real: str) -> Rule | None:
+    return _path_rule(tool, real, "")
+
+
+def _path_rule(tool: str, path: str, tail: str) -> Rule | None:
+    if re.search(r"[*?\[\]()\n,]", path):
+        return None
+    try:
+        return parse_rule(f"{tool}(/{path}{tail})")
+    except RuleError:
+        return None
+
+
+def for_path(tool: str, real: str, places: Places, accepts_edits: bool) -> list[Json]:
+    """Updates for a file tool, the first of which is enough by itself."""
+    if tool not in EDIT_TOOLS:
+        rule = directory_rule("Read", real)
+        return add_rules([rule]) if rule else []
+    if places.holds(real):
+        return [accept_edits()]
+    directory = real if os.path.isdir(real) else os.path.dirname(real)
+    if not directory.strip("/"):
+        return []
+    rule = directory_rule("Edit", real)
+    updates = [add_directory(directory)]
+    return updates if accepts_edits or rule is None else [*add_rules([rule]), *updates]

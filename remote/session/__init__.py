@@ -1,0 +1,1 @@
+"""One session: its inputs, turns and questions, and what is read from its journal."""

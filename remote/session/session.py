@@ -1,0 +1,421 @@
+"""One session: its input queue, its turns, its questions, and the journal all of it goes through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Callable, Protocol
+
+from ccb.tunnel.wire import SessionOptions
+
+from ..agent.agent import Agent
+from ..agent.ports import Prompt
+from ..agent.usage import zero_usage
+from ..journal.journal import Journal, JournalError
+from ..ports import Answer, PromptSource
+from ..sessions.refusal import Refusal
+from ..sessions.registry import prompt_text
+from .controls import Controls
+from .inputs import Inputs
+from .partial import Partial
+from .recovery import Recovered, recover, tokens_of
+from .snapshot import Picture
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+_MOST_TOLD = 20
+_MOST_LAUNCHES = 32
+_MOST_NAME = 100
+_OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_prompt", "add_dirs")
+_CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
+
+_DOUBTFUL = (
+    "This prompt may have been answered or not: the session's journal on the host is damaged. It was not run again."
+)
+
+
+class Watchers(Protocol):
+    """Those who are told what is not in the journal."""
+
+    def progress(self, key: str, body: Json) -> None:
+        """Show a public object that may be lost."""
+
+    def changed(self) -> None:
+        """The state of the session, or its last prompt, is another one."""
+
+
+class Session:
+    """Emitter and Asker of the agent; owner of its turns. `assemble(session, options)` builds the agent."""
+
+    def __init__(
+        self,
+        session_id: str,
+        journal: Journal,
+        watchers: Watchers,
+        assemble: Callable[[Session, SessionOptions], Agent],
+    ) -> None:
+        self.id = session_id
+        self.journal = journal
+        self.options = SessionOptions()
+        self.agent: Agent | None = None
+        self.context_tokens = 0  # of the conversation, as the model counted them last
+        self.created = 0.0  # seconds of the host's clock
+        self.last_prompt = ""  # the start of it
+        self.prompts = 0
+        self.partial = Partial()
+        self._launches: OrderedDict[str, Json] = OrderedDict()  # what client processes brought, by their names
+        self._picture = Picture()
+        self._watchers = watchers
+        self._assemble = assemble
+        self._controls = Controls(self)
+        self._inputs = Inputs()
+        self._replays: dict[str, Json] = {}  # prompts that wait, to be shown again when their turn takes them
+        self._spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
+        self._result_due = False
+        self._asks: OrderedDict[str, asyncio.Future[Json]] = OrderedDict()
+        self._finish = False
+        self._in_turn = False
+
+    @property
+    def has_input(self) -> bool:
+        """Whether anybody ever prompted."""
+        return self._inputs.any_prompt
+
+    @property
+    def state(self) -> str:
+        """`idle`, `running` or `requires_action`."""
+        if self._asks:
+            return "requires_action"
+        return "running" if self._in_turn or self._inputs else "idle"
+
+    def use_modes(self, set_mode: Callable[[str], None], mode: Callable[[], str]) -> None:
+        """Let clients change and read the permission mode."""
+        self._controls.set_mode = set_mode
+        self._controls.mode = mode
+
+    def begin(self, options: SessionOptions, facts: Json) -> None:
+        """Start a new session. Raises ValueError when the options make no sense on this host."""
+        self.options = options
+        self.agent = self._assemble(self, options)
+        self.created = round(time.time(), 3)
+        self.fact("options", {"options": options.to_json(), "session": self.id, "created": self.created, **facts})
+        self._remember_launch(options)
+        self.journal.flush_soon()
+
+    def relaunched(self, given: Json) -> SessionOptions:
+        """The options when a new client process drives and says `given`: what belongs to a process comes from it, what
+        belongs to the session stays unless it is named. Raises FrameError, and Refusal when the process cannot be asked what
+        is asked already: somebody may still answer that, and going on would mean to deny it."""
+        sent, old = SessionOptions.from_json(given), self.options
+        if self._asks and sent.permission_prompts != "stdio":
+            text = "this session waits for an answer about %s" % ", ".join(self._asked_about())
+            raise Refusal("waits_for_answer", text, {"session": self.id})
+        return replace(
+            sent,
+            model=sent.model or old.model,
+            permission_mode=sent.permission_mode if "permission_mode" in given else self._controls.mode(),
+            allow_bypass=sent.allow_bypass or old.allow_bypass,
+            system_prompt=sent.system_prompt if "system_prompt" in given else old.system_prompt,
+            append_system_prompt=sent.append_system_prompt
+            if "append_system_prompt" in given
+            else old.append_system_prompt,
+            add_dirs=sent.add_dirs or old.add_dirs,
+        )
+
+    def relaunch(self, options: SessionOptions, given: Json, prompts: PromptSource | None) -> None:
+        """Go on with `options`, which are journalled. Raises JournalError."""
+        assert self.agent is not None
+        self.fact("options", {"options": options.to_json()})
+        self.options = options
+        self._remember_launch(options)
+        self.agent.relaunch(
+            model=options.model,
+            max_turns=options.max_turns,
+            partial_messages=options.partial_messages,
+            api_key_source=options.api_key_source,
+            prompts=prompts,
+        )
+        if "model" in given:
+            self.agent.set_model(options.model)
+        self.journal.flush_soon()
+
+    def _remember_launch(self, options: SessionOptions) -> None:
+        self._launches.pop(options.client, None)
+        self._launches[options.client] = options.to_json()
+        while len(self._launches) > _MOST_LAUNCHES:
+            self._launches.popitem(last=False)
+
+    def launch_of(self, client: str) -> Json | None:
+        """What the process of this name brought itself, when another one's command line is in force now: a client that takes
+        back is to be asked, and to see answers grow, as before."""
+        if client == self.options.client or client not in self._launches:
+            return None
+        return {name: value for name, value in self._launches[client].items() if name not in _OF_THE_SESSION}
+
+    def _asked_about(self) -> list[str]:
+        """The tools that wait for an answer, each once."""
+        asks = self.snapshot(self.journal.seq)["asks"]
+        return list(OrderedDict.fromkeys(str(ask["request"].get("tool_name"))[:_MOST_NAME] for ask in asks))
+
+    def resume(self) -> Recovered:
+        """Go on from the journal, which has records: no tool runs again, what was open is closed. What the caller has to
+        restore of it: permission updates, and an end to the processes that the worker before may have left."""
+        recovered = recover(self.journal.read(0, self.journal.seq), self._inputs, self._picture)
+        self.options = recovered.options
+        for options in recovered.launches:
+            self._remember_launch(options)
+        self.context_tokens = recovered.context_tokens
+        self.created, self.last_prompt, self.prompts = recovered.created, recovered.prompt, recovered.prompts
+        self._remember_spent(recovered.last_result)
+        doubtful = self._tell_damage(recovered)
+        for request_id in recovered.open_asks:
+            self.message({"type": "control_cancel_request", "request_id": request_id})
+        self.agent = self._assemble(self, self.options)
+        if recovered.result_due:
+            self._result_due = True
+            self.fail(_CUT_OFF)
+            recovered.answered()
+        for _ in range(len(doubtful & recovered.unanswered.keys())):  # who sent it waits for one
+            self._result_due = True
+            self.fail(_DOUBTFUL)
+        if recovered.turn_open:
+            self.fact("turn_end", {})
+        for input_id, body in recovered.waiting.items():
+            self._put(input_id, body)
+        self.journal.flush_soon()
+        return recovered
+
+    def _tell_damage(self, recovered: Recovered) -> set[str]:
+        """Damage that stays in the file is told once; the ids of the doubtful prompts that are told now."""
+        told = [damage for damage in self.journal.damaged if damage not in recovered.damage]
+        if len(told) > _MOST_TOLD:
+            told[_MOST_TOLD:] = ["%d more damaged lines were passed over" % (len(told) - _MOST_TOLD)]
+        doubtful = set()
+        for input_id, text in recovered.doubtful.items():
+            what = "a prompt may have been answered or not, and was not run again: %s" % text
+            if what not in recovered.damage:
+                told.append(what)
+                doubtful.add(input_id)
+        for what in told:
+            self.fact("damaged", {"what": what})
+        return doubtful
+
+    def message(self, body: Json) -> None:
+        """Emitter."""
+        whole = {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())}
+        record = self.journal.append("message", whole)
+        self._picture.take(record.seq, "message", whole)
+        self.partial.message(whole)
+        if body.get("type") == "result":
+            self._result_due = False
+            self._remember_spent(body)
+        self.journal.flush_soon()
+
+    def _remember_spent(self, result: Json) -> None:
+        self._spent = {name: result.get(name, empty) for name, empty in self._spent.items()}
+
+    def fact(self, kind: str, body: Json) -> None:
+        """Emitter."""
+        record = self.journal.append(kind, body)
+        self._picture.take(record.seq, kind, body)
+        if kind == "withdrawn":
+            self.partial.withdraw(str(body.get("message_id")))
+        elif kind == "model_end":
+            self.context_tokens = tokens_of(body.get("usage"))
+        elif kind == "prompt":
+            for item in body.get("items", ()):
+                replay = self._replays.pop(str(item.get("input", "")), None)
+                if replay is not None:
+                    self.message({**replay, "isReplay": True})
+
+    def progress(self, key: str, body: Json) -> None:
+        """Emitter."""
+        whole = {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())}
+        self.partial.take(key, whole)
+        self._watchers.progress(key, whole)
+
+    def snapshot(self, seq: int) -> Json:
+        """What a client has to know of everything up to `seq`."""
+        model = self.agent.model if self.agent is not None else ""
+        return self._picture.body(seq, model=model, mode=self._controls.mode())
+
+    async def commit(self) -> None:
+        """Emitter."""
+        await self.journal.commit()
+
+    @property
+    def can_ask(self) -> bool:
+        """Asker."""
+        return self.options.permission_prompts == "stdio"
+
+    async def ask(self, request: Json) -> Answer:
+        """Asker. The question is in the journal, so whoever attaches later sees it, under the same id."""
+        request_id = str(uuid.uuid4())
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._asks[request_id] = answer
+        try:
+            self.message(
+                {"type": "control_request", "request_id": request_id, "request": {"subtype": "can_use_tool", **request}}
+            )
+            await self.commit()
+            self._watchers.changed()
+            return _answer(await answer)
+        finally:
+            if self._asks.pop(request_id, None) is not None and not answer.done():
+                self.message({"type": "control_cancel_request", "request_id": request_id})
+            self._watchers.changed()
+
+    def withdraw_asks(self) -> None:
+        """Take back every open question; those who wait for the answers are cancelled."""
+        asks, self._asks = self._asks, OrderedDict()
+        for request_id, answer in asks.items():
+            if not answer.done():
+                self.message({"type": "control_cancel_request", "request_id": request_id})
+                answer.cancel()
+
+    def take_input(self, input_id: str, body: Json) -> int:
+        """Apply a client's input once; the seq after which it is in the journal. Raises JournalError, TooManyInputs."""
+        if self._inputs.knows(input_id):
+            return self.journal.seq
+        kind = body.get("type")
+        if kind == "user":
+            self._inputs.check_room()
+        repeated = self._inputs.knows_message(body)
+        self.fact("input", {"id": input_id, "body": body})
+        self._inputs.remember(input_id, body)
+        if kind == "user":
+            if not repeated:
+                self.last_prompt = prompt_text(body)
+                self.prompts += 1
+                self._put(input_id, body)
+                self._watchers.changed()
+            elif self.options.replay_user_messages:
+                self.message({**body, "isReplay": True})
+        elif kind == "control_request":
+            self._controls.take(body)
+        elif kind == "control_response":
+            self._take_response(body)
+        self.journal.flush_soon()
+        return self.journal.seq
+
+    def _put(self, input_id: str, body: Json) -> None:
+        if self.options.replay_user_messages:
+            self._replays[input_id] = body
+        self._inputs.put(input_id, body)
+
+    def _take_response(self, body: Json) -> None:
+        response = body.get("response")
+        request_id = response.get("request_id") if isinstance(response, dict) else None
+        answer = self._asks.pop(str(request_id), None)
+        if answer is None or answer.done():
+            self.fact("late_answer", {"request_id": str(request_id)})
+            return
+        answer.set_result(response if isinstance(response, dict) else {})
+
+    @property
+    def queued_uuids(self) -> list[str]:
+        """Message uuids of the prompts that wait."""
+        return self._inputs.waiting_uuids
+
+    def take_queued(self) -> Sequence[Prompt]:
+        """Prompts that arrived during the turn, for the agent to fold into it; they leave the queue."""
+        return self._inputs.take_all()
+
+    def interrupt(self) -> None:
+        """End the running turn, if there is one."""
+        if self.agent is not None:
+            self.agent.interrupt()
+
+    def finish(self) -> None:
+        """End the session once the queue is empty."""
+        self._finish = True
+        self._inputs.wake()
+
+    def go_on(self) -> None:
+        """Take back `finish`: somebody else still needs the session."""
+        self._finish = False
+
+    async def run(self) -> None:
+        """Run turns until the session ends."""
+        while True:
+            while not self._inputs:
+                if self._finish:
+                    return
+                await self._inputs.wait()
+            await self._turn(self._inputs.pop())
+
+    async def _turn(self, prompt: Prompt) -> None:
+        assert self.agent is not None
+        self._in_turn = self._result_due = True
+        try:
+            self.fact("turn_start", {})
+            await self.agent.run_turn([prompt])
+        except JournalError as error:
+            log.error("the turn ended: %s", error)
+            self.fail(str(error), full=error.full, unkept=error.result)
+        except Exception as error:
+            log.exception("the turn ended in a bug")
+            self.fail(f"internal error in the worker: {type(error).__name__}: {error}")
+        finally:
+            self._in_turn = False
+            self._watchers.changed()
+        with contextlib.suppress(JournalError):
+            self.fact("turn_end", {})
+            self.journal.flush_soon()
+
+    def fail(self, *reasons: str, full: bool = False, unkept: Json | None = None) -> None:
+        """The result of a turn that could not write its own; shown even when it cannot be journalled. A turn that has its
+        result gets no second one. `full`: for want of room on the host; `unkept` is the result it wanted to write."""
+        if not self._result_due:
+            log.error("after the result: %s", " ".join(reasons))
+            return
+        self._result_due = False
+        result: Json = {
+            "type": "result", "subtype": "error_during_execution", "is_error": True, "duration_ms": 0, "duration_api_ms": 0,
+            "num_turns": 0, "stop_reason": None, **self._spent, "usage": zero_usage(), "permission_denials": [],
+            "terminal_reason": "storage_full" if full else "model_error", "errors": [*reasons], **(unkept or {}),
+        }  # fmt: skip
+        try:
+            self.message(result)
+        except JournalError:
+            self.progress("", result)
+
+    def refuse_input(self, body: Json, error: JournalError) -> bool:
+        """An input could not be journalled. Whether it is settled: a prompt outside of a turn has failed, which is told; nothing
+        else may get lost, and is to be tried again."""
+        if self._in_turn or body.get("type") != "user":
+            return False
+        self._result_due = True
+        told = "This prompt was not taken."
+        if error.full and self.journal.path:
+            host = "--local" if self.options.host == "local" else self.options.host or "HOST"
+            told = "This prompt was not taken: make room (`ccb gc %s`), then send it again." % host
+        self.fail(str(error), told, full=error.full)
+        return True
+
+
+def _answer(response: Json) -> Answer:
+    """The person's word in a control_response. Anything that is not a clear yes is a no."""
+    if response.get("subtype") != "success":
+        said = str(response.get("error", "no reason given"))
+        kind = "" if said.startswith("AbortError: ") else "Error: "
+        return Answer(False, "Tool permission request failed: %s%s" % (kind, said))
+    word = response.get("response")
+    if not isinstance(word, dict):
+        return Answer(False, "Tool permission request failed: Error: the answer is empty")
+    if word.get("behavior") == "allow":
+        updated, updates = word.get("updatedInput"), word.get("updatedPermissions")
+        return Answer(
+            True,
+            updated_input=updated if isinstance(updated, dict) else None,
+            updates=[each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else (),
+        )
+    return Answer(False, str(word.get("message") or "The user refused."), interrupt=word.get("interrupt") is True)

@@ -1,0 +1,53 @@
+"""The directory a session works in, from what the person wrote.
+
+On the way to hello, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import paths
+from .refusal import Refusal
+
+
+def resolve_directory(path: str) -> str:
+    """The absolute directory for `path`. Raises Refusal that lists near names when it does not exist."""
+    home = paths.home_directory()
+    if path == "~" or path.startswith("~/"):
+        full = home + path[1:]
+    elif path.startswith("~"):
+        full = os.path.expanduser(path)
+    else:
+        full = os.path.join(home or "/", path)
+    full = os.path.normpath(full or "/")
+    try:
+        with os.scandir(full):
+            os.chdir(full)
+    except NotADirectoryError:
+        if os.path.exists(full):
+            raise Refusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
+        raise _missing(full) from None
+    except FileNotFoundError:
+        raise _missing(full) from None
+    except OSError as error:
+        data: dict[str, object] = {"path": full, "reason": error.strerror or str(error)}
+        raise Refusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
+    return full
+
+
+def _missing(full: str) -> Refusal:
+    """No such directory: name the part that exists and the names near the missing one."""
+    import difflib
+
+    parent, wanted = os.path.split(full)
+    while parent != "/" and not os.path.isdir(parent):
+        parent, wanted = os.path.split(parent)
+    try:
+        names = sorted(name for name in os.listdir(parent) if os.path.isdir(os.path.join(parent, name)))[:5000]
+    except OSError:
+        names = []
+    by_case = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(wanted.lower(), list(by_case), n=5, cutoff=0.5)
+    near = [os.path.join(parent, by_case[name]) for name in close]
+    return Refusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})

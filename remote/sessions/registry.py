@@ -1,0 +1,301 @@
+"""The sessions of this user on this host, found by their state directories."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import time
+from typing import Any
+
+from . import identity, paths, sockets
+from .summary import read_summary
+
+Json = dict[str, Any]
+
+_ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
+_TAIL = 256 * 1024
+_ASK_S = 2.0
+_DERIVED = ("cwd", "created")  # from the journal when the summary has nothing
+
+
+class Entry:
+    """One session. `directory` is its state directory ("" when it is in memory only); `summary` what is known of it."""
+
+    def __init__(self, session: str, directory: str, summary: Json) -> None:
+        self.session = session
+        self.directory = directory
+        self.summary = summary
+
+    @property
+    def cwd(self) -> str:
+        return str(self.summary.get("cwd") or "")
+
+    @property
+    def updated(self) -> float:
+        """Seconds of the host's clock."""
+        value = self.summary.get("updated")
+        return float(value) if isinstance(value, (int, float)) else 0.0
+
+    @property
+    def prompted(self) -> bool:
+        """Whether anybody ever asked it anything; true when that is not known."""
+        return self.summary.get("prompts") != 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether its daemon runs here."""
+        return identity.is_alive(self.summary)
+
+    @property
+    def elsewhere(self) -> str:
+        """The other host that may run its daemon, when the home is shared; "" when it is none."""
+        return identity.elsewhere(self.summary)
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.directory, "journal.jsonl") if self.directory else ""
+
+
+def state_directories() -> list[str]:
+    """The directories that hold one directory for each session, whether they exist or not."""
+    found = []
+    home = paths.home_directory()
+    top = os.environ.get("XDG_STATE_HOME") or ""
+    if not top.startswith("/"):
+        top = os.path.join(home, ".local", "state") if home else ""
+    if top:
+        found.append(os.path.join(top, "ccb", "sessions"))
+    found += [os.path.join(runtime, "sessions") for runtime in runtime_directories()]
+    return found
+
+
+def runtime_directories() -> list[str]:
+    """Where sockets and locks may be, whether they exist or not: a login may lack the variables of another one."""
+    found = []
+    xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
+    if xdg.startswith("/"):
+        found.append(os.path.join(xdg, "ccb"))
+    system = "/run/user/%d/ccb" % os.getuid()
+    if system not in found:
+        found.append(system)
+    found.append("/tmp/ccb-%d" % os.getuid())  # noqa: S108 - looked at, not trusted
+    home = paths.home_directory()
+    if home:
+        found.append(os.path.join(home, ".ccb-run"))
+    return found
+
+
+def is_ours(path: str) -> bool:
+    """A directory, no link to one, of this user."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+
+
+def directories() -> list[tuple[str, str]]:
+    """Id and state directory of every session, also of those that were never begun."""
+    found = []
+    for top in state_directories():
+        if is_ours(top):
+            for name in os.listdir(top):
+                directory = os.path.join(top, name)
+                if _ID.fullmatch(name) and is_ours(directory):
+                    found.append((name, directory))
+    return found
+
+
+def living() -> dict[str, Json]:
+    """The daemons that live here, by session, as their lock files name them, or they themselves where there are none."""
+    found = in_memory()
+    for top in runtime_directories():
+        if not is_ours(top):
+            continue
+        for name in os.listdir(top):
+            if name.endswith(".lock") and _ID.fullmatch(name[:-5]):
+                owner = read_lock(os.path.join(top, name))
+                if identity.is_alive(owner):
+                    found[name[:-5]] = {"socket": os.path.join(top, name[:-5] + ".sock"), **owner}
+    return found
+
+
+def in_memory() -> dict[str, Json]:
+    """The summaries of the sessions that listen at a name in memory, as far as these have no file for it."""
+    found = {}
+    for session in sockets.sessions_in_memory():
+        if _ID.fullmatch(session):
+            address = sockets.memory_address(session)
+            owner = _asked(address).get("summary")
+            if isinstance(owner, dict) and identity.is_alive(owner):
+                found[session] = {**owner, "socket": address}
+    return found
+
+
+def _asked(address: str) -> Json:
+    """The hello of the daemon at a name in memory, {} when it is none of ours or does not answer."""
+    deadline = time.monotonic() + _ASK_S
+    try:
+        daemon = sockets.connect(address, deadline)
+        if daemon is None:
+            return {}
+        said = b""
+        with daemon:
+            while not said.endswith(b"\n") and len(said) < _TAIL and time.monotonic() < deadline:
+                said += daemon.recv(65536) or b"\n"
+        hello = json.loads(said)
+    except (OSError, ValueError, RecursionError, sockets.Stranger):
+        return {}
+    return hello if isinstance(hello, dict) else {}
+
+
+def read_lock(path: str) -> Json:
+    """Who wrote a lock file, {} when nobody has or it is no file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            data = json.loads(file.read(4096))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def sessions() -> list[Entry]:
+    """All of them, the one used last first. Those that were never begun are not among them."""
+    owners = living()
+    found = []
+    for session, directory in directories():
+        entry = _entry(session, directory, owners.get(session))
+        if entry is not None:
+            found.append(entry)
+    there = {entry.session for entry in found}
+    for session, owner in owners.items():
+        if sockets.in_memory(owner["socket"]) and owner.get("state") and session not in there:
+            found.append(Entry(session, "", owner))
+    found.sort(key=lambda entry: entry.updated, reverse=True)
+    return found
+
+
+def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
+    journal = os.path.join(directory, "journal.jsonl")
+    try:
+        info = os.lstat(journal)
+    except OSError:
+        return None
+    if not info.st_size or not stat.S_ISREG(info.st_mode):
+        return None
+    summary = read_summary(directory)
+    if not (summary.get("cwd") and summary.get("created")):
+        summary = {
+            **derived(journal),
+            **{name: value for name, value in summary.items() if value or name not in _DERIVED},
+        }
+    if owner is not None:
+        summary.update(owner)
+    summary.setdefault("updated", info.st_mtime)
+    return Entry(session, directory, summary)
+
+
+def derived(journal: str) -> Json:
+    """A summary from both ends of a journal; prompts are those of the end."""
+    summary: Json = {"prompts": 0}
+    with contextlib.suppress(OSError), open(journal, "rb") as file:
+        head = file.read(_TAIL)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(len(head), size - _TAIL))
+        tail = file.read()
+        for record in [*_records(head), *_records(tail)]:
+            body = record["body"]
+            summary.setdefault("created", record["time"])
+            if isinstance(body.get("cwd"), str):
+                summary.setdefault("cwd", os.path.realpath(body["cwd"]))
+            said = body.get("body") if record["kind"] == "input" else None
+            if isinstance(said, dict) and said.get("type") == "user":
+                summary["prompt"] = prompt_text(said)
+                summary["prompts"] += 1
+    return summary
+
+
+def _records(part: bytes) -> list[Json]:
+    """The whole records in a part of a journal."""
+    found = []
+    for line in part.split(b"\n"):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict) and {"time", "kind"} <= set(record) and isinstance(record.get("body"), dict):
+            found.append(record)
+    return found
+
+
+def prompt_text(body: Json) -> str:
+    """The start of a user message, on one line."""
+    message = body.get("message")
+    content = message.get("content") if isinstance(message, dict) else ""
+    if isinstance(content, list):
+        content = " ".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
+    return " ".join(str(content)[:2000].split())[:200]
+
+
+def latest_of(path: str) -> Entry | None:
+    """The session of that canonical path which was used last; one that was never prompted only when there is no other."""
+    there = [entry for entry in sessions() if entry.cwd == path]
+    return next((entry for entry in there if entry.prompted), there[0] if there else None)
+
+
+def by_prefix(text: str) -> list[Entry]:
+    """The sessions whose id starts so; an exact one alone."""
+    exact, near = [], []
+    for entry in sessions():
+        if entry.session == text:
+            exact.append(entry)
+        elif len(text) >= 4 and entry.session.startswith(text):
+            near.append(entry)
+    return exact or near
+
+
+def described(entry: Entry) -> Json:
+    """The body of a `session` report. Ages are seconds on this host's clock."""
+    summary, alive, now = entry.summary, entry.alive, time.time()
+    created = summary.get("created")
+    pid = summary.get("pid") if alive else None
+    size, used = _count(summary.get("bytes")), entry.updated
+    with contextlib.suppress(OSError):
+        info = os.stat(entry.journal)
+        size = info.st_size
+        used = max(used, info.st_mtime) if alive else used  # the summary does not tell that a long turn goes on
+    return {
+        "session": entry.session,
+        "cwd": entry.cwd,
+        "state": str(summary.get("state") or "idle") if alive else "ended",
+        "alive": alive,
+        "age_s": round(max(0.0, now - created), 1) if isinstance(created, (int, float)) else 0.0,
+        "idle_s": round(max(0.0, now - used), 1),
+        "prompts": _count(summary.get("prompts")),
+        "prompt": str(summary.get("prompt") or "")[:200],
+        "driver": str(summary.get("driver") or "") if alive else "",
+        "driver_away": alive and bool(summary.get("driver")) and summary.get("away") is True,
+        "viewers": _count(summary.get("viewers")) if alive else 0,
+        "pid": pid if isinstance(pid, int) else 0,
+        "rss": resident(pid) if isinstance(pid, int) else 0,
+        "bytes": size,
+        "host": entry.elsewhere,
+        "storage": "" if entry.directory else "memory",
+    }
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory of a process; 0 where the system does not say."""
+    try:
+        with open("/proc/%d/statm" % pid, encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

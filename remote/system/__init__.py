@@ -1,0 +1,1 @@
+"""Files, processes and threads of the host."""

@@ -1,0 +1,103 @@
+"""The steps that Edit, MultiEdit and Write share: the file as it is, seen and unchanged, and its replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...system.host import ABSENT, FileChanged, FileInfo, Kind, digest_of
+from ..contract import ToolContext, ToolResult
+from .file_state import Seen
+from .paths import absolute, path_error
+
+MOST_BYTES = 32 << 20
+"""Largest file that is edited."""
+_PEEK = 1 << 20  # bytes that may be read while a call is validated
+
+UNREAD = "File has not been read yet. Read it first before writing to it."
+CHANGED = (
+    "File has been modified since it was read, by the user or by another program. Read it again before writing to it."
+)
+
+
+class Refused(Exception):
+    """The change is not made; the text says why."""
+
+
+@dataclass(frozen=True)
+class Current:
+    """The file that is about to change. `data` is None when there is no such file."""
+
+    path: str  # as the model gave it, absolute
+    real: str
+    data: bytes | None
+    digest: str
+
+
+def refusal(text: str) -> ToolResult:
+    """A result that says why nothing was done."""
+    return ToolResult(text, is_error=True, structured=f"Error: {text}")
+
+
+def text_error(text: str) -> str | None:
+    """Why a string cannot be written to a file, or None."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"The text contains a lone surrogate at character {error.start}, which UTF-8 cannot write."
+    return None
+
+
+def path_refusal(file_path: str) -> str | None:
+    """Why a path cannot be changed by a text tool, or None."""
+    if file_path.endswith("/"):
+        return f"{file_path} names a directory, not a file."
+    return path_error(file_path)
+
+
+def peek(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | None]:
+    """What is known of the file, and its content if that is small: for a quick look before anybody is asked."""
+    real = context.host.real_path(absolute(file_path, context.cwd))
+    return context.files.get(real), context.host.peek(real, _PEEK)
+
+
+def peek_refusal(context: ToolContext, file_path: str) -> str | None:
+    """Why the file may not be changed, as far as a quick look tells."""
+    seen, data = peek(context, file_path)
+    if data is None:
+        return None
+    if seen is None:
+        return UNREAD
+    if seen.digest and seen.digest != digest_of(data):
+        return CHANGED
+    return None
+
+
+async def current(context: ToolContext, file_path: str) -> Current:
+    """The file, if it may be changed: absent, or read before and unchanged since. Raises Refused or OSError."""
+    path = absolute(file_path, context.cwd)
+    real = context.host.real_path(path)
+    info = await context.host.stat(real)
+    if info is None:
+        return Current(path, real, None, ABSENT)
+    if info.kind is not Kind.FILE:
+        raise Refused(f"{path} is a {info.kind.value}, not a file.")
+    if info.size > MOST_BYTES:
+        raise Refused(f"{path} has {info.size:,} bytes; files over {MOST_BYTES:,} are not edited. Use Bash.")
+    seen = context.files.get(real)
+    if seen is None:
+        raise Refused(UNREAD)
+    data = await context.host.read(real, 0, MOST_BYTES + 1)
+    digest = digest_of(data)
+    if not seen.is_version(digest, info):
+        raise Refused(CHANGED)
+    return Current(path, real, data, digest)
+
+
+async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:
+    """Make `data` the content, unless somebody else was faster. Raises Refused or OSError."""
+    try:
+        info = await context.host.replace(file.real, data, file.digest)
+    except FileChanged:
+        raise Refused(CHANGED) from None
+    context.files.written(file.real, digest_of(data), info)
+    return info

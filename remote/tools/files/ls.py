@@ -1,0 +1,76 @@
+"""LS: what is in a directory."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+from ...system.host import Kind
+from ..contract import ToolContext, ToolResult
+from ..output import limited
+from .edit_common import refusal
+from .paths import absolute, missing, os_error, path_error
+
+Json = dict[str, Any]
+
+_MOST_ENTRIES = 1000
+
+
+_LS_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "The absolute path to the directory to list"},
+        "ignore": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Glob patterns of names to leave out",
+        },
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+class LS:
+    """The direct entries of one directory."""
+
+    name = "LS"
+    description = (
+        "Lists the entries of a directory, hidden ones included: directories end in /, links show where they point. "
+        "ignore takes glob patterns of names to leave out. Use Glob to find files by pattern in a whole tree."
+    )
+    input_schema: Json = _LS_SCHEMA
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return True
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return path_error(tool_input["path"])
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        path = absolute(tool_input["path"], context.cwd)
+        ignored = tool_input.get("ignore") or []
+        try:
+            info = await context.host.stat(path)
+            if info is None:
+                return refusal(await missing(context.host, path, context.cwd))
+            if info.kind is not Kind.DIRECTORY:
+                return refusal(f"{path} is a {info.kind.value}, not a directory. Use Read for files.")
+            entries = await context.host.list(path)
+        except OSError as error:
+            return refusal(os_error(error, path))
+        lines = []
+        for entry in entries:
+            if any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in ignored):
+                continue
+            name = entry.name.encode("utf-8", "replace").decode().replace("\n", "?")
+            if entry.kind is Kind.DIRECTORY:
+                name += "/"
+            elif entry.kind is Kind.LINK:
+                name += f" -> {entry.target}".encode("utf-8", "replace").decode()
+            lines.append(name)
+        total = len(lines)
+        if total > _MOST_ENTRIES:
+            lines[_MOST_ENTRIES:] = [f"[... {total - _MOST_ENTRIES:,} more entries; use Glob with a pattern ...]"]
+        text = "\n".join(lines) or "(The directory is empty)"
+        return ToolResult(limited(text, context.spill, "LS"), structured={"path": path, "numEntries": total})

@@ -1,0 +1,117 @@
+"""Jupyter notebooks as the model reads them: cells, and what they put out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from ..output import clean
+from .media import MOST_IMAGE_BYTES, image_block, image_trouble, image_type
+
+Json = dict[str, Any]
+
+MOST_BYTES = 16 << 20
+"""Largest notebook that is read."""
+
+_MOST_OUTPUT = 10_000  # characters of one output
+_MOST_TEXT = 100_000  # characters of all cells
+_MOST_IMAGES = 10
+
+
+class NotANotebook(Exception):
+    """The file does not have the structure of a notebook."""
+
+
+def notebook_blocks(data: bytes) -> list[Json]:
+    """Messages API blocks: the cells as text, images of their outputs where they occur."""
+    try:
+        book = json.loads(data)
+        cells = book["cells"]
+        language = book.get("metadata", {}).get("language_info", {}).get("name", "python")
+        blocks: list[Json] = []
+        for number, cell in enumerate(cells):
+            _add_cell(blocks, number, cell, str(language))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise NotANotebook(str(error)) from None
+    return _limited(_merged(blocks)) or [_text("(The notebook has no cells)")]
+
+
+def _add_cell(blocks: list[Json], number: int, cell: Json, language: str) -> None:
+    kind = cell.get("cell_type", "code")
+    about = f' type="{kind}"' if kind != "code" else f' language="{language}"' if language != "python" else ""
+    blocks.append(
+        _text(f'<cell id="{cell.get("id", f"cell-{number}")}"{about}>{_joined(cell.get("source", ""))}</cell>')
+    )
+    for output in cell.get("outputs") or []:
+        _add_output(blocks, output)
+
+
+def _add_output(blocks: list[Json], output: Json) -> None:
+    data = output.get("data") or {}
+    if output.get("output_type") == "stream":
+        text = _joined(output.get("text", ""))
+    elif output.get("output_type") == "error":
+        text = "\n".join(str(line) for line in output.get("traceback") or [output.get("evalue", "")])
+    else:
+        text = _joined(data.get("text/plain", ""))
+    if text:
+        text = clean(text.encode("utf-8", "replace"))
+        if len(text) > _MOST_OUTPUT:
+            text = f"{text[:_MOST_OUTPUT]}\n[... output cut: {len(text):,} characters ...]"
+        blocks.append(_text(f"<output>{text}</output>"))
+    for media_type in ("image/png", "image/jpeg"):
+        if media_type in data:
+            blocks.append(_image(_joined(data[media_type])))
+            return
+
+
+def _image(encoded: str) -> Json:
+    try:
+        data = base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return _text("<output>[an image that cannot be decoded]</output>")
+    media_type = image_type(data)
+    if media_type is None or len(data) > MOST_IMAGE_BYTES or image_trouble(data):
+        return _text(f"<output>[an image of {len(data):,} bytes, not shown]</output>")
+    return image_block(data, media_type)
+
+
+def _merged(blocks: list[Json]) -> list[Json]:
+    merged: list[Json] = []
+    for block in blocks:
+        if merged and block["type"] == merged[-1]["type"] == "text":
+            merged[-1] = _text(merged[-1]["text"] + "\n" + block["text"])
+        else:
+            merged.append(block)
+    return merged
+
+
+def _limited(blocks: list[Json]) -> list[Json]:
+    kept: list[Json] = []
+    room, images, image_room = _MOST_TEXT, _MOST_IMAGES, MOST_IMAGE_BYTES
+    for block in blocks:
+        if block["type"] == "image":
+            image_room -= len(block["source"]["data"])
+            images -= 1
+            kept.append(
+                block if images >= 0 and image_room >= 0 else _text("[an image, not shown: there are too many]")
+            )
+            continue
+        if len(block["text"]) > room:
+            kept.append(
+                _text(block["text"][:room] + "\n[... the notebook is cut here; use jq in Bash for the rest ...]")
+            )
+            break
+        kept.append(block)
+        room -= len(block["text"])
+    return kept
+
+
+def _joined(value: object) -> str:
+    return "".join(str(part) for part in value) if isinstance(value, list) else str(value)
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}

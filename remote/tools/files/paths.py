@@ -1,0 +1,67 @@
+"""Paths as a model writes them."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+
+from ...system.host import Host, Kind
+
+
+def absolute(path: str, cwd: str) -> str:
+    """`path` from the session's directory, `~` expanded, `.` and `..` kept for the system to resolve."""
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser("~") + path[1:]
+    return os.path.join(cwd, path)
+
+
+def tree_path(host: Host, path: str) -> str:
+    """An absolute path without `.` and `..`, and the same place: `link/..` is where the link leads, as for permissions."""
+    return host.real_path(path) if ".." in path.split("/") else os.path.normpath(path)
+
+
+def path_error(path: str) -> str | None:
+    """Why a string can be no path, or None."""
+    if not path.strip():
+        return "The path is empty."
+    if "\0" in path:
+        return "The path contains a NUL character."
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return "The path contains characters that no file name can have."
+    return None
+
+
+async def missing(host: Host, path: str, cwd: str) -> str:
+    """The sentence for a path that does not exist, with names that are near."""
+    parent, name = os.path.split(path.rstrip("/"))
+    try:
+        entries = await host.list(parent)
+    except OSError:
+        entries = []
+    link = next((entry for entry in entries if entry.name == name and entry.kind is Kind.LINK), None)
+    if link is not None:
+        return f"{path} is a link to {link.target}, which does not exist.".encode("utf-8", "replace").decode()
+    text = f"File does not exist: {path}"
+    near = _near_names(
+        parent, name, [each.name for each in entries if each.kind is not Kind.OTHER and each.name != name]
+    )
+    if near:
+        return f"{text}. Did you mean {' or '.join(near)}?"
+    return f"{text}. The session's directory is {cwd}."
+
+
+def _near_names(parent: str, name: str, names: list[str]) -> list[str]:
+    stem = os.path.splitext(name)[0]
+    same = [each for each in names if each.lower() == name.lower() or (stem and os.path.splitext(each)[0] == stem)]
+    close = difflib.get_close_matches(name, names[:5000], n=3, cutoff=0.6)
+    return [os.path.join(parent, each) for each in dict.fromkeys(same + close)][:3]
+
+
+def os_error(error: OSError, path: str) -> str:
+    """One sentence for a failed system call on a path."""
+    if error.errno == errno.EBUSY:
+        return f"{path}: {error.strerror}. A file that is mounted by itself cannot be replaced in one step: change it in Bash."
+    return f"{path}: {error.strerror or error}"

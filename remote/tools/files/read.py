@@ -1,0 +1,144 @@
+"""Read: a range of a text file, an image, a notebook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...system.host import FileInfo, Kind, NotAFile, digest_of
+from ..contract import ToolContext, ToolResult
+from . import media, notebook
+from .edit_common import refusal
+from .patch import bounded_text
+from .paths import absolute, missing, os_error, path_error
+from .read_text import MOST_LINE, MOST_LINES, Binary, TextRange, read_range
+
+Json = dict[str, Any]
+
+_HEAD = 16
+_WHOLE = (1, MOST_LINES)
+
+
+_READ_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "description": "The absolute path to the file to read"},
+        "offset": {"type": "integer", "minimum": 0, "description": "The line number to start at (from 1)"},
+        "limit": {"type": "integer", "minimum": 1, "description": "The number of lines to read"},
+    },
+    "required": ["file_path"],
+    "additionalProperties": False,
+}
+
+
+class Read:
+    """Shows a file and remembers which version was shown."""
+
+    name = "Read"
+    description = (
+        "Reads a file.\n"
+        f"- Without offset and limit it gives the first {MOST_LINES} lines. For a long file, give the range you need.\n"
+        "- Each line comes with its number and a tab in front: they are not part of the file. Lines over "
+        f"{MOST_LINE} characters are cut.\n"
+        "- Images (PNG, JPEG, GIF, WebP) are shown as images; Jupyter notebooks with their cells and outputs.\n"
+        "- It reads files only: use LS for a directory."
+    )
+    input_schema: Json = _READ_SCHEMA
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return True
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return path_error(tool_input["file_path"])
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        path = absolute(tool_input["file_path"], context.cwd)
+        wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MOST_LINES)
+        try:
+            info = await context.host.stat(path)
+            if info is None:
+                return refusal(await missing(context.host, path, context.cwd))
+            if info.kind is Kind.DIRECTORY:
+                return refusal(f"{path} is a directory. Use LS to list it, or Glob to find files in it.")
+            if info.kind is not Kind.FILE:
+                return refusal(f"{path} is a {info.kind.value}; only files can be read.")
+            if _was_shown(context, path, info, wanted):
+                return ToolResult(
+                    "The file is unchanged since you last read this range: the earlier result is still current.",
+                    structured={"type": "file_unchanged", "file": {"filePath": path}},
+                )
+            media_type = media.image_type(await context.host.read(path, 0, _HEAD))
+            if media_type is not None:
+                return await _image(path, info, media_type, context)
+            if path.endswith(".ipynb") and "offset" not in tool_input and "limit" not in tool_input:
+                return await _notebook(path, info, context)
+            return _text(path, info, wanted, await read_range(context.host, path, *wanted), context)
+        except Binary as binary:
+            return refusal(f"{path} is a binary file and cannot be shown as text. {media.binary_hint(binary.head)}")
+        except NotAFile as error:
+            return refusal(f"{error}; only files can be read.")
+        except OSError as error:
+            return refusal(os_error(error, path))
+
+
+def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
+    seen = context.files.get(context.host.real_path(path))
+    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
+
+
+def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
+    if not found.empty and not found.lines:
+        return refusal(f"{path} has only {found.total:,} lines; there is no line {found.start:,}.")
+    context.files.read(context.host.real_path(path), found.digest, info, wanted)
+    file: Json = {
+        "filePath": path,
+        "content": bounded_text("\n".join(found.lines)),
+        "numLines": len(found.lines),
+        "startLine": found.start,
+        "totalLines": found.total,
+    }
+    structured = {"type": "text", "file": file}
+    if found.empty:
+        return ToolResult(f"(The file {path} exists, but it is empty)", structured=structured)
+    text = "\n".join(f"{number}\t{line}" for number, line in enumerate(found.lines, found.start))
+    if found.next_line <= found.total:
+        total = f"{found.total:,} lines" if found.whole else f"more than {found.total:,} lines"
+        why = "the result is full" if found.full else "the range ends"
+        text += f"\n\n[{why} at line {found.next_line - 1} of {total}; go on with offset={found.next_line}]"
+    return ToolResult(text, structured=structured)
+
+
+async def _image(path: str, info: FileInfo, media_type: str, context: ToolContext) -> ToolResult:
+    if info.size > media.MOST_IMAGE_BYTES:
+        return refusal(
+            f"{path} is an image of {info.size:,} bytes; at most {media.MOST_IMAGE_BYTES:,} can be shown. Make a smaller "
+            f"copy in Bash (for example `convert {path} -resize 1500x1500 /tmp/small.png`) and read that."
+        )
+    data = await context.host.read(path, 0, media.MOST_IMAGE_BYTES + 1)
+    if len(data) > media.MOST_IMAGE_BYTES:
+        return refusal(f"{path} has grown while it was read; try again.")
+    trouble = media.image_trouble(data)
+    if trouble:
+        return refusal(
+            f"{path} is an image that cannot be shown: {trouble}. Bash can tell more (`file`, `identify`, `convert`)."
+        )
+    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
+    return ToolResult(
+        [media.image_block(data, media_type)],
+        structured={"type": "image", "file": {"filePath": path, "type": media_type, "originalSize": len(data)}},
+    )
+
+
+async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
+    if info.size > notebook.MOST_BYTES:
+        return refusal(f"{path} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
+    data = await context.host.read(path, 0, notebook.MOST_BYTES + 1)
+    try:
+        blocks = notebook.notebook_blocks(data)
+    except notebook.NotANotebook as error:
+        return refusal(f"{path} is not a valid notebook ({error}). Read it as text with offset and limit.")
+    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
+    texts = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    structured = {"type": "notebook", "file": {"filePath": path, "content": bounded_text(texts)}}
+    if all(block["type"] == "text" for block in blocks):
+        return ToolResult(texts, structured=structured)
+    return ToolResult(blocks, structured=structured)

@@ -1,0 +1,139 @@
+"""The lines of a text file, streamed: a range of them, counted and measured, without ever holding the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from ...system.host import Host
+
+MOST_LINES = 2000
+MOST_LINE = 2000
+"""Most characters of a line that are shown."""
+MOST_CHARS = 100_000
+"""Most characters of a result."""
+MOST_BYTES = 150_000
+"""Most bytes of a result as JSON in UTF-8, so that its message line stays small."""
+
+_BLOCK = 1 << 20
+_MOST_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version
+_LINE_BYTES = 4 * MOST_LINE + 16  # bytes of a line that are kept: enough for MOST_LINE characters
+_SNIFF = 8192
+
+
+class Binary(Exception):
+    """The file is no text; `head` is its start."""
+
+    def __init__(self, head: bytes) -> None:
+        super().__init__()
+        self.head = head
+
+
+@dataclass(frozen=True)
+class TextRange:
+    """Lines `start` (from 1) on. `total` is the number of lines in the file, or at least that many when `whole` is false;
+    then `digest` is "". `full` says that the result ended at a limit of its size, before the lines asked for."""
+
+    lines: list[str]
+    start: int
+    total: int
+    digest: str
+    whole: bool
+    full: bool
+    empty: bool
+
+    @property
+    def next_line(self) -> int:
+        return self.start + len(self.lines)
+
+
+async def read_range(host: Host, path: str, offset: int, limit: int) -> TextRange:
+    """`limit` lines from line `offset` (from 1). Raises Binary, NotAFile or OSError."""
+    sha = hashlib.sha256()
+    wanted = _Wanted(offset, limit)
+    position = 0
+    while position < _MOST_SCANNED or not wanted.done:
+        block = await host.read(path, position, _BLOCK)
+        if position == 0 and b"\0" in block[:_SNIFF]:
+            raise Binary(block[:_SNIFF])
+        if not block:
+            wanted.finish()
+            return wanted.result(sha.hexdigest(), whole=True, empty=position == 0)
+        sha.update(block)
+        position += len(block)
+        wanted.feed(block)
+    return wanted.result("", whole=False, empty=False)
+
+
+class _Wanted:
+    """Takes blocks, keeps the lines in the range."""
+
+    def __init__(self, offset: int, limit: int) -> None:
+        self.done = False
+        self._offset = offset
+        self._limit = limit
+        self._lines: list[str] = []
+        self._number = 1  # of the line being read
+        self._line = bytearray()
+        self._line_size = 0
+        self._chars = 0
+        self._bytes = 0
+        self._full = False
+
+    def feed(self, block: bytes) -> None:
+        if not self.done and self._number + block.count(b"\n") < self._offset:
+            self._number += block.count(b"\n")
+            self._start_line(block[block.rfind(b"\n") + 1 :], fresh=b"\n" in block)
+            return
+        start = 0
+        while not self.done:
+            end = block.find(b"\n", start)
+            if end < 0:
+                self._start_line(block[start:], fresh=False)
+                return
+            self._start_line(block[start:end], fresh=False)
+            self._end_line()
+            start = end + 1
+        self._number += block.count(b"\n", start)
+        last = block.rfind(b"\n", start)
+        self._start_line(block[max(last + 1, start) :], fresh=last >= 0)
+
+    def finish(self) -> None:
+        if self._line_size:
+            self._end_line()
+
+    def result(self, digest: str, whole: bool, empty: bool) -> TextRange:
+        return TextRange(self._lines, self._offset, self._number - 1, digest, whole, self._full, empty)
+
+    def _start_line(self, part: bytes, fresh: bool) -> None:
+        if fresh:
+            self._line.clear()
+            self._line_size = 0
+        if not self.done and self._number >= self._offset:
+            self._line += part[: max(0, _LINE_BYTES - len(self._line))]
+        self._line_size += len(part)
+
+    def _end_line(self) -> None:
+        if self._offset <= self._number and not self.done:
+            self._take()
+        self._number += 1
+        self._line.clear()
+        self._line_size = 0
+
+    def _take(self) -> None:
+        cut = self._line_size > len(self._line)
+        text = self._line.decode("utf-8", "replace").rstrip("\r")
+        if self._number == 1 and text.startswith("\ufeff"):
+            text = text[1:]
+        if cut or len(text) > MOST_LINE:
+            text = f"{text[:MOST_LINE]}… [line cut: it has {self._line_size:,} bytes]"
+        chars = len(text) + len(str(self._number)) + 2
+        size = len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) + len(str(self._number)) + 2
+        if self._lines and (self._chars + chars > MOST_CHARS or self._bytes + size > MOST_BYTES):
+            self.done = self._full = True
+            return
+        self._lines.append(text)
+        self._chars += chars
+        self._bytes += size
+        self.done = len(self._lines) >= self._limit

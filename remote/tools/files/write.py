@@ -1,0 +1,68 @@
+"""Write: a whole file, with exactly the bytes given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..contract import ToolContext, ToolResult
+from .edit_common import Refused, current, path_refusal, peek_refusal, refusal, store, text_error
+from .edit_text import NOT_UTF8, is_utf8
+from .patch import bounded_text, structured_patch, whole_or_none
+from .paths import os_error
+
+Json = dict[str, Any]
+
+
+_WRITE_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "description": "The absolute path to the file to write"},
+        "content": {"type": "string", "description": "The content of the file"},
+    },
+    "required": ["file_path", "content"],
+    "additionalProperties": False,
+}
+
+
+class Write:
+    """Creates a file or replaces its whole content."""
+
+    name = "Write"
+    description = (
+        "Writes a file, replacing the one that is there. Directories that are missing are made.\n"
+        "- A file that exists must have been read in this conversation first, and must not have changed since.\n"
+        "- The content is written as it is given, line endings included.\n"
+        "- Prefer Edit for changes to an existing file: it sends only what changes."
+    )
+    input_schema: Json = _WRITE_SCHEMA
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return False
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        path = tool_input["file_path"]
+        return path_refusal(path) or text_error(tool_input["content"]) or peek_refusal(context, path)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        content = tool_input["content"]
+        try:
+            file = await current(context, tool_input["file_path"])
+            if file.data is not None and "\ufffd" in content and not is_utf8(file.data):
+                return refusal(f"{NOT_UTF8} The content has replacement characters for what Read could not show.")
+            await store(context, file, content.encode())
+        except Refused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["file_path"]))
+        old = None if file.data is None else file.data.decode("utf-8", "replace")
+        structured = {
+            "type": "create" if old is None else "update",
+            "filePath": file.path,
+            "content": bounded_text(content),
+            "structuredPatch": [] if old is None else structured_patch(old, content),
+            "originalFile": whole_or_none(old),
+            "userModified": False,
+        }
+        if old is None:
+            return ToolResult(f"File created successfully at: {file.path}", structured=structured)
+        return ToolResult(f"The file {file.path} has been updated successfully.", structured=structured)

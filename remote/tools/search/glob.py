@@ -1,0 +1,105 @@
+"""Glob: files by name pattern, newest first."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ...system.host import Kind
+from ..contract import ToolContext, ToolResult
+from ..files.edit_common import refusal
+from ..files.paths import absolute, missing, os_error, path_error, tree_path
+from ..output import limited
+from .globs import BadGlob, Globs
+from .run_program import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
+
+Json = dict[str, Any]
+
+MOST_FILES = 100
+
+
+_GLOB_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "pattern": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MOST_PATTERN,
+            "description": "The glob pattern to match files against",
+        },
+        "path": {
+            "type": "string",
+            "description": "The directory to search in (the session's directory if it is left out)",
+        },
+    },
+    "required": ["pattern"],
+    "additionalProperties": False,
+}
+
+
+class Glob:
+    """Finds files in a tree."""
+
+    name = "Glob"
+    description = (
+        "Finds files by a glob pattern, such as `**/*.py` or `src/**/*.{ts,tsx}`; gives absolute paths, the most recently "
+        f"changed first, at most {MOST_FILES}.\n"
+        "- A pattern without a slash matches names at any depth. * and ? stay inside a name, ** crosses directories.\n"
+        "- Hidden files are found; .git, and in a git repository what .gitignore leaves out, are not."
+    )
+    input_schema: Json = _GLOB_SCHEMA
+
+    def __init__(self) -> None:
+        load_program()
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return True
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        try:
+            Globs([tool_input["pattern"]])
+        except (BadGlob, re.error) as error:
+            return str(error)
+        return path_error(tool_input["pattern"]) or path_error(tool_input.get("path") or ".")
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        base = absolute(tool_input.get("path") or context.cwd, context.cwd)
+        head, pattern = _literal_head(tool_input["pattern"])
+        root = context.host.real_path(absolute(head, base)) if head else base
+        root = tree_path(context.host, root)
+        try:
+            info = await context.host.stat(root)
+            if info is None:
+                return refusal(await missing(context.host, root, context.cwd))
+            if info.kind is not Kind.DIRECTORY:
+                return refusal(f"{root} is not a directory.")
+            found = await search(
+                context, {"op": "glob", "root": root, "globs": [pattern], "limit": MOST_FILES}, SECONDS
+            )
+        except SearchFailed as error:
+            return refusal(str(error))
+        except OSError as error:
+            return refusal(os_error(error, root))
+        names = [os.path.join(root, path) for path in found["items"]]
+        lines = list(names) or ["No files found"]
+        if found["more"]:
+            lines.append("(Results are truncated. Consider using a more specific path or pattern.)")
+        if found["partial"]:
+            lines.append(f"(The search was stopped after {SECONDS:g} s; there may be more files.)")
+        if found["left_out"]:
+            lines.append(LEFT_OUT)
+        lines += unsearched(found)
+        structured = {"filenames": names, "numFiles": len(names), "truncated": found["more"] or found["partial"]}
+        return ToolResult(limited("\n".join(lines), context.spill, "Glob"), structured=structured)
+
+
+def _literal_head(pattern: str) -> tuple[str, str]:
+    """(directory, pattern below it) of an absolute pattern or one that climbs; other patterns start where the search does."""
+    if not pattern.startswith(("/", "~/", "../")):
+        return "", pattern
+    parts = pattern.split("/")
+    literal = 0
+    while literal < len(parts) - 1 and not re.search(r"[*?\[{\\]", parts[literal]):
+        literal += 1
+    return "/".join(parts[:literal]) or "/", "/" + "/".join(parts[literal:])

@@ -1,0 +1,122 @@
+"""Runs the search program in a process of its own: it can be stopped whatever it does, and its memory is not ours."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import sys
+import zlib
+from functools import lru_cache
+from importlib.abc import InspectLoader
+from typing import Any, cast
+
+from ..contract import ToolContext
+
+Json = dict[str, Any]
+
+SECONDS = 20.0
+"""What a search may take before it gives what it has."""
+
+MOST_PATTERN = 10_000
+"""Longest pattern in characters: a request travels in a command line."""
+
+_KILL_AFTER = 5.0  # seconds over that, for a program that does not look at its clock (a pattern that explodes)
+_MOST_ANSWER = 16 << 20
+_MODULES = ("globs", "ignore", "literals", "types", "walk", "scan", "program")
+
+_BOOT = """
+import base64, json, sys, types, zlib
+package = sys.modules["search"] = types.ModuleType("search")
+package.__path__ = []
+for name, text in json.loads(zlib.decompress(base64.b64decode(sys.argv[1]))):
+    module = types.ModuleType("search." + name)
+    module.__package__ = "search"
+    sys.modules["search." + name] = module
+    exec(compile(text, "<search>/" + name + ".py", "exec"), module.__dict__)
+sys.modules["search.program"].main(sys.argv[2])
+"""
+
+
+LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
+"""The note that goes with a result when `left_out` of the answer is true."""
+
+
+def unsearched(found: Json) -> list[str]:
+    """The sentences about what a search did not look at, for the model."""
+    unread, cut, large = found["unread"], found.get("cut", 0), found.get("large", 0)
+    notes = []
+    if unread:
+        notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
+    if cut:
+        notes.append(f"{_counted(cut, 'line', 'lines')} over 1 MiB {_was(cut)} searched only in the first MiB.")
+    if large:
+        notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {_was(large)} not searched: multiline is on.")
+    return [f"({note})" for note in notes]
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+class SearchFailed(Exception):
+    """There is no result; the text says why."""
+
+
+@lru_cache(maxsize=1)
+def load_program() -> str:
+    """The sources of the program, packed for a command line. The bundle they come from may be gone later, so they are
+    loaded when the tools are made."""
+    sources = []
+    for name in _MODULES:
+        full_name = f"{__package__}.{name}"
+        spec = importlib.util.find_spec(full_name)
+        assert spec is not None
+        sources.append((name, cast(InspectLoader, spec.loader).get_source(full_name)))
+    return base64.b64encode(zlib.compress(json.dumps(sources).encode(), 9)).decode("ascii")
+
+
+async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
+    """The program's answer to `request` (see `search.program.answer`). Raises SearchFailed."""
+    from asyncio import TimeoutError as Late
+    from asyncio import wait_for
+
+    host = context.host
+    programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
+    kept = {"left_out": context.left_out, "sessions": context.spill.sessions}
+    whole = {**programs, "seconds": seconds, **kept, **request}
+    answer = bytearray()
+
+    def take(data: bytes) -> None:
+        if len(answer) < _MOST_ANSWER:
+            answer.extend(data)
+
+    argv = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, load_program(), json.dumps(whole)]
+    try:
+        process = host.start(argv, "/", take)
+    except OSError as error:
+        raise SearchFailed(f"The search could not be started: {error}") from None
+    ended = False
+    try:
+        code = await wait_for(process.wait(), seconds + _KILL_AFTER)
+        ended = True
+    except Late:
+        raise SearchFailed(
+            f"The search was stopped after {seconds:g} s without a result. Use a simpler pattern or a smaller path."
+        ) from None
+    finally:
+        if not ended or process.has_leftovers():
+            await process.stop()
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        last = answer.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:300]
+        raise SearchFailed(f"The search program failed (exit code {code}): {last}") from None
+    assert isinstance(found, dict)
+    if "error" in found:
+        raise SearchFailed(str(found["error"]))
+    return found

@@ -1,0 +1,257 @@
+"""Bash: a command line in the session's shell, watched while it runs and limited in what it gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import time
+from typing import Any
+
+from ...system.process import Process
+from ..contract import ToolContext, ToolResult
+from ..files.edit_common import refusal
+from ..output import MOST_CHARS, Output
+from .cwd_report import CwdReport
+from .shells import MOST_RUNNING
+
+Json = dict[str, Any]
+
+DEFAULT_TIMEOUT = 120_000
+MAX_TIMEOUT = 600_000
+"""Milliseconds."""
+
+_MOST_COMMAND = 100_000  # bytes: what the kernel takes as one argument, with room for ours
+_PROGRESS_EVERY = 0.1  # seconds
+_ROOM = 200  # characters for what is said about an output
+_TAIL_LINES = 20
+_TAIL_BYTES = 4096
+_MOST_STRUCTURED = 40_000  # characters; the model's limit is below
+
+
+_BASH_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "command": {"type": "string", "minLength": 1, "description": "The command to run"},
+        "timeout": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "description": f"Optional timeout in milliseconds (at most {MAX_TIMEOUT})",
+        },
+        "description": {"type": "string", "description": "What the command does, in 5 to 10 words"},
+        "run_in_background": {
+            "type": "boolean",
+            "default": False,
+            "description": "True to go on without waiting for the command",
+        },
+    },
+    "required": ["command"],
+    "additionalProperties": False,
+}
+
+
+class Bash:
+    """Runs a command. The directory it ends in is where the next one starts, inside the session's directories."""
+
+    name = "Bash"
+    description = (
+        "Runs a bash command on the machine the session is on. The working directory stays from one command to the next; shell "
+        "variables and functions do not. There is no terminal and no input.\n"
+        f"- timeout is in milliseconds: {DEFAULT_TIMEOUT} by default, {MAX_TIMEOUT} at most. A command that takes "
+        "longer is stopped.\n"
+        f"- Output over {MOST_CHARS} characters goes to a file: you get its head, its tail and the path.\n"
+        "- With run_in_background the command goes on while you do other things; BashOutput gives its output, KillShell ends it.\n"
+        "- Use the Read, Edit, Write, Grep, Glob and LS tools rather than cat, sed, echo, grep, find and ls.\n"
+        "- Quote paths that contain spaces. Join commands that depend on each other with &&."
+    )
+    input_schema: Json = _BASH_SCHEMA
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        from ...permissions.shell.readonly import changes_directory, is_read_only_command
+
+        command = tool_input["command"]
+        if tool_input.get("run_in_background") or not is_read_only_command(command):
+            return False
+        return not changes_directory(command)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        command = tool_input["command"]
+        if not command.strip():
+            return "The command is empty."
+        if "\0" in command:
+            return "The command contains a NUL character."
+        try:
+            size = len(command.encode("utf-8"))
+        except UnicodeEncodeError:
+            return "The command contains a lone surrogate, which UTF-8 cannot write."
+        if size > _MOST_COMMAND:
+            return f"The command has {size:,} bytes, more than {_MOST_COMMAND:,}: write it to a file and run that."
+        if tool_input.get("timeout", 0) > MAX_TIMEOUT:
+            return f"timeout is at most {MAX_TIMEOUT} milliseconds; use run_in_background for longer commands."
+        return None
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        if tool_input.get("run_in_background"):
+            return _start_in_background(tool_input["command"], context)
+        call = _Foreground(tool_input["command"], context)
+        return await call.run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
+
+
+def _shell(context: ToolContext) -> str:
+    return context.host.which("bash") or context.host.which("sh") or "/bin/sh"
+
+
+def _roots(context: ToolContext) -> list[str]:
+    return [context.cwd, *context.add_dirs]
+
+
+def _start_in_background(command: str, context: ToolContext) -> ToolResult:
+    if context.shells.running >= MOST_RUNNING:
+        return refusal(f"{MOST_RUNNING} background commands are running already. End one with KillShell first.")
+    cwd = context.shells.directory(context.host, _roots(context))
+    output = Output(context.spill, "background", to_file=True)
+    try:
+        process = context.host.start([_shell(context), "-c", command], cwd, output.add)
+    except OSError as error:
+        output.close()
+        return refusal(f"The command could not be started: {error}")
+    shell = context.shells.add(command, process, output)
+    text = f"Command running in background with ID: {shell.id}. BashOutput gives its output, KillShell ends it."
+    if output.path:
+        text += f" Output is also written to: {output.path}"
+    return ToolResult(text, structured=_structured("", backgroundTaskId=shell.id))
+
+
+class _Foreground:
+    """One command until it has ended, timed out or was cancelled."""
+
+    def __init__(self, command: str, context: ToolContext) -> None:
+        self._command = command
+        self._context = context
+        self._output = Output(context.spill, "bash")
+        self._started = time.monotonic()
+        self._shown = 0
+
+    async def run(self, timeout: float) -> ToolResult:
+        context = self._context
+        cwd = context.shells.directory(context.host, _roots(context))
+        report = CwdReport(context.spill)
+        try:
+            argv = _arguments(_shell(context), self._command, report.path)
+            process = context.host.start(argv, cwd, self._output.add)
+        except OSError as error:
+            report.take()
+            self._output.close()
+            return refusal(f"The command could not be started: {error}")
+        ended = interrupted = False
+        try:
+            ended = await self._watch(process, timeout)
+        except asyncio.CancelledError:
+            interrupted = True
+            raise
+        finally:
+            try:
+                if not ended:
+                    await process.stop()
+            finally:
+                if interrupted:
+                    context.stopped(self._output.text(MOST_CHARS - _ROOM))
+                self._output.close()
+                moved = report.take()
+        if not ended:
+            return self._timed_out(timeout)
+        if process.has_leftovers():
+            context.shells.left(process)
+        return self._result(process.returncode or 0, self._move(moved))
+
+    async def _watch(self, process: Process, timeout: float) -> bool:
+        """True when the process has ended in time."""
+        waiter = asyncio.ensure_future(process.wait())
+        try:
+            while not waiter.done():
+                left = self._started + timeout - time.monotonic()
+                if left <= 0:
+                    return False
+                await asyncio.wait({waiter}, timeout=min(left, _PROGRESS_EVERY))
+                self._show()
+            return True
+        finally:
+            waiter.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiter
+
+    def _show(self) -> None:
+        if self._output.total == self._shown:
+            return
+        self._shown = self._output.total
+        self._context.progress(
+            {
+                "output": self._output.last(_TAIL_LINES, _TAIL_BYTES),
+                "total_bytes": self._shown,
+                "elapsed_seconds": round(time.monotonic() - self._started, 3),
+            }
+        )
+
+    def _move(self, directory: str) -> str:
+        """Follow the command to the directory it ended in. Gives a note when that is not allowed."""
+        context = self._context
+        if not directory or directory == context.shells.cwd:
+            return ""
+        if any(_is_under(directory, context.host.real_path(root)) for root in _roots(context)):
+            context.shells.cwd = directory
+            return ""
+        if directory == context.host.real_path(context.shells.cwd):
+            return ""
+        context.shells.cwd = context.cwd
+        return f"Shell cwd was reset to {context.cwd}"
+
+    def _timed_out(self, timeout: float) -> ToolResult:
+        note = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
+        text = self._output.text(MOST_CHARS - len(note) - 1)
+        structured = _structured(text, interrupted=True, path=self._output.path)
+        return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
+
+    def _result(self, code: int, note: str) -> ToolResult:
+        text = self._output.text(MOST_CHARS - _ROOM).rstrip("\n")
+        structured = _structured(text, path=self._output.path, stderr=note)
+        failed = code != 0
+        if failed:
+            exit_text = f"Exit code {code}" if code > 0 else f"Exit code {128 - code} (killed by signal {-code})"
+            text = f"{exit_text}\n{text}" if text else exit_text
+        elif not text.strip():
+            text = "(Bash completed with no output)"
+        return ToolResult(f"{text}\n{note}" if note else text, is_error=failed, structured=structured)
+
+
+def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr: str = "", **more: str) -> Json:
+    """The public shape. stdout and stderr come merged, in the order they were written."""
+    structured: Json = {
+        "stdout": text[:_MOST_STRUCTURED],
+        "stderr": stderr,
+        "interrupted": interrupted,
+        "isImage": False,
+        "noOutputExpected": False,
+        **more,
+    }
+    if path:
+        structured["persistedOutputPath"] = path
+    return structured
+
+
+def _arguments(shell: str, command: str, report: str) -> list[str]:
+    """The command, and before it the order to tell the directory it ends in. Through `eval`, so that a syntax error shows the
+    command and not that order."""
+    if not report:
+        return [shell, "-c", command]
+    script = f"trap 'pwd -P >{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
+    return [shell, "-c", script, os.path.basename(shell), command]
+
+
+def _quoted_twice(path: str) -> str:
+    """For a place inside single quotes: what the shell evaluates when the trap runs."""
+    return shlex.quote(path).replace("'", "'\\''")
+
+
+def _is_under(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -1,0 +1,133 @@
+"""BashOutput and KillShell: what came of a background command, and its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..contract import ToolContext, ToolResult
+from ..files.edit_common import refusal
+from ..output import clean, limited
+from ..search.program import BadRequest, compiled
+from ..search.run_program import MOST_PATTERN, SearchFailed, load_program, search
+from .shells import Shell, Status
+
+Json = dict[str, Any]
+
+_MOST_FILTERED = 8 << 20  # bytes of new output that a filter looks at
+
+
+_BASH_OUTPUT_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "bash_id": {"type": "string", "description": "The ID of the background command"},
+        "filter": {
+            "type": "string",
+            "maxLength": MOST_PATTERN,
+            "description": "Optional regular expression for the lines to show",
+        },
+    },
+    "required": ["bash_id"],
+    "additionalProperties": False,
+}
+
+
+class BashOutput:
+    """New output of a background command."""
+
+    name = "BashOutput"
+    description = (
+        "Gives what a background command (started by Bash with run_in_background) has put out since the last call, and its "
+        "status. filter is a regular expression: only lines that match are shown, the others are gone."
+    )
+    input_schema: Json = _BASH_OUTPUT_SCHEMA
+
+    def __init__(self) -> None:
+        load_program()
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return True
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        try:
+            compiled(tool_input.get("filter") or "", False, False)
+        except BadRequest as error:
+            return str(error)
+        return _unknown(tool_input["bash_id"], context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        shell = context.shells.get(tool_input["bash_id"])
+        if shell is None:
+            return refusal(_unknown(tool_input["bash_id"], context) or "")
+        status, start, end = shell.status, shell.position, shell.output.total
+        code = shell.process.returncode
+        shell.position = end
+        if tool_input.get("filter") and end > start:
+            try:
+                text = await _filtered(shell, start, end, tool_input["filter"], context)
+            except SearchFailed as error:
+                shell.position = start
+                return refusal(str(error))
+        else:
+            text = shell.output.since(start)
+        parts = [f"<status>{status.value}</status>"]
+        if status in (Status.COMPLETED, Status.FAILED) and code is not None:
+            parts.append(f"<exit_code>{code}</exit_code>")
+        parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
+        structured: Json = {
+            "shellId": shell.id,
+            "command": shell.command[:2000],
+            "status": status.value,
+            "exitCode": code,
+            "stdout": text,
+            "stderr": "",
+        }
+        return ToolResult("\n\n".join(parts), structured=structured)
+
+
+_KILL_SHELL_SCHEMA: Json = {
+    "type": "object",
+    "properties": {"shell_id": {"type": "string", "description": "The ID of the background command"}},
+    "required": ["shell_id"],
+    "additionalProperties": False,
+}
+
+
+class KillShell:
+    """The end of a background command."""
+
+    name = "KillShell"
+    description = "Ends a background command (started by Bash with run_in_background) and everything it has started."
+    input_schema: Json = _KILL_SHELL_SCHEMA
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return False
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        return _unknown(tool_input["shell_id"], context)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        shell = context.shells.get(tool_input["shell_id"])
+        if shell is None:
+            return refusal(_unknown(tool_input["shell_id"], context) or "")
+        if shell.status is not Status.RUNNING:
+            return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
+        await context.shells.kill(shell)
+        message = f"Successfully killed shell: {shell.id} ({shell.command[:500]})"
+        return ToolResult(message, structured={"message": message, "shell_id": shell.id})
+
+
+def _unknown(shell_id: str, context: ToolContext) -> str | None:
+    if context.shells.get(shell_id) is not None:
+        return None
+    known = ", ".join(context.shells.ids()) or "none"
+    return f"No shell found with ID: {shell_id}. Known: {known}."
+
+
+async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: ToolContext) -> str:
+    path = shell.output.path
+    if not path:
+        raise SearchFailed("The output could not be kept in a file, so it cannot be filtered: call without filter.")
+    request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MOST_FILTERED), "end": end}
+    found = await search(context, request)
+    text = clean("\n".join(found["items"]).encode("utf-8", "replace"))
+    return limited(text, context.spill, "BashOutput")

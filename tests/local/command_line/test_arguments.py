@@ -1,0 +1,208 @@
+"""The command line as a table: what is understood, what is refused and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccb.local.command_line.arguments import TOOLS, Arguments, parse_arguments, split_rules
+from ccb.local.command_line.target import Target
+from ccb.remote.tools.registry import default_tools
+from ccb.tunnel.errors import UsageError
+
+UUID = "0a1b2c3d-1111-4222-8333-444455556666"
+
+
+def parse(*argv: str) -> Arguments:
+    return parse_arguments(argv)
+
+
+@pytest.mark.parametrize(
+    ("argv", "directory", "prompt"),
+    [
+        (["ssh", "h"], None, None),
+        (["ssh", "h:/srv"], "/srv", None),
+        (["ssh", "h:/srv", "do", "it"], "/srv", "do it"),
+        (["ssh", "h:/srv", "/compact it"], "/srv", "/compact it"),
+        (["ssh", "h", "/srv/app", "do it"], "/srv/app", "do it"),
+        (["ssh", "h", "~/app"], "~/app", None),
+        (["ssh", "h", "./app", "go"], "~/./app", "go"),
+        (["ssh", "h", "fix it"], None, "fix it"),
+        (["ssh", "h:/srv", "-p", "do it"], "/srv", "do it"),
+        (["ssh", "-p", "h:/srv", "do it"], "/srv", "do it"),
+        (["-p", "ssh", "h:/srv", "do it"], "/srv", "do it"),
+        (["ssh", "h:/srv", "-p", "--", "--help me"], "/srv", "--help me"),
+        (["ssh", "h:/srv", "-p", "a", "--model", "opus", "b"], "/srv", "a b"),
+    ],
+)
+def test_words_are_host_directory_prompt(argv: list[str], directory: str | None, prompt: str | None) -> None:
+    arguments = parse(*argv)
+    assert arguments.command == "ssh" and arguments.target is not None and arguments.target.host == "h"
+    assert (arguments.directory, arguments.prompt) == (directory, prompt)
+
+
+def test_without_ssh_an_existing_directory_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert parse("app", "go").directory == str(tmp_path / "app")
+    assert parse("app", "go").prompt == "go"
+    assert (parse("fix", "it").directory, parse("fix", "it").prompt) == (str(tmp_path), "fix it")
+    assert parse().target is None
+    assert parse("--", "ssh", "is broken").prompt == "ssh is broken"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--model", "opus", "--max-turns", "3", "--allowedTools", "Bash(git *),Read", "--", "go"],
+        ["--model=opus", "--max-turns=3", "--allowed-tools=Bash(git *) Read", "go"],
+        ["go", "--allowed-tools", "Bash(git *)", "Read", "--max-turns", "3", "--model", "opus"],
+    ],
+)
+def test_both_ways_to_give_values_and_both_spellings_mean_the_same(argv: list[str]) -> None:
+    arguments = parse("ssh", "h:/x", "-p", *argv)
+    assert (arguments.model, arguments.max_turns, arguments.prompt) == ("opus", 3, "go")
+    assert arguments.allowed_tools == ["Bash(git *)", "Read"]
+
+
+def test_ssh_options_keep_their_order_and_may_be_attached() -> None:
+    arguments = parse("ssh", "h", "-P2222", "-i", "a", "-ib", "-oUser=x", "-o", "Port=1")
+    assert (arguments.port, arguments.identities, arguments.ssh_options) == (2222, ["a", "b"], ["User=x", "Port=1"])
+    assert parse("ssh", "ssh://h:2222/x").port == 2222
+    assert parse("ssh", "ssh://h:2222/x", "-P", "2222").target == Target("h", None, 2222, "/x")
+
+
+def test_auth_keeps_its_own_words() -> None:
+    assert parse("auth", "login", "--api-key-stdin").rest == ("login", "--api-key-stdin")
+
+
+@pytest.mark.parametrize(
+    ("argv", "what"),
+    [
+        (["ssh"], "needs a host"),
+        (["ssh", "--allowedTools", "Bash", "h:/x"], "--allowedTools"),
+        (["ssh", "-bad"], "unknown option"),
+        (["ssh", "h", "--modle", "x"], "unknown option '--modle'"),
+        (["ssh", "h", "--model"], "argument missing"),
+        (["ssh", "h", "--model", "--print"], "argument missing"),
+        (["ssh", "h", "--print=yes"], "takes no value"),
+        (["ssh", "h", "--output-format", "xml"], "Allowed choices are text, json, stream-json."),
+        (["ssh", "h", "--permission-mode", "yolo"], "Allowed choices are default"),
+        (["ssh", "h", "--max-turns", "0"], "no number from 1 to 999999"),
+        (["ssh", "h", "--max-turns", "9" * 5000], "no number from 1 to 999999"),
+        (["ssh", "h", "--max-turns", "many"], "no number from 1 to 999999"),
+        (["ssh", "h", "--session-id", "42"], "Error: Invalid session ID. Must be a valid UUID."),
+        (["ssh", "h", "-P", "70000"], "is no port"),
+        (["ssh", "ssh://h:1/x", "-P", "2"], "port 1"),
+        (["ssh", "h", "-o", ""], "no ssh option"),
+        (["ssh", "h", "-o", "-x"], "no ssh option"),
+        (["ssh", "h", "-p", "x", "--output-format", "stream-json"], "requires --verbose"),
+        (["ssh", "h", "-p", "--input-format", "stream-json"], "requires output-format=stream-json"),
+        (["ssh", "h", "-p", "x", "--include-partial-messages"], "requires --print and --output-format=stream-json"),
+        (["ssh", "h", "-p", "x", "--replay-user-messages"], "requires both"),
+        (["ssh", "h", "-p", "x", "--permission-prompt-tool", "stdio"], "requires --input-format=stream-json"),
+        (["-i", "key"], "-i needs a host"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error(argv: list[str], what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(*argv)
+    assert what in caught.value.what and "\n" not in caught.value.what
+
+
+def test_an_unknown_option_names_its_neighbours() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse("ssh", "h", "--output-fromat", "json")
+    assert "--output-format" in caught.value.do
+
+
+def test_a_prompt_swallowed_by_a_list_is_hinted_at() -> None:
+    arguments = parse("ssh", "h:/x", "-p", "--allowedTools", "Bash", "fix it")
+    assert arguments.prompt is None
+    assert "--allowedTools" in arguments.hints[0]
+
+
+def test_formats_make_a_run_headless_without_p() -> None:
+    streams = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
+    assert parse("ssh", "h", *streams).headless
+    assert parse("ssh", "h", "-p", "x").headless
+    assert not parse("ssh", "h", "x").headless
+
+
+def test_session_ids_are_normalised() -> None:
+    assert parse("ssh", "h", "--session-id", UUID.upper()).session_id == UUID
+
+
+@given(st.lists(st.text(max_size=12), max_size=8))
+def test_any_words_are_arguments_or_a_usage_error(words: list[str]) -> None:
+    try:
+        parse_arguments(["ssh", "h", *words])
+    except UsageError as error:
+        assert error.what
+
+
+@given(st.lists(st.from_regex(r"[A-Z][a-z]{1,5}(\([a-z ,*:]{0,8}\))?", fullmatch=True), max_size=6))
+def test_rules_survive_being_joined_by_commas_or_spaces(rules: list[str]) -> None:
+    assert split_rules(",".join(rules)) == rules
+    assert split_rules(" ".join(rules)) == rules
+
+
+def test_a_first_word_that_is_written_like_a_path_is_one_even_when_nothing_is_there() -> None:
+    for word in ("/no/such/place", "./nowhere", "~/nowhere", ".."):
+        arguments = parse_arguments([word, "-p", "look"])
+        assert (arguments.prompt, Path(arguments.directory or "").is_absolute()) == ("look", True)
+    arguments = parse_arguments(["-p", "/etc/hosts is wrong"])
+    assert arguments.prompt == "/etc/hosts is wrong"
+
+
+@pytest.mark.parametrize("word", ["h:/srv", "me@h:/srv/app", "h:~/app", "h:~", "ssh://h/srv"])
+def test_a_place_on_a_host_without_ssh_is_no_prompt(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(word, "-p", "x")
+    assert f"Did you mean `ccb ssh {word}`" in caught.value.do
+    assert parse("-p", "--", word).prompt == word
+
+
+@pytest.mark.parametrize("prompt", ["https://example.org", "note: /etc is odd", "a:b", "why h:/srv"])
+def test_other_words_with_colons_stay_prompts(prompt: str) -> None:
+    assert parse("-p", prompt).prompt == prompt
+
+
+def test_a_prompt_in_front_of_the_host_is_told_what_comes_first() -> None:
+    with pytest.raises(UsageError, match="the host comes first"):
+        parse("ssh", "-p", "hi there", "h")
+
+
+def test_an_ssh_option_without_a_value_is_named() -> None:
+    with pytest.raises(UsageError, match="'-o Foo' is no ssh option"):
+        parse("ssh", "h", "-o", "Foo", "-p", "x")
+    assert parse("ssh", "h", "-o", "Port 22", "-oUser = me", "-p", "x").ssh_options == ["Port 22", "User = me"]
+
+
+def test_an_empty_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="--model"):
+        parse("-p", "x", "--model", "")
+
+
+def test_a_directory_to_add_that_is_not_here_is_told(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    arguments = parse(str(tmp_path), "-p", "x", "--add-dir", str(tmp_path / "nope"), "real")
+    assert [hint for hint in arguments.hints if "--add-dir" in hint] == [
+        f"--add-dir {tmp_path}/nope: there is no such directory"
+    ]
+
+
+@pytest.mark.parametrize("option", ["--allowedTools", "--disallowedTools"])
+def test_a_rule_for_a_tool_that_there_is_not_is_told(option: str) -> None:
+    hints = parse("-p", "x", option, "Nope(x)", "Bsh(git *)", "Bash(git *)", "Read").hints
+    assert [hint for hint in hints if "no tool" in hint] == [
+        f"{option} Nope(x): there is no tool of that name",
+        f"{option} Bsh(git *): there is no tool of that name (did you mean Bash?)",
+    ]
+
+
+def test_the_tools_that_rules_are_compared_with_are_those_of_the_worker() -> None:
+    assert {tool.name for tool in default_tools()} == TOOLS

@@ -1,0 +1,149 @@
+"""Command lines about sessions that exist: what they mean, and the one that comes back."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from ccb.local.command_line.arguments import Arguments, parse_arguments
+from ccb.local.command_line.resume_hint import host_command, resume_command
+from ccb.tunnel.errors import UsageError
+
+ID = "3f2a9c1e-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("argv", "fields"),
+    [
+        (["ssh", "h:/p", "--continue"], {"continue_latest": True}),
+        (["ssh", "h:/p", "-c", "-p", "go"], {"continue_latest": True, "prompt": "go", "print": True}),
+        (["ssh", "h", "--resume", ID], {"resume": ID, "prompt": None}),
+        (["ssh", "h", "-r", "3F2A", "go on"], {"resume": "3f2a", "prompt": "go on"}),
+        (["ssh", "h", "--resume", "fix it"], {"resume": "", "prompt": "fix it"}),
+        (["ssh", "h", "--resume"], {"resume": ""}),
+        (["ssh", "h", f"--resume={ID}", "--fork-session"], {"resume": ID, "fork_session": True}),
+        (["--resume", ID], {"command": "", "resume": ID, "target": None}),
+        (["ssh", "h", "--reconnect-timeout", "0.5"], {"reconnect_timeout": 0.5}),
+        (["ps"], {"command": "ps", "target": None}),
+        (["attach", "h"], {"command": "attach", "resume": ""}),
+        (["attach", "h", "3f2a", "--view"], {"resume": "3f2a", "view": True}),
+        (["logs", "h", "3f2a", "-n", "7"], {"resume": "3f2a", "lines": 7}),
+        (["stop", "h", "--all"], {"all": True, "resume": None}),
+        (["stop", "--local", ID], {"local": True, "resume": ID, "target": None}),
+        (["gc", "h", "--dry-run", "--older-than", "7"], {"dry_run": True, "older_than": 7.0}),
+        (["clean", "h", "--yes"], {"yes": True}),
+    ],
+)
+def test_it_is_understood(argv: list[str], fields: dict[str, object]) -> None:
+    arguments = parse_arguments(argv)
+    assert {name: getattr(arguments, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize("command", ["ps", "attach", "logs", "stop", "gc", "clean"])
+def test_every_command_takes_the_connection_options(command: str) -> None:
+    more = {"stop": ["--all"], "logs": [ID]}.get(command, [])
+    arguments = parse_arguments([command, "ssh://ann@h:2222", "-i", "key", "-o", "ProxyJump=j", *more])
+    assert arguments.target is not None
+    assert (arguments.target.login, arguments.port) == ("ann@h", 2222)
+    assert (arguments.identities, arguments.ssh_options) == (["key"], ["ProxyJump=j"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["ssh", "h", "--continue", "--resume", ID], "exclude each other"),
+        (["ssh", "h", "--fork-session"], "needs --continue or --resume"),
+        (["ssh", "h", "--session-id", ID, "--continue"], "--fork-session is also specified"),
+        (["ssh", "h", "--view"], "belongs to"),
+        (["ssh", "h", "--resume=nonsense"], "no session ID"),
+        (["ssh", "h", "-p", "go", "--resume"], "needs the ID"),
+        (["ssh", "h", "--reconnect-timeout", "soon"], "no number"),
+        (["ssh", "h", "--reconnect-timeout=-1"], "no number"),
+        (["attach"], "needs a host"),
+        (["logs", "h"], "needs the ID"),
+        (["logs", "h", ID, "-n", "99999999999"], "no number from 1 to 999999"),
+        (["stop", "h"], "or --all"),
+        (["stop", "h", ID, "--all"], "exclude each other"),
+        (["ps", "h:/path"], "without a path"),
+        (["ps", "h", "what"], "does not take"),
+        (["gc", "h", "--yes"], "belongs to `ccb clean`"),
+        (["ps", "h", "-P", "1", "ssh://h:2"], "does not take"),
+        (["ps", "ssh://h:2", "-P", "1"], "port 2"),
+        (["ps", "-P", "1"], "-P needs a host"),
+        (["stop", "--local", "--all", "-i", "key"], "-i needs a host"),
+        (["pss"], "Did you mean `ccb ps`"),
+        (["attch", "devbox"], "Did you mean `ccb attach`"),
+        (["stpo", "devbox", ID], "Did you mean `ccb stop`"),
+        (["attach", "h", "--veiw"], "Did you mean --view"),
+    ],
+)
+def test_what_makes_no_sense_is_said(argv: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_arguments(argv)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "argv", [["step", "through", "it"], ["clear the cache"], ["--", "clear", "it"], ["learn"], ["-p", "clear"]]
+)
+def test_a_prompt_that_resembles_a_command_is_a_prompt(argv: list[str]) -> None:
+    assert parse_arguments(argv).prompt == " ".join(word for word in argv if not word.startswith("-"))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["ssh", "ann@h:/srv/my app", "-P", "2222", "-i", "a key", "-o", "ProxyJump=j", "do it", "--model", "opus"],
+        ["ssh", "[::1]:~/it's", "--continue"],
+        ["ssh", "h"],
+        ["attach", "ann@h", "3f2a", "-P", "22"],
+        ["ssh", "h", "--local"],
+    ],
+)
+def test_the_command_that_comes_back_reaches_the_same_session_the_same_way(argv: list[str]) -> None:
+    before = parse_arguments(argv)
+    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
+    assert words[0] == "ccb"
+    after = parse_arguments(words[1:])
+    connection = ("port", "identities", "ssh_options", "local")
+    assert [getattr(after, name) for name in connection] == [getattr(before, name) for name in connection]
+    assert after.target is not None and before.target is not None
+    assert after.target.login == before.target.login
+    assert (after.directory, after.resume, after.prompt) == ("/srv/it's here", ID, None)
+
+
+def test_on_this_machine_the_path_comes_back() -> None:
+    words = shlex.split(resume_command(Arguments(directory="/tmp"), ID))
+    assert words == ["ccb", "/tmp", "--resume", ID]
+
+
+def test_who_only_watched_comes_back_to_watch() -> None:
+    before = parse_arguments(["attach", "ann@h", "3f2a", "--view", "-P", "22", "-i", "a key"])
+    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
+    assert words == ["ccb", "attach", "ann@h", ID, "-P", "22", "-i", "a key", "--view"]
+    assert parse_arguments(words[1:]).view
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (
+            ["ssh", "ann@h:/srv/my app", "-P", "2222", "-o", "ProxyJump=j"],
+            ["ann@h", ID, "-P", "2222", "-o", "ProxyJump=j"],
+        ),
+        (["ssh", "[::1]:~/x"], ["[::1]", ID]),
+        (["ssh", "h", "--container", "web"], ["h", ID, "--container", "web"]),
+        (["ssh", "/x", "--transport", "docker exec -i web"], [ID, "--transport", "docker exec -i web"]),
+        (["ssh", "h:/x", "--local"], ["--local", ID]),
+        (["ssh", "h", "--local", "--container", "web"], ["--local", ID, "--container", "web"]),
+        (["/tmp"], ["--local", ID]),
+    ],
+)
+def test_the_command_for_the_host_of_a_session_reaches_it_the_same_way(argv: list[str], command: list[str]) -> None:
+    before = parse_arguments(argv)
+    for name in ("logs", "stop"):
+        words = shlex.split(host_command(before, name, ID))
+        assert words == ["ccb", name, *command]
+        after = parse_arguments(words[1:])
+        assert (after.resume, after.container) == (ID, before.container)

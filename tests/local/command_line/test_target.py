@@ -1,0 +1,110 @@
+"""How a place is written, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccb.local.command_line.target import Target, parse_target
+from ccb.tunnel.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("devbox", Target("devbox")),
+        ("devbox:/srv/app", Target("devbox", path="/srv/app")),
+        ("alice@devbox:/srv/app", Target("devbox", "alice", path="/srv/app")),
+        ("alice@corp@devbox", Target("devbox", "alice@corp")),
+        ("devbox:", Target("devbox", path="~")),
+        ("devbox:~", Target("devbox", path="~")),
+        ("devbox:~/my project", Target("devbox", path="~/my project")),
+        ("devbox:~bob/x", Target("devbox", path="~bob/x")),
+        ("devbox:src/app", Target("devbox", path="~/src/app")),
+        ("devbox:/a:b/c@d", Target("devbox", path="/a:b/c@d")),
+        ("devbox:/a[1]", Target("devbox", path="/a[1]")),
+        ("10.0.0.7:/x", Target("10.0.0.7", path="/x")),
+        ("[::1]", Target("::1")),
+        ("[::1]:/srv", Target("::1", path="/srv")),
+        ("root@[fe80::1%eth0]:/srv", Target("fe80::1%eth0", "root", path="/srv")),
+        ("ssh://devbox", Target("devbox")),
+        ("SSH://alice@devbox:2222/srv/app", Target("devbox", "alice", 2222, "/srv/app")),
+        ("ssh://devbox/~/app", Target("devbox", path="~/app")),
+        ("ssh://devbox/a%20b", Target("devbox", path="/a b")),
+        ("ssh://[::1]:2222/srv", Target("::1", None, 2222, "/srv")),
+        ("bücher.example:/x", Target("bücher.example", path="/x")),
+    ],
+)
+def test_spellings(text: str, target: Target) -> None:
+    assert parse_target(text) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "host is missing"),
+        (":/srv", "host is missing"),
+        ("alice@:/srv", "host is missing"),
+        ("@devbox", "user before @"),
+        ("-oProxyCommand=reboot", "does not start with -"),
+        ("-x@devbox", "user does not start with -"),
+        ("ssh://-oProxyCommand=reboot", "does not start with -"),
+        ("ssh://-l@devbox", "user does not start with -"),
+        ("dev box:/x", "' '"),
+        ("dev\tbox", "cannot contain"),
+        ("dev\nbox", "cannot contain"),
+        ("dev\x1b[2Jbox", "cannot contain"),
+        ("dev$(reboot):/x", "cannot contain"),
+        ("dev;reboot", "cannot contain"),
+        ("a;b@devbox", "user cannot contain"),
+        ("/srv/app", "looks like a path"),
+        ("::1", "[::1]"),
+        ("fe80::1", "[fe80::1]"),
+        ("[devbox]:/x", "no IPv6 address"),
+        ("[::1]x", "only :path"),
+        ("ssh://[::1]x", "only :port"),
+        ("ssh://devbox:99999/x", "port"),
+        ("ssh://devbox:0", "port"),
+        ("ssh://devbox:x/", "port"),
+        ("ssh://devbox:/x", "port"),
+        ("devbox:/a\0b", "NUL"),
+        ("ssh://devbox/a%00b", "NUL"),
+    ],
+)
+def test_nonsense_is_refused_with_a_reason_and_an_example(text: str, part: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_target(text)
+    assert part in caught.value.what
+    assert "\x1b" not in str(caught.value) and caught.value.do
+
+
+hosts = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,20}", fullmatch=True) | st.ip_addresses(v=6).map(str)
+users = st.none() | st.from_regex(r"[a-z_][a-z0-9_.-]{0,12}", fullmatch=True)
+paths = st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30).map(
+    lambda text: "/" + text
+)
+
+
+@given(st.builds(Target, hosts, users, st.none() | st.integers(1, 65535), paths))
+def test_what_is_shown_reads_back_as_the_same_target(target: Target) -> None:
+    assert parse_target(str(target)) == target
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_target_that_ssh_cannot_misread_or_a_usage_error(text: str) -> None:
+    try:
+        target = parse_target(text)
+    except UsageError as error:
+        assert error.what and error.do
+        return
+    for word in (target.host, target.user or "x"):
+        assert word and not word.startswith("-")
+        assert not any(char.isspace() or ord(char) < 32 or char in "'\"`$;&|<>" for char in word)
+    assert target.path is None or target.path[0] in "/~"
+
+
+def test_a_password_is_refused_without_being_shown() -> None:
+    with pytest.raises(UsageError, match="no password belongs into it") as caught:
+        parse_target("ssh://alice:hunter22@devbox/srv")
+    assert "hunter22" not in str(caught.value) and "alice" in caught.value.what

@@ -1,0 +1,200 @@
+"""Which way to a host the command line asks for, what does not go together, and the command that comes back by the same way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.support.sshd import HostUser, Sshd
+
+from ccb.deploy.bundle import Bundle
+from ccb.local.command_line.arguments import Arguments, parse_arguments
+from ccb.local.command_line.resume_hint import resume_command
+from ccb.local.command_line.transport_choice import Way, open_way, shown_host, way_of
+from ccb.local.config.settings import Settings
+from ccb.local.connect.basics import Basics
+from ccb.local.connect.connect import open_transport
+from ccb.local.connect.loading import Loading
+from ccb.tunnel.errors import ConfigError, Unreachable, UsageError
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.transports.environment import SECRET_VARIABLES
+
+ID = "3f2a9c1e-0000-4000-8000-000000000000"
+DOCKER = "docker exec -i web"
+
+
+def parse(*argv: str) -> Arguments:
+    return parse_arguments(argv)
+
+
+@pytest.mark.parametrize(
+    ("argv", "way", "host"),
+    [
+        (["ssh", "h"], Way.ASYNCSSH, "h"),
+        (["ssh", "h", "--transport", "asyncssh"], Way.ASYNCSSH, "h"),
+        (["ssh", "h", "--local"], Way.HERE, "h"),
+        (["ssh", "ann@h", "--transport=ssh", "-P", "22", "-i", "k", "-o", "A=b"], Way.OPENSSH, "ann@h"),
+        (["ssh", "h", "--ssh-command", "/opt/bin/ssh -F x", "-P", "22"], Way.OPENSSH, "h"),
+        (["ssh", "ann@h", "--ssh-command", "gcloud compute ssh"], Way.WRAPPER, "ann@h"),
+        (["ssh", "h", "--ssh-command", "tsh ssh", "--transport", "ssh"], Way.WRAPPER, "h"),
+        (["ssh", "web:/srv", "--transport", DOCKER], Way.COMMAND, "web"),
+        (["ssh", "--transport", DOCKER], Way.COMMAND, DOCKER),
+        (["ps", "--transport", DOCKER], Way.COMMAND, DOCKER),
+        (["ssh", "h:/srv", "--container", "web"], Way.ASYNCSSH, "web on h"),
+        (["ssh", "h:/srv", "--container", "web", "--transport", "ssh"], Way.OPENSSH, "web on h"),
+        (["ssh", "h:/srv", "--container", "web", "--local"], Way.HERE, "web on h"),
+        (["ssh", "--container", "web", "--transport", "sudo"], Way.COMMAND, "web on sudo"),
+    ],
+)
+def test_the_way_and_what_the_host_is_called(argv: list[str], way: Way, host: str) -> None:
+    arguments = parse(*argv)
+    assert (way_of(arguments), shown_host(arguments)) == (way, host)
+
+
+@pytest.mark.parametrize(
+    ("argv", "directory", "prompt"),
+    [
+        (["ssh", "/srv", "do", "it"], "/srv", "do it"),
+        (["ssh"], None, None),
+        (["ssh", "~", "-p", "hi"], "~", "hi"),
+        (["ssh", "web:/srv", "do it"], "/srv", "do it"),
+        (["ssh", "web", "/srv", "do it"], "/srv", "do it"),
+    ],
+)
+def test_a_command_leads_to_one_place_so_the_host_may_be_left_away(
+    argv: list[str], directory: str | None, prompt: str | None
+) -> None:
+    arguments = parse(*argv, "--transport", DOCKER)
+    assert (arguments.command, arguments.directory, arguments.prompt) == ("ssh", directory, prompt)
+
+
+def test_host_commands_take_a_way_as_well() -> None:
+    assert parse("stop", "3f2a", "--transport", DOCKER).resume == "3f2a"
+    named = parse("stop", "cafe", "3f2a", "--transport", DOCKER)
+    assert named.target is not None and (named.target.host, named.resume) == ("cafe", "3f2a")
+    assert parse("attach", "--transport", DOCKER).resume == ""
+    assert parse("clean", "--yes", "--transport", DOCKER).target is None
+    assert parse("ps", "h", "--container", "web").container == "web"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--transport", "ssh", "hi"], "belong to `ccb ssh`"),
+        (["--container", "web", "hi"], "belong to `ccb ssh`"),
+        (["ssh", "h", "--local", "--transport", "ssh"], "--local excludes"),
+        (["ps", "--local", "--ssh-command", "tsh ssh"], "--local excludes"),
+        (["ssh", "h", "--transport", DOCKER, "--ssh-command", "tsh ssh"], "--ssh-command goes with"),
+        (["ssh", "h", "--transport", "asyncssh", "--ssh-command", "tsh ssh"], "--ssh-command goes with"),
+        (["ssh", "h", "--transport", DOCKER, "-P", "22"], "-P is for ssh"),
+        (["ssh", "h", "--transport", DOCKER, "-i", "key"], "-i is for ssh"),
+        (["ssh", "ann@h", "--transport", DOCKER], "user@ is for ssh"),
+        (["ssh", "h", "--ssh-command", "tsh ssh", "-o", "A=b"], "-o is for ssh"),
+        (["ssh", "h", "--transport", "docker 'exec"], "--transport cannot be read"),
+        (["ssh", "h", "--transport", ""], "--transport names no command"),
+        (["ssh", "h", "--ssh-command", " "], "--ssh-command names no command"),
+        (["ssh", "h", "--container", "-it"], "no name of a container"),
+        (["ssh", "h", "--container=$(id)"], "no name of a container"),
+        (["ssh", "--transport", "ssh"], "ccb ssh needs a host"),
+        (["ps", "--transport", "ssh"], "needs a host"),
+        (["ps", "--ssh-command", "tsh ssh"], "needs a host"),
+        (["gc", "--container", "web"], "needs a host"),
+        (["stop", "--transport", DOCKER], "needs the ID of a session"),
+    ],
+)
+def test_what_does_not_go_together_is_said(argv: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(*argv)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["ssh", "ann@h", "--transport", "ssh", "-P", "22", "-i", "a key", "-o", "ProxyJump=j"],
+        ["ssh", "h", "--ssh-command", "gcloud compute ssh --zone 'my zone'"],
+        ["ssh", "web:/x", "--transport", "docker exec -i 'my web'", "do it"],
+        ["ssh", "/x", "--transport", DOCKER, "do it"],
+        ["ssh", "--transport", DOCKER],
+        ["attach", "3f2a", "--transport", DOCKER],
+        ["ssh", "h:/x", "--container", "web", "--transport", "ssh"],
+        ["ssh", "h", "--container", "web", "--local"],
+    ],
+)
+def test_the_command_that_comes_back_goes_the_same_way(argv: list[str]) -> None:
+    before = parse(*argv)
+    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
+    assert words[0] == "ccb"
+    after = parse(*words[1:])
+    names = ("transport", "ssh_command", "container", "local", "port", "identities", "ssh_options")
+    assert [getattr(after, name) for name in names] == [getattr(before, name) for name in names]
+    assert shown_host(after) == shown_host(before)
+    assert (after.directory, after.resume, after.prompt) == ("/srv/it's here", ID, None)
+
+
+async def test_no_secret_is_in_the_environment_of_what_leads_to_a_host(tmp_path: Path) -> None:
+    secrets = dict.fromkeys(SECRET_VARIABLES, "sk-secret")
+    for argv in (["ssh", "--transport", "sh -c"], ["ssh", "h", "--ssh-command", "env HOST={host} sh -c {command}"]):
+        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **secrets}
+        transport = await open_way(parse(*argv), NobodyToAsk(), environ)
+        pipe = await transport.execute("env")
+        said = b""
+        while data := await pipe.read():
+            said += data
+        await pipe.close()
+        await transport.close()
+        assert b"PATH=" in said and b"sk-secret" not in said
+
+
+def _hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ssh that does not come to an end with its configuration."""
+    program = tmp_path / "ssh"
+    program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def settings() -> Basics:
+        return Basics(Settings(connectTimeoutSeconds=0.5), (), Bundle.of(b""))
+
+    _hanging_ssh(tmp_path, monkeypatch)
+    async with Loading(settings) as loading:
+        with pytest.raises(Unreachable, match=r"within 0\.5 s"):
+            await open_transport(parse("ssh", "h", "-p", "hi"), NobodyToAsk(), os.environ, loading)
+
+
+async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def settings() -> Basics:
+        raise ConfigError("the settings cannot be read")
+
+    _hanging_ssh(tmp_path, monkeypatch)
+    async with Loading(settings) as loading:
+        async with asyncio.timeout(5):  # of the ten that it has
+            with pytest.raises(ConfigError, match="settings"):
+                await open_transport(parse("ssh", "h"), NobodyToAsk(), os.environ, loading)
+
+
+async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    async def settings() -> Basics:
+        while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.01)
+        raise ConfigError("the settings cannot be read")
+
+    arguments = parse("ssh", f"{host_user.name}@127.0.0.1", "--transport", "ssh", *sshd.client_options())
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    async with asyncio.timeout(30):
+        with pytest.raises(ConfigError, match="settings"):
+            async with Loading(settings) as loading:
+                await open_transport(arguments, NobodyToAsk(), environ, loading)
+        assert "Accepted publickey" in sshd.log.read_text()
+        assert not list(tmp_path.glob("ccb-ssh-*"))
+        while "Disconnected from user" not in sshd.log.read_text():
+            await asyncio.sleep(0.02)

@@ -1,0 +1,216 @@
+"""`ccb auth login / status / logout`, run as a person runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.http_server import serving
+
+from ccb.local.command_line.exit_codes import ExitCode
+
+ROOT = Path(__file__).resolve().parents[3]
+RUN = "import sys; from ccb.local.commands.auth import run_auth; sys.exit(run_auth(sys.argv[1:]))"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+class Machine:
+    """A laptop with a home, a keyring and an upstream."""
+
+    def __init__(self, tmp_path: Path, upstream: str) -> None:
+        self.keyring = tmp_path / "keyring.json"
+        self.settings = tmp_path / "config" / "ccb" / "settings.json"
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "PYTHON_KEYRING_BACKEND": "tests.support.file_keyring.FileKeyring",
+            "TEST_KEYRING_FILE": str(self.keyring),
+            "ANTHROPIC_BASE_URL": upstream,
+        }
+
+    @property
+    def stored(self) -> list[str]:
+        return list(json.loads(self.keyring.read_text()).values()) if self.keyring.exists() else []
+
+    def write_settings(self, content: str) -> None:
+        self.settings.parent.mkdir(parents=True)
+        self.settings.write_text(content)
+
+    async def auth(self, *args: str, stdin: str = "", **environ: str) -> Outcome:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            RUN,
+            *args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**self.environ, **environ},
+        )
+        out, err = await process.communicate(stdin.encode())
+        outcome = Outcome(process.returncode or 0, out.decode(), err.decode())
+        assert "Traceback" not in outcome.err
+        return outcome
+
+
+@pytest.fixture
+def machine(tmp_path: Path, fake_model: FakeModel) -> Machine:
+    return Machine(tmp_path, fake_model.url)
+
+
+async def test_login_checks_the_key_and_stores_it_and_status_and_logout_follow(
+    machine: Machine, fake_model: FakeModel
+) -> None:
+    before = await machine.auth("status")
+    login = await machine.auth("login", "--api-key-stdin", stdin=f"  {API_KEY}\n")
+    status = await machine.auth("status")
+    stored = machine.stored
+    logout = await machine.auth("logout")
+    again = await machine.auth("logout")
+    assert [o.code for o in (before, login, status, logout, again)] == [ExitCode.AUTH_FAILED, 0, 0, 0, 0]
+    assert "none" in before.out and "ccb auth login" in before.out
+    assert stored == [API_KEY] and machine.stored == []
+    assert "an API key in the keyring" in status.out
+    assert "Removed" in logout.out and "has no key" in again.out
+    (seen,) = fake_model.other_requests
+    assert (seen.method, seen.path, seen.headers["x-api-key"]) == ("GET", "/v1/models", API_KEY)
+    for outcome in (login, status, logout):
+        assert API_KEY not in outcome.out + outcome.err and API_KEY[-4:] not in outcome.out + outcome.err
+
+
+async def test_a_refused_key_is_not_stored(machine: Machine) -> None:
+    login = await machine.auth("login", "--api-key-stdin", stdin="sk-wrong")
+    assert login.code == ExitCode.AUTH_FAILED
+    assert "refused the key (HTTP 401)" in login.err and "sk-wrong" not in login.err
+    assert machine.stored == []
+
+
+@pytest.mark.parametrize("stdin", ["", "\n", "two words", "a\nb"])
+async def test_what_cannot_be_a_key_is_refused_before_any_request(
+    machine: Machine, fake_model: FakeModel, stdin: str
+) -> None:
+    assert (await machine.auth("login", "--api-key-stdin", stdin=stdin)).code == ExitCode.AUTH_FAILED
+    assert machine.stored == [] and not fake_model.other_requests
+
+
+async def test_an_upstream_that_cannot_be_reached_stores_nothing(machine: Machine, unused_tcp_port: int) -> None:
+    login = await machine.auth(
+        "login", "--api-key-stdin", stdin=API_KEY, ANTHROPIC_BASE_URL=f"http://127.0.0.1:{unused_tcp_port}"
+    )
+    assert login.code == ExitCode.UNREACHABLE
+    assert "could not be checked" in login.err and "HTTPS_PROXY" in login.err
+    assert machine.stored == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "stored"), [(404, 0, [API_KEY]), (429, 0, [API_KEY]), (500, ExitCode.UNREACHABLE, [])]
+)
+async def test_other_answers_to_the_check(machine: Machine, status: int, code: int, stored: list[str]) -> None:
+    async def handle(_: web.Request) -> web.Response:
+        return web.Response(status=status)
+
+    async with serving(handle) as url:
+        login = await machine.auth("login", "--api-key-stdin", stdin=API_KEY, ANTHROPIC_BASE_URL=url)
+    assert (login.code, machine.stored) == (code, stored)
+
+
+async def test_without_a_keyring_login_says_what_else_to_do_before_it_asks(machine: Machine) -> None:
+    backend = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    login = await machine.auth("login", "--api-key-stdin", stdin=API_KEY, **backend)
+    status = await machine.auth("status", **backend)
+    assert (login.code, status.code) == (ExitCode.CONFIG, ExitCode.AUTH_FAILED)
+    for text in (login.err, status.out):
+        assert "no usable keyring" in text and "export ANTHROPIC_API_KEY" in text and "apiKeyHelper" in text
+
+
+async def test_a_locked_keyring_is_a_clear_error(machine: Machine) -> None:
+    machine.keyring.write_text("locked")
+    status = await machine.auth("status")
+    assert status.code == ExitCode.CONFIG and "Unlock the keyring" in status.err
+
+
+async def test_status_names_what_outranks_the_keyring(machine: Machine) -> None:
+    environ = await machine.auth("status", ANTHROPIC_AUTH_TOKEN="t0ken")
+    machine.write_settings('{"apiKeyHelper": "echo k"}')
+    helper = await machine.auth("status")
+    login = await machine.auth("login", "--api-key-stdin", stdin=API_KEY)
+    assert "ANTHROPIC_AUTH_TOKEN of the environment, sent as bearer" in environ.out and "t0ken" not in environ.out
+    assert "apiKeyHelper" in helper.out and str(machine.settings) in helper.out
+    assert "apiKeyHelper is set and is used instead" in login.out
+
+
+async def test_a_broken_settings_file_is_named(machine: Machine) -> None:
+    machine.write_settings("{")
+    status = await machine.auth("status")
+    assert status.code == ExitCode.CONFIG and str(machine.settings) in status.err
+
+
+@pytest.mark.parametrize("args", [[], ["nothing"], ["login", "--wrong"], ["status", "extra"]])
+async def test_wrong_arguments_are_a_usage_error(machine: Machine, args: list[str]) -> None:
+    outcome = await machine.auth(*args)
+    assert outcome.code == ExitCode.USAGE and "ccb auth --help" in outcome.err
+
+
+async def test_help_is_no_error(machine: Machine) -> None:
+    outcome = await machine.auth("--help")
+    assert outcome.code == 0 and "login" in outcome.out
+
+
+async def test_without_a_terminal_login_wants_the_option(machine: Machine) -> None:
+    login = await machine.auth("login", stdin=API_KEY)
+    assert login.code == ExitCode.USAGE and "--api-key-stdin" in login.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"), [(API_KEY + "\n", 0), ("\x03", ExitCode.INTERRUPTED)], ids=["key", "ctrl-c"]
+)
+async def test_at_a_terminal_the_key_is_asked_for_and_never_echoed(machine: Machine, typed: str, code: int) -> None:
+    terminal, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); " + RUN,
+        "login",
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=machine.environ,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = ""
+
+    def talk() -> None:
+        nonlocal shown
+        sent = False
+        while True:
+            try:
+                data = os.read(terminal, 4096)
+            except OSError:  # the terminal is gone with its process
+                return
+            shown += data.decode()
+            if "(not shown)" in shown and not sent:
+                os.write(terminal, typed.encode())
+                sent = True
+
+    await asyncio.to_thread(talk)
+    os.close(terminal)
+    assert await process.wait() == code
+    assert API_KEY not in shown and "Traceback" not in shown
+    assert machine.stored == ([API_KEY] if code == 0 else [])

@@ -1,0 +1,201 @@
+"""Where the model credential comes from, in which order, and what each failure says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.file_keyring import FileKeyring
+
+from ccb.local.config.credentials import (
+    HelperCredential,
+    KeyringCredential,
+    api_key_source,
+    credential_source,
+    environ_credential,
+)
+from ccb.local.config.keyring_store import KeyStore
+from ccb.local.config.settings import Settings
+from ccb.tunnel.errors import ConfigError, CredentialError
+from ccb.tunnel.proxy.credential import Credential, CredentialKind
+from ccb.tunnel.secret import Secret
+
+PATH = {"PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def keyring_file(tmp_path: Path) -> Path:
+    return tmp_path / "keyring.json"
+
+
+@pytest.fixture
+def store(keyring_file: Path) -> KeyStore:
+    return KeyStore(lambda: FileKeyring(keyring_file))
+
+
+def test_the_environment_gives_key_token_or_both() -> None:
+    def found(**environ: str) -> tuple[str, CredentialKind, dict[str, str]] | None:
+        credential = environ_credential(environ)
+        return (credential.source, credential.kind, credential.headers()) if credential else None
+
+    assert found() is None
+    assert found(ANTHROPIC_API_KEY="", ANTHROPIC_AUTH_TOKEN=" ") is None
+    assert found(ANTHROPIC_API_KEY=" k\n") == ("ANTHROPIC_API_KEY", CredentialKind.API_KEY, {"x-api-key": "k"})
+    assert found(ANTHROPIC_AUTH_TOKEN="t") == (
+        "ANTHROPIC_AUTH_TOKEN",
+        CredentialKind.BEARER,
+        {"authorization": "Bearer t"},
+    )
+    assert found(ANTHROPIC_API_KEY="k", ANTHROPIC_AUTH_TOKEN="t") == (
+        "ANTHROPIC_API_KEY",
+        CredentialKind.BOTH,
+        {"x-api-key": "k", "authorization": "Bearer t"},
+    )
+
+
+@pytest.mark.parametrize("value", ["two words", "line\nbreak", "ünïcode", "x" * 20_000])
+def test_a_value_that_cannot_be_a_key_is_refused_without_showing_it(value: str) -> None:
+    with pytest.raises(CredentialError, match="ANTHROPIC_API_KEY") as caught:
+        environ_credential({"ANTHROPIC_API_KEY": value})
+    assert value not in str(caught.value)
+
+
+async def test_the_order_is_environment_then_helper_then_keyring() -> None:
+    helper = Settings(apiKeyHelper="echo from-helper")
+    with_key = credential_source({**PATH, "ANTHROPIC_API_KEY": "k"}, helper, "h")
+    assert (await with_key.get()).source == "ANTHROPIC_API_KEY"
+    assert (await credential_source(PATH, helper, "h").get()).source == "apiKeyHelper"
+    assert isinstance(credential_source(PATH, Settings(), "h"), KeyringCredential)
+
+
+def test_only_the_names_of_the_public_protocol_are_told_to_clients() -> None:
+    names = ["ANTHROPIC_API_KEY", "apiKeyHelper", "ANTHROPIC_AUTH_TOKEN", "keyring"]
+    assert [api_key_source(name) for name in names] == ["ANTHROPIC_API_KEY", "apiKeyHelper", "none", "none"]
+
+
+async def test_the_helper_is_a_shell_command_whose_output_goes_into_both_headers() -> None:
+    credential = await HelperCredential('printf "%s\\n" "k-$((1+1))"', PATH).get()
+    assert credential.headers() == {"x-api-key": "k-2", "authorization": "Bearer k-2"}
+
+
+def counting_helper(tmp_path: Path) -> str:
+    """A command that prints k-1, k-2, … on each run."""
+    return f'cd "{tmp_path}" && echo x >>runs && echo "k-$(wc -l <runs | tr -d " ")"'
+
+
+async def test_the_helper_runs_once_for_five_minutes_also_for_calls_at_the_same_time(tmp_path: Path) -> None:
+    now = 1000.0
+    source = HelperCredential(counting_helper(tmp_path), PATH, clock=lambda: now)
+    first = await asyncio.gather(*(source.get() for _ in range(5)))
+    now += 299
+    later = await source.get()
+    now += 2
+    fresh = await source.get()
+    assert {c.headers()["x-api-key"] for c in [*first, later]} == {"k-1"}
+    assert fresh.headers()["x-api-key"] == "k-2"
+
+
+async def test_a_refused_key_is_fetched_again_and_only_a_new_one_is_worth_a_retry(tmp_path: Path) -> None:
+    source = HelperCredential(counting_helper(tmp_path), PATH)
+    stale = await source.get()
+    assert await source.refused(stale)
+    fresh = await source.get()
+    assert fresh.headers()["x-api-key"] == "k-2"
+    assert await source.refused(stale), "another call has already fetched the new one"
+    assert (await source.get()) is fresh
+    constant = HelperCredential("echo same", PATH)
+    assert not await constant.refused(await constant.get())
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("echo k; echo warn >&2; exit 3", "exit code 3"),
+        ("true", "empty"),
+        ("echo two; echo lines", "line breaks"),
+        ("no-such-command-anywhere", "exit code 127"),
+        ("yes k | head -c 100000", "too long"),
+    ],
+)
+async def test_a_failing_helper_says_how(command: str, named: str) -> None:
+    with pytest.raises(CredentialError, match=named) as caught:
+        await HelperCredential(command, PATH).get()
+    assert caught.value.do
+
+
+async def test_what_a_failing_helper_said_is_shown_without_control_characters() -> None:
+    with pytest.raises(CredentialError) as caught:
+        await HelperCredential(r"printf 'locked\033[2J' >&2; exit 1", PATH).get()
+    assert caught.value.evidence == "locked\N{REPLACEMENT CHARACTER}[2J"
+
+
+async def test_a_helper_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    command = f'sleep 1000 & echo $! >"{tmp_path}/pid"; wait'
+    with pytest.raises(CredentialError, match=r"within 0\.5 s"):
+        await HelperCredential(command, PATH, timeout=0.5).get()
+    pid = (tmp_path / "pid").read_text().strip()
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True, check=False).stdout
+    assert not state.strip() or state.startswith("Z")
+
+
+async def test_a_helper_cannot_read_the_terminal() -> None:
+    with pytest.raises(CredentialError, match="empty"):
+        await HelperCredential("cat", PATH).get()
+
+
+async def test_a_stored_key_belongs_to_one_host(store: KeyStore, keyring_file: Path) -> None:
+    store.put("api.anthropic.com", Secret("k"))
+    credential = await KeyringCredential(store, "api.anthropic.com").get()
+    assert (credential.source, credential.headers()) == ("keyring", {"x-api-key": "k"})
+    with pytest.raises(CredentialError, match=r"No model credential for other\.example") as caught:
+        await KeyringCredential(store, "other.example").get()
+    assert "ccb auth login" in caught.value.do
+    assert json.loads(keyring_file.read_text()) == {"ccb/api.anthropic.com": "k"}
+
+
+async def test_a_stored_key_is_read_once_and_again_after_it_was_refused(store: KeyStore) -> None:
+    store.put("h", Secret("old"))
+    source = KeyringCredential(store, "h")
+    old = await source.get()
+    store.put("h", Secret("new"))
+    assert (await source.get()) is old
+    assert await source.refused(old)
+    new = await source.get()
+    assert new.headers() == {"x-api-key": "new"}
+    assert not await source.refused(new)
+
+
+def test_delete_says_whether_there_was_a_key(store: KeyStore) -> None:
+    store.put("h", Secret("k"))
+    assert (store.delete("h"), store.delete("h"), store.get("h")) == (True, False, None)
+
+
+async def test_a_locked_keyring_is_an_error_with_what_to_do(store: KeyStore, keyring_file: Path) -> None:
+    keyring_file.write_text("locked")
+    with pytest.raises(ConfigError, match="cannot be used") as caught:
+        await KeyringCredential(store, "h").get()
+    assert "locked" in caught.value.evidence and "Unlock" in caught.value.do
+
+
+async def test_without_a_keyring_the_message_says_what_else_to_do() -> None:
+    from keyring.backends import fail
+
+    with pytest.raises(CredentialError, match="No model credential for h") as caught:
+        await KeyringCredential(KeyStore(fail.Keyring), "h").get()
+    assert "no usable keyring" in caught.value.evidence
+    assert "ANTHROPIC_API_KEY" in caught.value.do and "apiKeyHelper" in caught.value.do
+
+
+def test_a_credential_shows_its_source_and_nothing_else() -> None:
+    shown = repr(Credential("keyring", api_key=Secret("s3cret"), bearer=Secret("t0ken")))
+    assert "keyring" in shown and "s3cret" not in shown and "t0ken" not in shown
+
+
+async def test_a_helper_that_fails_is_not_repeated_word_by_word() -> None:
+    with pytest.raises(CredentialError) as caught:
+        await HelperCredential("pass-tool --master hunter22; exit 3", PATH).get()
+    assert "exit code 3" in caught.value.what and "hunter22" not in str(caught.value)

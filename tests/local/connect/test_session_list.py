@@ -1,0 +1,151 @@
+"""What a host's worker reports, as the laptop takes it: a real start over a pipe, with a worker that says what a test wants."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from ccb.deploy.bundle import Bundle
+from ccb.local.command_line.error_text import code_of
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.connect import session_list
+from ccb.local.connect.session_list import list_sessions, reports
+from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError
+from ccb.tunnel.transports.command import CommandPipe
+from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.wire import Bye, Frame, Refused, Report, encode_frame
+
+_START = """
+import os, sys
+def start(params, bundle_hash, storage):
+    data = %r
+    while data:
+        data = data[os.write(1, data):]
+    sys.exit(0)
+"""
+
+
+def worker(said: bytes) -> Bundle:
+    """A bundle whose worker says these bytes and ends."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in ("ccb/__init__.py", "ccb/remote/__init__.py"):
+            archive.writestr(name, "")
+        archive.writestr("ccb/remote/main.py", _START % said)
+    return Bundle.of(out.getvalue())
+
+
+def frames(*said: Frame) -> bytes:
+    return b"".join(b"".join(encode_frame(frame, 1)) for frame in said)
+
+
+def session(number: int, **more: object) -> Report:
+    return Report("session", {"session": f"{number:08x}-0000-4000-8000-000000000000", **more})
+
+
+class Watched(LocalTransport):
+    """`open` are the pipes that nobody has closed yet."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        super().__init__(env)
+        self.open: set[CommandPipe] = set()
+
+    async def execute(self, command: str) -> CommandPipe:
+        pipe = await super().execute(command)
+        self.open.add(pipe)
+        close = pipe.close
+
+        async def closing() -> None:
+            self.open.discard(pipe)
+            await close()
+
+        pipe.close = closing  # type: ignore[method-assign]
+        return pipe
+
+
+@pytest.fixture
+async def transport(tmp_path: Path) -> AsyncIterator[Watched]:
+    made = Watched({"PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
+    yield made
+    await made.close()
+
+
+async def test_the_rows_come_in_the_hosts_order_and_a_newer_workers_words_are_passed_over(
+    transport: Watched,
+) -> None:
+    newer = b'{"t":"weather","body":{}}\n'
+    said = frames(session(2, age_s=3, future=True), Report("weather", {"session": 7})) + newer
+    rows = await list_sessions(transport, worker(said + frames(session(1), Bye())))
+    assert [row.session[:8] for row in rows] == ["00000002", "00000001"]
+    assert rows[0].age_s == 3
+
+
+def cut_off() -> bytes:
+    return frames(session(1))
+
+
+def cut_in_a_line() -> bytes:
+    return frames(session(1), Bye())[:-3]
+
+
+def no_frames() -> bytes:
+    return b"Last login: yesterday\n"
+
+
+def endless_line() -> bytes:
+    return b"x" * (300 * 1024)
+
+
+def wrong_shape() -> bytes:
+    return frames(session(1, rss="much"), Bye())
+
+
+def nameless() -> bytes:
+    return frames(Report("session", {}), Bye())
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (cut_off, ConnectionLost),
+        (cut_in_a_line, ConnectionLost),
+        (no_frames, ProtocolError),
+        (endless_line, ProtocolError),
+        (wrong_shape, ProtocolError),
+        (nameless, ProtocolError),
+    ],
+)
+async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(
+    transport: Watched, said: Callable[[], bytes], error: type[CcbError]
+) -> None:
+    with pytest.raises(error, match="local"):
+        await list_sessions(transport, worker(said()))
+    assert not transport.open, "the error comes when all is closed"
+
+
+async def test_there_is_an_end_to_how_much_a_host_may_list(transport: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_list, "MAX_SESSIONS", 3)
+    assert len(await list_sessions(transport, worker(frames(*map(session, range(3)), Bye())))) == 3
+    with pytest.raises(ProtocolError, match="more than 3"):
+        await list_sessions(transport, worker(frames(*map(session, range(4)), Bye())))
+    assert not transport.open
+
+
+async def test_a_session_that_is_not_there_names_those_that_are_meant(transport: Watched) -> None:
+    several = Refused("no_session", "several sessions start with ab\x1b[31m", {"near": ["abcd\x07", "abce"]})
+    with pytest.raises(NoSuchSession) as caught:
+        async with aclosing(reports(transport, worker(frames(several)), {"command": "logs"})) as said:
+            await anext(said)
+    assert "\x1b" not in str(caught.value) and "\x07" not in str(caught.value)
+    assert "abce" in caught.value.evidence
+    assert code_of(caught.value) is ExitCode.AGENT_FAILED
+    none = Refused("no_session", "there is no session ab", {"near": []})
+    with pytest.raises(NoSuchSession) as caught:
+        await list_sessions(transport, worker(frames(none)))
+    assert "ccb ps --local" in caught.value.do

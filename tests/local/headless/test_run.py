@@ -1,0 +1,197 @@
+"""What a headless run says of a session that goes wrong: a real run and a real `Session`, on a host that says what a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from tests.support.laptop import Json
+from tests.support.link_peer import HELLO, Peer
+from tests.support.scripted_host import ScriptedHost, no_waits
+
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.connect.connect import Connected
+from ccb.local.headless import run as headless
+from ccb.local.session.connection import Terms
+from ccb.local.session.session import Session
+from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Input, Past, SessionOptions, Snapshot
+
+STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+RESUME = "ccb ssh devbox:/srv/app --resume 1111"
+RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done.", "session_id": "1111"}
+
+
+def user(text: str) -> Json:
+    return {"type": "user", "message": {"role": "user", "content": text}}
+
+
+@dataclass
+class Piped:
+    """A run whose standard input and output are pipes."""
+
+    stdin: int
+    stdout: int
+    ended: asyncio.Task[int]
+
+    def send(self, *bodies: Json) -> None:
+        os.write(self.stdin, b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
+
+    async def results(self) -> tuple[int, list[Json]]:
+        """The exit code and the results, when it has ended."""
+        async with asyncio.timeout(30):
+            code = await self.ended
+        lines = [json.loads(line) for line in os.read(self.stdout, 1 << 16).splitlines()]
+        return code, [line for line in lines if line["type"] == "result"]
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
+    """The host of every session of this test; a connection to it that is lost stays lost."""
+    host = ScriptedHost()
+
+    @asynccontextmanager
+    async def connect(*_: object, **__: object) -> AsyncIterator[Connected]:
+        async with Session(host.dial, Terms(waits=no_waits, patience=0)) as session:
+            yield Connected(session, "devbox", SessionOptions(), (), RESUME)
+
+    monkeypatch.setattr(headless, "connect_session", connect)
+    return host
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """A run leaves Ctrl+C ignored, because its process ends there; this one does not."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@asynccontextmanager
+async def started(monkeypatch: pytest.MonkeyPatch, *argv: str) -> AsyncIterator[Piped]:
+    (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
+    monkeypatch.setattr(headless, "STDIN", stdin)
+    monkeypatch.setattr(headless, "STDOUT", stdout)
+    ended = asyncio.create_task(headless.run_headless(parse_arguments(["ssh", "devbox:/srv/app", *argv]), {}))
+    try:
+        yield Piped(to_stdin, from_stdout, ended)
+    finally:
+        os.close(to_stdin)
+        await asyncio.gather(ended, return_exceptions=True)
+        for fd in (stdin, stdout, from_stdout):
+            os.close(fd)
+
+
+async def answer(peer: Peer, seq: int = 1) -> None:
+    """The host takes the next prompt, and answers it in event `seq`."""
+    taken = await peer.next(Input)
+    await peer.send(Applied(1, taken.id), Event(seq, 1, "message", RESULT))
+
+
+@pytest.mark.usefixtures("interrupts")
+async def test_prompts_that_the_host_never_confirmed_are_counted(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with started(monkeypatch, *STREAMS) as run:
+        run.send(user("first"))
+        peer, _ = await host.granted()
+        await answer(peer)
+        run.send(user("second"), user("third"))
+        for _ in range(2):
+            await peer.next(Input)
+        peer.hang_up()
+        code, results = await run.results()
+    said = "2 input(s) were not confirmed by the host and may be lost."
+    assert code == 75 and said in capsys.readouterr().err
+    assert [result["is_error"] for result in results] == [False, True]
+    assert said in "\n".join(results[-1]["errors"])
+
+
+@pytest.mark.usefixtures("interrupts")
+async def test_nothing_is_said_of_inputs_that_have_arrived(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with started(monkeypatch, *STREAMS) as run:
+        run.send(user("first"))
+        peer, _ = await host.granted()
+        taken = await peer.next(Input)
+        await peer.send(Applied(1, taken.id))
+        peer.hang_up()
+        code, results = await run.results()
+    assert (code, len(results)) == (75, 1)
+    assert "confirmed" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("interrupts")
+async def test_damage_that_is_found_while_it_runs_is_told(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with started(monkeypatch, "-p", "go") as run:
+        os.write(run.stdin, b"piped in")
+        os.close(run.stdin)
+        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        peer, _ = await host.granted()
+        found: tuple[Json, ...] = ({}, {"what": "line 7 is damaged \x1b[31mred"})
+        await peer.send(*(Event(seq, 1, "damaged", body) for seq, body in enumerate(found, 1)))
+        await answer(peer, 3)
+        await peer.send(Bye("the session has ended"))
+        assert await run.ended == 0
+    err = capsys.readouterr().err
+    assert err.count("journal is damaged") == 1
+    assert "ccb: on the host: the session's journal is damaged: line 7 is damaged" in err and "\x1b" not in err
+
+
+@pytest.mark.usefixtures("interrupts")
+async def test_damage_that_a_worker_found_before_this_run_was_there_is_told_when_it_started_for_this_run(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The events of the past are not sent to a run that resumes, so it asks for the last of them."""
+    told = [
+        ("damaged", {"what": "old news"}),
+        ("worker", {"mark": "a"}),
+        ("message", {"type": "assistant"}),
+        ("damaged", {"what": "line 3"}),
+        ("damaged", {"what": "line 5"}),
+        ("message", {"type": "result"}),
+        ("turn_end", {}),
+        ("worker", {"mark": "b"}),
+        ("options", {}),
+    ]
+    records = [{"seq": seq, "kind": kind, "body": body} for seq, (kind, body) in enumerate(told, 1)]
+    async with started(monkeypatch, *STREAMS) as run:
+        peer, _ = await host.granted()
+        await peer.send(Snapshot(1, 9, {"asks": []}))
+        fetch = await peer.next(Fetch)
+        assert fetch.before == 10
+        run.send(user("go"))
+        await answer(peer, 10)
+        await peer.send(Past(1, fetch.request, {"records": records}), Bye())
+        code, _ = await run.results()
+    err = capsys.readouterr().err
+    assert code == 0 and "old news" not in err
+    assert err.index("journal is damaged: line 3") < err.index("journal is damaged: line 5")
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("storage", ["disk", "memory"])
+async def test_a_run_whose_session_is_ended_there_is_told_so_and_how_it_goes_on(
+    storage: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.greeting = replace(host.greeting, storage=storage)
+    async with started(monkeypatch, *STREAMS) as run:
+        run.send(user("go"))
+        peer, _ = await host.granted()
+        taken = await peer.next(Input)
+        await peer.send(Applied(1, taken.id), Bye("the session has ended"))
+        code, results = await run.results()
+    err = capsys.readouterr().err
+    on_disk = f"`ccb logs devbox {HELLO.session}` says more. Go on with: {RESUME}"
+    in_memory = "Start a new one: it was in memory only."
+    assert (code, len(results)) == (75, 1)
+    assert "  the session has ended\n" in err and "the session has ended" in results[0]["errors"]
+    assert (on_disk in err, in_memory in err) == (storage == "disk", storage == "memory")

@@ -1,0 +1,238 @@
+"""What a login asks, on a real terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+
+import pytest
+
+from ccb.local.login.prompts import prompts_for
+from ccb.tunnel.login.prompter import tell_once
+
+SCRIPT = """
+import asyncio, signal, sys
+from pathlib import Path
+from ccb.local.login.prompts import TerminalPrompts
+from ccb.tunnel.login.host_keys import HostKeyInfo
+
+prompts = TerminalPrompts()
+info = HostKeyInfo("dev\\x1b[2Jbox", 2222, "ssh-ed25519", "SHA256:abc", Path("known_hosts"))
+
+
+async def nobody_waits():
+    # a password that is no longer wanted, as when the server has hung up; then a line for somebody else
+    asking = asyncio.create_task(prompts.password("alice@devbox", 2))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, asking.cancel)
+    await asyncio.wait({asking})
+    print("next:", flush=True)
+    return sys.stdin.readline()
+
+
+ask = {
+    "nobody waits": nobody_waits,
+    "key": lambda: prompts.confirm_host_key(info),
+    "password": lambda: prompts.password("alice@devbox", 2),
+    "challenge": lambda: prompts.challenge("Login", "Second factor", [("Code: ", True), ("Pin: ", False)]),
+}[sys.argv[1]]
+try:
+    print("answer:", asyncio.run(ask()))
+    print("waited", prompts.asked_s, "seconds")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+class Terminal:
+    """A child on a terminal of its own."""
+
+    def __init__(self, what: str) -> None:
+        self.fd, slave = pty.openpty()
+        self.child = subprocess.Popen(
+            ["setsid", "--ctty", sys.executable, "-c", SCRIPT, what],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        self._wait(lambda: text in self.seen, text)
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what!r} in {self.seen!r}"
+            if select.select([self.fd], [], [], 0.1)[0]:
+                self.seen += os.read(self.fd, 4096).decode()
+
+    def echo_is(self, on: bool) -> None:
+        def now() -> bool:
+            return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO) is on
+
+        self._wait(now, f"echo {on}")
+
+    def type(self, text: str | bytes) -> None:
+        os.write(self.fd, text if isinstance(text, bytes) else text.encode())
+
+    def stop_and_go_on(self) -> None:
+        """Ctrl+Z and `fg` as a shell does it: its own modes are set, with echo."""
+        self.child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED)
+        modes = termios.tcgetattr(self.fd)
+        modes[3] |= termios.ECHO
+        termios.tcsetattr(self.fd, termios.TCSANOW, modes)
+        self.child.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        os.close(self.fd)
+        self.child.kill()
+        self.child.wait()
+
+
+def test_an_unknown_host_key_is_shown_and_needs_a_clear_answer() -> None:
+    terminal = Terminal("key")
+    try:
+        terminal.until("fingerprint) ")
+        assert "host key of [devbox]:2222 is" in terminal.seen
+        assert "SHA256:abc" in terminal.seen and "known_hosts" in terminal.seen and "\x1b[2J" not in terminal.seen
+        terminal.type("maybe\n")
+        terminal.until("Please answer yes or no.")
+        terminal.type("SHA256:abc\n")
+        terminal.until("answer: True")
+    finally:
+        terminal.end()
+
+
+def test_no_and_the_end_of_input_refuse_a_host_key() -> None:
+    for typed in ("no\n", "\x04"):
+        terminal = Terminal("key")
+        try:
+            terminal.until("fingerprint) ")
+            terminal.type(typed)
+            terminal.until("answer: False")
+        finally:
+            terminal.end()
+
+
+def test_a_password_is_not_echoed() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("Password for alice@devbox (again): ")
+        terminal.echo_is(False)
+        terminal.type("hunter2\n")
+        terminal.until("answer: hunter2")
+        assert terminal.seen.count("hunter2") == 1
+    finally:
+        terminal.end()
+
+
+def test_the_time_that_a_question_takes_is_known() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        shown = time.monotonic()
+        terminal.echo_is(False)
+        answered = time.monotonic()
+        terminal.type("hunter2\n")
+        terminal.until("seconds")
+        waited = float(terminal.seen.partition("waited ")[2].split()[0])
+        assert waited > 0 and waited >= answered - shown
+    finally:
+        terminal.end()
+
+
+def test_ctrl_c_at_a_password_ends_at_once_and_leaves_the_terminal_with_echo() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.type("\x03")
+        terminal.until("interrupted")
+        terminal.echo_is(True)
+    finally:
+        terminal.end()
+
+
+def test_a_challenge_echoes_what_the_server_allows() -> None:
+    terminal = Terminal("challenge")
+    try:
+        terminal.until("Code: ")
+        assert "Second factor" in terminal.seen
+        terminal.type("123456\n")
+        terminal.until("Pin: ")
+        terminal.echo_is(False)
+        terminal.type("999\n")
+        terminal.until("answer: ['123456', '999']")
+    finally:
+        terminal.end()
+
+
+def test_a_password_is_hidden_also_after_ctrl_z_and_fg() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.stop_and_go_on()
+        terminal.until("Password for alice@devbox (again): Password for alice@devbox (again): ")
+        terminal.echo_is(False)
+        terminal.type("hunter2\n")
+        terminal.until("answer: hunter2")
+        assert terminal.seen.count("hunter2") == 1
+    finally:
+        terminal.end()
+
+
+def test_a_question_that_nobody_waits_for_any_more_takes_no_line() -> None:
+    terminal = Terminal("nobody waits")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.child.send_signal(signal.SIGUSR1)
+        terminal.until("next:")
+        terminal.echo_is(True)
+        terminal.type("mine\n")
+        terminal.until("answer: mine")
+    finally:
+        terminal.end()
+
+
+def test_bytes_that_are_no_text_are_a_wrong_password_and_no_bug() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.type(b"caf\xe9\n")
+        terminal.until("answer: caf\N{REPLACEMENT CHARACTER}")
+    finally:
+        terminal.end()
+
+
+def test_what_follows_a_question_without_an_answer_begins_a_line() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.type("\x04")
+        terminal.until("(again): \r\nanswer: None")
+    finally:
+        terminal.end()
+
+
+def test_what_is_to_be_said_of_a_login_is_one_line_on_stderr_where_nobody_can_be_asked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prompts = prompts_for(headless=True)
+    for _ in range(2):
+        tell_once(prompts, "Without effect on devbox: LocalForward.")
+    prompts.banner("Only for friends.")
+    assert capsys.readouterr() == ("", "ccb: Without effect on devbox: LocalForward.\n")

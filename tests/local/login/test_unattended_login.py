@@ -1,0 +1,76 @@
+"""A reconnect that nobody is asked in: what it hears on the way is not lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.ssh_asks import SshAsks
+
+from ccb.local.login.unattended_login import log_in_quietly
+from ccb.tunnel.errors import AuthFailed
+from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
+from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.pipe import Transport
+
+URL = "Visit https://login.invalid/abc"
+
+
+async def test_words_that_no_login_follows_are_handed_to_the_person() -> None:
+    async def waits(prompts: Prompts) -> Transport:
+        prompts.banner("Company property.\n")
+        prompts.banner(URL)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(AuthFailed) as caught:
+        await log_in_quietly(waits, SshAsks(), "box", words_s=0.05)
+    assert caught.value.what == f"the login to box waits for you: {URL}"
+    assert caught.value.evidence == f"Company property.\n{URL}"
+
+
+async def test_of_a_way_that_never_stops_talking_the_last_words_are_kept() -> None:
+    async def talks(prompts: Prompts) -> Transport:
+        for number in range(1_000):
+            prompts.banner(f"{number} " + "x" * 10_000)
+        prompts.banner(URL)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(AuthFailed) as caught:
+        await log_in_quietly(talks, SshAsks(), "box", words_s=0.05)
+    assert caught.value.evidence.endswith(URL) and len(caught.value.evidence) < 50_000
+
+
+@pytest.mark.parametrize("words", ["", URL])
+async def test_a_login_that_comes_is_taken(words: str) -> None:
+    person = SshAsks()
+    given: list[Prompts] = []
+
+    async def comes(prompts: Prompts) -> Transport:
+        given.append(prompts)
+        prompts.banner(words)
+        assert await prompts.passphrase("key", 1) is None and prompts.memory is person.memory
+        return LocalTransport()
+
+    assert (await log_in_quietly(comes, person, "box")).name == "local"
+    given[0].banner("Words of a command, later.")
+    assert person.told == ""
+
+
+async def test_where_there_is_nobody_the_login_may_take_its_time() -> None:
+    async def slow(prompts: Prompts) -> Transport:
+        prompts.banner(URL)
+        await asyncio.sleep(0.2)  # longer than a person's login may take here
+        return LocalTransport()
+
+    assert (await log_in_quietly(slow, NobodyToAsk(), "box", words_s=0.01)).name == "local"
+
+
+async def test_a_login_that_times_out_by_itself_is_no_login_that_waits() -> None:
+    async def late(prompts: Prompts) -> Transport:
+        prompts.banner(URL)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await log_in_quietly(late, SshAsks(), "box")

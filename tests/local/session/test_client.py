@@ -1,0 +1,172 @@
+"""One attached session as its clients see it, over a real socket with a host that says what the test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.link_peer import HELLO, Peer
+from tests.support.scripted_host import ScriptedHost, session_on
+
+from ccb.local.session.client import ControlError, Item, LinkChange, LinkState, Received, SessionClient
+from ccb.local.session.connection import Terms
+from ccb.local.session.session import QUEUE, Session
+from ccb.tunnel.errors import ConnectionLost, UsageError
+from ccb.tunnel.wire import Ack, Bye, Detach, Input, Json, Progress, Stop
+
+
+@asynccontextmanager
+async def attached() -> AsyncIterator[tuple[Session, Peer]]:
+    async with session_on(ScriptedHost(), Terms(patience=0)) as (session, peer):
+        yield session, peer
+
+
+async def all_of(session: Session) -> list[Item]:
+    async with asyncio.timeout(10):
+        return [item async for item in session.events()]
+
+
+def success(request: Input, payload: Json | None = None) -> Json:
+    response: Json = {"subtype": "success", "request_id": request.body["request_id"]}
+    return {"type": "control_response", "response": response | ({"response": payload} if payload is not None else {})}
+
+
+async def test_it_is_a_session_client() -> None:
+    async with attached() as (session, _):
+        client: SessionClient = session
+        assert client.hello.session == HELLO.session and client.state is LinkState.CONNECTED
+
+
+async def test_a_prompt_is_a_public_user_message_under_its_own_id() -> None:
+    async with attached() as (session, peer):
+        identity = await session.prompt("hello")
+        given = await peer.next(Input)
+        assert given.id == given.body["uuid"] == identity
+        assert given.body["type"] == "user" and given.body["message"] == {"role": "user", "content": "hello"}
+        assert await session.prompt("again", uuid="my-own") == "my-own"
+
+
+async def test_events_and_progress_come_in_order_until_the_host_says_bye() -> None:
+    async with attached() as (session, peer):
+        await peer.say({"type": "assistant"})
+        await peer.say({"id": "x"}, kind="tool_start")
+        await peer.send(Progress(2, 1, "k", {"type": "stream_event"}), Bye("finished"))
+        assert await all_of(session) == [
+            Received("message", {"type": "assistant"}, 1),
+            Received("tool_start", {"id": "x"}, 2),
+            Received("progress", {"type": "stream_event"}, 2),
+            LinkChange(LinkState.CLOSED, "finished"),
+        ]
+        assert session.state is LinkState.CLOSED
+
+
+async def test_control_requests_get_their_own_answers_in_any_order() -> None:
+    async with attached() as (session, peer):
+        model = asyncio.create_task(session.control("set_model", model="opus"))
+        mode = asyncio.create_task(session.control("set_permission_mode", mode="plan"))
+        first, second = await peer.next(Input), await peer.next(Input)
+        assert first.body["request"] == {"subtype": "set_model", "model": "opus"}
+        await peer.say(success(second, {"mode": "plan"}))
+        await peer.say(success(first))
+        assert (await model, await mode) == ({}, {"mode": "plan"})
+        await peer.send(Bye())
+        assert [item for item in await all_of(session) if isinstance(item, Received)] == []
+
+
+async def test_a_control_request_is_one_of_its_own_whatever_its_client_calls_it() -> None:
+    """Another process of the same client counts from one again, and a session outlives both."""
+    asked: Json = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
+    async with attached() as (session, peer):
+        for _ in range(2):
+            await session.send(asked)
+        first, second = await peer.next(Input), await peer.next(Input)
+        assert first.body == second.body == asked
+        assert len({first.id, second.id, "r1"}) == 3
+
+
+async def test_an_error_answer_is_raised_and_made_harmless() -> None:
+    async with attached() as (session, peer):
+        asking = asyncio.create_task(session.control("set_permission_mode", mode="x"))
+        request = await peer.next(Input)
+        body = {"subtype": "error", "request_id": request.body["request_id"], "error": "no \x1b[31msuch mode"}
+        await peer.say({"type": "control_response", "response": body})
+        with pytest.raises(ControlError, match="no such mode"):
+            await asking
+
+
+async def test_answers_to_somebody_else_are_passed_on() -> None:
+    async with attached() as (session, peer):
+        foreign = {"type": "control_response", "response": {"subtype": "success", "request_id": "sdk-1"}}
+        await peer.say(foreign)
+        await peer.say({"type": "control_response", "response": "nonsense"})
+        await peer.send(Bye())
+        assert next(item.body for item in await all_of(session) if isinstance(item, Received)) == foreign
+
+
+async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None:
+    async with attached() as (session, peer):
+        interrupting = asyncio.create_task(session.interrupt())
+        request = await peer.next(Input)
+        assert request.body["request"] == {"subtype": "interrupt"} and request.id == request.body["request_id"]
+        await peer.say(success(request, {"still_queued": []}))
+        await interrupting
+        await session.answer("ask-1", {"behavior": "deny", "message": "no"})
+        answer = await peer.next(Input)
+        assert answer.id == "answer:ask-1"
+        assert answer.body["response"]["response"] == {"behavior": "deny", "message": "no"}
+        await session.refuse("ask-2", "nobody there")
+        assert (await peer.next(Input)).body["response"]["subtype"] == "error"
+        await session.stop(finish=True)
+        assert (await peer.next(Stop)).finish
+
+
+async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_reason() -> None:
+    async with attached() as (session, peer):
+        await peer.say({"type": "assistant"})
+        asking = asyncio.create_task(session.control("set_model"))
+        await peer.next(Input)
+        peer.hang_up()
+        with pytest.raises(ConnectionLost):
+            await asking
+        seen: list[Item] = []
+        with pytest.raises(ConnectionLost):
+            async for item in session.events():
+                seen.append(item)  # noqa: PERF401 - what came before the error is wanted
+        assert isinstance(seen[0], Received)
+        assert isinstance(seen[1], LinkChange) and seen[1].state is LinkState.LOST
+        with pytest.raises(ConnectionLost):
+            await session.prompt("late")
+
+
+async def test_closing_says_goodbye_and_leaves_the_session() -> None:
+    async with attached() as (session, peer):
+        await session.close()
+        assert await peer.next(Detach)
+        assert session.state is LinkState.CLOSED
+        assert await all_of(session) == []
+
+
+async def test_a_reader_that_does_not_read_holds_the_host_back_and_loses_nothing() -> None:
+    async with attached() as (session, peer):
+        count = QUEUE * 40
+
+        async def talk() -> None:
+            for n in range(count):
+                await peer.say({"type": "assistant", "n": n, "fill": "x" * 2000})
+            await peer.send(Bye())
+
+        talking = asyncio.create_task(talk())
+        done, _ = await asyncio.wait({talking}, timeout=0.5)
+        assert not done, "the host must meet back-pressure"
+        got = [item.body["n"] for item in await all_of(session) if isinstance(item, Received)]
+        await talking
+        assert got == list(range(count))
+        assert (await peer.next(Ack)).seq <= count
+
+
+async def test_a_message_over_the_limit_is_a_usage_error() -> None:
+    async with attached() as (session, _):
+        with pytest.raises(UsageError, match="too large"):
+            await session.prompt("x" * (65 * 1024 * 1024))

@@ -1,0 +1,548 @@
+"""One session over many connections: nothing is lost, nothing comes twice, and the person sees what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import pytest
+from tests.support.scripted_host import ScriptedHost, no_waits, session_on
+
+from ccb.local.session import retry_schedule as attempts
+from ccb.local.session import session as session_module
+from ccb.local.session.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.connection import Terms
+from ccb.local.session.session import Session
+from ccb.tunnel.errors import (
+    AuthFailed,
+    ConnectionLost,
+    Dropped,
+    EventsLost,
+    NoSuchSession,
+    ProtocolError,
+    Unreachable,
+    UsageError,
+)
+from ccb.tunnel.link.refusals import refusal_error
+from ccb.tunnel.wire import (
+    Applied,
+    Attach,
+    Attached,
+    Bye,
+    Detach,
+    Event,
+    Fenced,
+    Fetch,
+    Input,
+    Past,
+    Refused,
+    Snapshot,
+    Stop,
+)
+
+ME = "alice@laptop pid 1 aaa"
+
+
+@pytest.fixture
+def host() -> ScriptedHost:
+    return ScriptedHost()
+
+
+async def until(session: Session, state: LinkState, seen: list[Item] | None = None) -> LinkChange:
+    """Read up to the next change to `state`."""
+    async with asyncio.timeout(20):
+        async for item in session.events():
+            if seen is not None:
+                seen.append(item)
+            if isinstance(item, LinkChange) and item.state is state:
+                return item
+    raise AssertionError(f"the session ended before it was {state}")
+
+
+async def rest(session: Session) -> list[Item]:
+    async with asyncio.timeout(20):
+        return [item async for item in session.events()]
+
+
+async def test_after_a_loss_it_asks_for_what_it_has_not_and_every_event_comes_once(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(who=ME)) as (session, peer):
+        await peer.say({"n": 1})
+        await peer.say({"n": 2})
+        seen: list[Item] = []
+        peer.hang_up()
+        await until(session, LinkState.RECONNECTING, seen)
+        again, attach = await host.granted(seq=3)
+        assert (attach.have, attach.role, attach.epoch) == (2, "driver", 2)
+        assert attach.options == {"client": ME}
+        for n in (1, 2, 3, 4):  # a host that repeats itself
+            await again.send(Event(n, 2, "message", {"n": n}))
+        await again.send(Bye())
+        seen += await rest(session)
+        received = [(item.body["n"], item.replayed) for item in seen if isinstance(item, Received)]
+        assert received == [(1, False), (2, False), (3, True), (4, False)]
+        states = [item.state for item in seen if isinstance(item, LinkChange)]
+        assert states[0] is LinkState.RECONNECTING
+        assert states[-2:] == [LinkState.CONNECTED, LinkState.CLOSED]
+
+
+async def test_what_was_sent_and_not_confirmed_is_sent_again_in_order_under_the_same_ids(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        first = await session.prompt("one")
+        second = await session.prompt("two")
+        assert (await peer.next(Input)).id == first
+        await peer.next(Input)
+        await peer.send(Applied(1, first))
+        await peer.say({"type": "assistant"})
+        await anext(session.events())  # so the confirmation has been taken
+        peer.hang_up()
+        await until(session, LinkState.RECONNECTING)
+        third = await session.prompt("three")
+        assert session.unsent == 2
+        again, _ = await host.granted()
+        assert [(await again.next(Input)).id for _ in range(2)] == [second, third]
+
+
+async def test_a_wish_to_stop_outlives_the_connection(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        prompt = await session.prompt("last")
+        await session.stop(finish=True)
+        assert (await peer.next(Stop)).finish
+        peer.hang_up()
+        await until(session, LinkState.RECONNECTING)
+        again, _ = await host.granted()
+        assert (await again.next(Input)).id == prompt
+        assert (await again.next(Stop)).finish
+
+
+async def test_a_control_request_waits_for_its_answer_over_a_loss(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        asking = asyncio.create_task(session.control("set_model", model="opus"))
+        request = await peer.next(Input)
+        peer.hang_up()
+        await until(session, LinkState.RECONNECTING)
+        again, _ = await host.granted()
+        repeated = await again.next(Input)
+        assert repeated.id == request.id
+        response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
+        await again.say({"type": "control_response", "response": response})
+        async with asyncio.timeout(10):
+            assert await asking == {"model": "opus"}
+
+
+async def test_failed_attempts_are_counted_with_their_reason_and_the_next_one_is_announced(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        host.refusals = [Unreachable("no route"), Unreachable("no name")]
+        peer.hang_up()
+        seen: list[Item] = []
+        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED, seen))
+        changes = [item for item in seen if isinstance(item, LinkChange)]
+        announced = [(each.attempt, each.reason) for each in changes if each.retry_at is not None]
+        assert [number for number, _ in announced] == [1, 2, 3]
+        assert announced[1:] == [(2, "no route"), (3, "no name")]
+
+
+async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(patience=0, resume="ccb ssh devbox --resume 1")) as (session, peer):
+        peer.hang_up()
+        with pytest.raises(ConnectionLost, match="within 0 s") as caught:
+            await rest(session)
+        assert "ccb ssh devbox --resume 1" in caught.value.do
+        assert session.state is LinkState.LOST
+
+
+async def test_a_host_that_wants_a_password_is_tried_once_and_then_waits_for_the_person(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(can_ask=True)) as (session, peer):
+        host.refusals = [AuthFailed("devbox wants a password")]
+        peer.hang_up()
+        change = await until(session, LinkState.NEEDS_PERSON)
+        assert change.reason == "devbox wants a password"
+        assert host.dials == [True, False], "the first login may ask, the reconnect is quiet"
+        session.retry()
+        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
+        assert host.dials == [True, False, True]
+
+
+async def test_without_a_person_a_refused_login_ends_the_session(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        host.refusals = [AuthFailed("refused")]
+        peer.hang_up()
+        with pytest.raises(AuthFailed):
+            await rest(session)
+
+
+async def test_fenced_it_watches_refuses_input_and_takes_back_only_when_told(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(who=ME)) as (session, peer):
+        await peer.send(Fenced(2, "bob@desk\x07"))
+        change = await until(session, LinkState.FENCED)
+        assert "bob@desk" in change.reason and "\x07" not in change.reason
+        assert not session.driving
+        await peer.say({"n": 1})
+        assert isinstance(await anext(session.events()), Received), "it still sees what happens"
+        with pytest.raises(UsageError, match="another client"):
+            await session.prompt("mine")
+        session.take_back()
+        again, attach = await host.granted()
+        assert (attach.role, attach.have) == ("driver", 1)
+        await until(session, LinkState.CONNECTED)
+        assert session.driving
+        identity = await session.prompt("mine")
+        assert (await again.next(Input)).id == identity
+
+
+async def test_a_reconnect_never_fences_who_has_taken_over_meanwhile(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(who=ME)) as (session, peer):
+        host.greeting = replace(host.greeting, epoch=7, driver="bob@desk pid 2 bbb")
+        peer.hang_up()
+        (_, attach), change = await asyncio.gather(
+            host.granted(role="viewer", driver="bob@desk pid 2 bbb"), until(session, LinkState.FENCED)
+        )
+        assert attach.role == "viewer"
+        assert "bob@desk" in change.reason
+
+
+async def test_a_reconnect_drives_on_when_the_host_still_names_this_client(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(who=ME)) as (session, peer):
+        host.greeting = replace(host.greeting, driver=ME)
+        peer.hang_up()
+        (_, attach), _ = await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
+        assert attach.role == "driver"
+
+
+async def test_an_unconfirmed_input_of_a_fenced_client_waits_for_the_take_back(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(who=ME)) as (session, peer):
+        identity = await session.prompt("too late")
+        await peer.next(Input)
+        await peer.send(Fenced(2, "bob"))
+        await until(session, LinkState.FENCED)
+        session.take_back()
+        again, _ = await host.granted()
+        assert (await again.next(Input)).id == identity
+
+
+async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: ScriptedHost) -> None:
+    async with Session(host.dial, Terms(waits=no_waits, tail=1000)) as session:
+        peer = await host.next_peer()
+        await peer.send(
+            Attached(1, "driver", 52), Snapshot(1, 50, {"model": "opus"}), Event(51, 1, "message", {"n": 51})
+        )
+        events = session.events()
+        assert await anext(events) == Skipped(50, {"model": "opus"})
+        assert await anext(events) == Received("message", {"n": 51}, 51, replayed=True)
+        peer.hang_up()
+        _, attach = await host.granted()
+        assert attach.have == 51
+
+
+async def test_earlier_events_are_fetched_on_demand(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        asking = asyncio.create_task(session.earlier(50, 1000))
+        fetch = await peer.next(Fetch)
+        assert (fetch.before, fetch.most) == (50, 1000)
+        records = [{"seq": 49, "kind": "message", "body": {"n": 49}}, "nonsense", {"seq": "x"}]
+        await peer.send(Past(1, fetch.request, {"records": records}))
+        assert await asking == [Received("message", {"n": 49}, 49, replayed=True)]
+        lost = asyncio.create_task(session.earlier(49))
+        await peer.next(Fetch)
+        peer.hang_up()
+        with pytest.raises(ConnectionLost):
+            await lost
+
+
+async def test_a_gap_is_never_shown_as_silence(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        seen: list[Item] = []
+        for _ in range(2):
+            await peer.send(Event(2, 1, "message", {}))
+            await until(session, LinkState.RECONNECTING, seen)
+            peer, attach = await host.granted()
+            assert attach.have == 0
+        await peer.send(Event(2, 1, "message", {}))
+        with pytest.raises(ProtocolError, match="missing"):
+            await rest(session)
+        assert not any(isinstance(item, Received) for item in seen)
+
+
+async def test_a_drop_before_the_first_attach_is_tried_again_and_a_refusal_is_not(host: ScriptedHost) -> None:
+    host.refusals = [Dropped("closed in the handshake"), ConnectionLost("closed in the upload")]
+    async with session_on(host):
+        assert len(host.dials) == 3
+    host.refusals = [Unreachable("port closed")]
+    with pytest.raises(Unreachable):
+        async with Session(host.dial, Terms(waits=no_waits)):
+            raise AssertionError("not reached")
+    assert len(host.dials) == 4
+
+
+async def test_a_host_that_keeps_dropping_the_handshake_is_an_error_in_the_end(host: ScriptedHost) -> None:
+    host.refusals = [Dropped("closed")] * 50
+    with pytest.raises(Dropped):
+        async with Session(host.dial, Terms(waits=no_waits)):
+            raise AssertionError("not reached")
+    assert len(host.dials) == 5
+
+
+async def test_options_go_along_until_the_host_has_confirmed_an_attach(host: ScriptedHost) -> None:
+    options = {"client": ME, "model": "opus"}
+    async with Session(host.dial, Terms(waits=no_waits, who=ME, options=options)):
+        (await host.next_peer()).hang_up()
+        peer, attach = await host.granted()
+        assert attach.options == options
+        assert [known and known.begun for known in host.known] == [None, False]
+        peer.hang_up()
+        _, attach = await host.granted()
+        assert attach.options == {"client": ME}
+
+
+async def test_leaving_for_good_says_so_and_waits_for_the_goodbye(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+
+        async def answer() -> Detach:
+            detach = await peer.next(Detach)
+            await peer.send(Bye())
+            return detach
+
+        detach, _ = await asyncio.gather(answer(), session.close(done=True))
+        assert detach.done
+        assert session.state is LinkState.CLOSED
+        with pytest.raises(ConnectionLost):
+            await session.prompt("late")
+
+
+async def test_what_was_just_sent_is_confirmed_before_the_goodbye(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        prompt = await session.prompt("and go")
+        leaving = asyncio.create_task(session.close(done=True))
+        assert (await peer.next(Input)).id == prompt
+        await peer.send(Applied(1, prompt))
+        await peer.next(Detach)
+        await peer.send(Bye())
+        await leaving
+        assert session.unsent == 0
+
+
+async def test_a_host_that_confirms_nothing_does_not_keep_who_leaves(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        await session.prompt("and go")
+        leaving = asyncio.create_task(session.close(done=True))
+        assert (await peer.next(Detach)).done
+        peer.hang_up()
+        await leaving
+        assert session.unsent == 1
+
+
+async def test_a_change_of_the_machine_puts_a_dead_connection_out_at_once(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.link.link.PROBE_S", 0.1)
+    async with session_on(host) as (session, _silent):
+        session.doubt("this machine was asleep")
+        change = await until(session, LinkState.RECONNECTING)
+        assert "has not answered" in change.reason
+
+
+async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_again(host: ScriptedHost) -> None:
+    """One name may stand for many login nodes; the worker lives on one of them."""
+    elsewhere = Refused("in_use", "the session is kept by a worker on nodeb", {"host": "nodeb", "do": "Go there."})
+    async with session_on(host) as (session, peer):
+        host.refusals = [refusal_error(elsewhere, "login.cluster")]
+        peer.hang_up()
+        seen: list[Item] = []
+        (again, _), _ = await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED, seen))
+        assert any(isinstance(item, LinkChange) and "nodeb" in item.reason for item in seen)
+        host.refusals = [refusal_error(Refused("bad_attach", "no such event", {}), "login.cluster")]
+        again.hang_up()
+        with pytest.raises(UsageError, match="no such event"):
+            await rest(session)
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["a newcomer", "who takes back"])
+async def test_who_was_asked_to_drive_drives_although_another_client_attached_at_the_same_moment(
+    host: ScriptedHost, begun: bool
+) -> None:
+    async with Session(host.dial, Terms(who=ME, waits=no_waits)) as session:
+        if begun:
+            peer, attach = await host.granted()
+            await peer.send(Fenced(attach.epoch + 1, "bob@desk pid 2 bbb"))
+            await until(session, LinkState.FENCED)
+            session.take_back()
+        peer = await host.next_peer()
+        attach = await peer.next(Attach)
+        host.greeting = replace(host.greeting, epoch=attach.epoch, driver="bob@desk pid 2 bbb")
+        await peer.send(Fenced(attach.epoch, "bob@desk pid 2 bbb"))
+        _, again = await host.granted()
+        assert (again.role, again.epoch) == ("driver", attach.epoch + 1)
+        await until(session, LinkState.CONNECTED)
+        assert session.driving
+
+
+async def test_a_session_that_was_removed_on_the_host_is_not_looked_for_until_the_patience_ends(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host) as (session, peer):
+        host.refusals = [refusal_error(Refused("no_session", "there is no session 5e55 on this host", {}), "devbox")]
+        peer.hang_up()
+        with pytest.raises(NoSuchSession, match="there is no session"):
+            await rest(session)
+
+
+async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_after_a_goodbye(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host) as (session, peer):
+        host.refusals = [refusal_error(Refused("stopped", "the session was stopped", {}), "devbox")]
+        peer.hang_up()
+        change = await until(session, LinkState.CLOSED)
+        assert change.reason == "the session was stopped"
+        assert await rest(session) == []
+        assert session.ended_there
+
+
+async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_what_there_is(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host, Terms(later_tail=1000)) as (session, peer):
+        for n in (1, 2, 3, 4):
+            await peer.say({"n": n})
+        host.greeting = replace(host.greeting, seq=2)
+        peer.hang_up()
+        again, attach = await host.granted(seq=4)
+        assert attach.have == 2
+        await again.send(*(Event(n, 2, "message", {"new": n}) for n in (3, 4)), Bye())
+        seen = await rest(session)
+        at = next(at for at, item in enumerate(seen) if isinstance(item, Received) and item.kind == "damaged")
+        lost = seen[at]
+        assert isinstance(lost, Received) and "lost the last 2 event" in lost.body["what"]
+        assert seen[at + 1] == Skipped(2, {}), "so nothing that was open before is taken for open"
+        assert [item.body for item in seen[at + 2 :] if isinstance(item, Received)] == [{"new": 3}, {"new": 4}]
+
+
+async def test_a_run_whose_events_the_host_has_lost_ends(host: ScriptedHost) -> None:
+    """It needs every event once, and its result may have been among them."""
+    async with session_on(host, Terms(resume="ccb ssh devbox --resume 1")) as (session, peer):
+        await peer.say({"n": 1})
+        await peer.say({"n": 2})
+        host.greeting = replace(host.greeting, seq=1)
+        peer.hang_up()
+        with pytest.raises(EventsLost, match="lost the last 1 event") as caught:
+            await rest(session)
+        assert "ccb ssh devbox --resume 1" in caught.value.do
+        assert len(host.dials) == 2
+
+
+async def test_garbage_now_and_then_does_not_end_a_session_that_gets_on(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        for seq in range(1, 6):
+            await peer.send(Event(seq, 1, "message", {}), Event(seq + 2, 1, "message", {}))
+            await until(session, LinkState.RECONNECTING)
+            peer, attach = await host.granted()
+            assert attach.have == seq
+
+
+async def test_a_request_without_an_answer_ends_only_in_connected_time(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "CONTROL_TIMEOUT", 0.2)
+    async with session_on(host) as (session, peer):
+        with pytest.raises(ControlError, match="no answer"):
+            await session.control("set_model")
+        assert peer
+
+
+async def test_time_without_a_connection_is_no_time_for_an_answer(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "CONTROL_TIMEOUT", 2.0)
+    async with session_on(host, Terms(can_ask=True)) as (session, peer):
+        asking = asyncio.create_task(session.control("set_model", model="opus"))
+        request = await peer.next(Input)
+        host.refusals = [AuthFailed("wait")]
+        peer.hang_up()
+        await until(session, LinkState.NEEDS_PERSON)
+        with pytest.raises(TimeoutError):  # it still waits after the time that an answer has
+            await asyncio.wait_for(asyncio.shield(asking), 2.5)
+        session.retry()
+        again, _ = await host.granted()
+        await again.next(Input)
+        response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
+        await again.say({"type": "control_response", "response": response})
+        async with asyncio.timeout(10):
+            assert await asking == {"model": "opus"}
+
+
+async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_and_never_sent_again(
+    host: ScriptedHost,
+) -> None:
+    async with session_on(host, Terms(who=ME)) as (session, peer):
+        asking = asyncio.create_task(session.interrupt())
+        await peer.next(Input)
+        await peer.send(Fenced(2, "bob"))
+        async with asyncio.timeout(10):
+            with pytest.raises(ControlError, match="bob drives"):
+                await asking
+        session.take_back()
+        again, _ = await host.granted()
+        identity = await session.prompt("mine")
+        assert (await again.next(Input)).id == identity
+
+
+async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
+    async with Session(host.dial, Terms(waits=no_waits, who=ME, role="viewer")) as session:
+        _, attach = await host.granted(role="viewer", driver="bob@desk pid 2 bbb")
+        assert attach.role == "viewer"
+        assert "bob@desk" in (await until(session, LinkState.FENCED)).reason
+        assert not session.driving
+
+
+async def test_an_attempt_that_hangs_ends_with_the_patience(host: ScriptedHost) -> None:
+    async with session_on(host, Terms(patience=0.3)) as (session, peer):
+        host.hanging = True
+        peer.hang_up()
+        with pytest.raises(ConnectionLost, match=r"could not be made again within 0\.3 s"):
+            await rest(session)
+        assert len(host.dials) == 2
+
+
+async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(host: ScriptedHost) -> None:
+    async with session_on(host) as (session, peer):
+        host.hanging = True
+        peer.hang_up()
+        async with asyncio.timeout(20):
+            while len(host.dials) < 2:
+                await anext(session.events())
+        host.hanging = False
+        session.doubt("the network has changed")
+        await host.granted()
+        await until(session, LinkState.CONNECTED)
+        assert len(host.dials) == 3
+
+
+@pytest.mark.parametrize("change", ["the person", "the machine"])
+async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
+    host: ScriptedHost, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "_STUCK_S", 0.0)
+    terms = Terms(waits=lambda: itertools.chain((0.0,), itertools.repeat(3600.0)))
+    async with Session(host.dial, terms) as session:
+        peer, _ = await host.granted()
+        host.refusals = [Unreachable("nobody listens")]
+        peer.hang_up()
+        while (await until(session, LinkState.RECONNECTING)).reason != "nobody listens":
+            pass
+        if change == "the person":
+            session.retry()
+        else:
+            session.doubt("the network has changed")
+        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
+
+
+async def test_a_login_that_was_refused_long_ago_can_be_tried_again(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "_STUCK_S", 0.0)
+    async with session_on(host, Terms(can_ask=True)) as (session, peer):
+        host.refusals = [AuthFailed("devbox wants a password")]
+        peer.hang_up()
+        await until(session, LinkState.NEEDS_PERSON)
+        session.retry()
+        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))

@@ -1,0 +1,184 @@
+"""The command as a process: what it imports, what it says, its exit codes, before anything is connected."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ccb
+from ccb.local.command_line.arguments import COMMANDS
+from ccb.local.command_line.options import OPTIONS
+
+HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
+
+
+def ccb_run(home: Path, *argv: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ccb", *argv],
+        check=False,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path), **env},
+    )
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["help"], ["ssh", "h", "--nonsense"], ["--version"], ["ssh", "h", "-v"]])
+def test_understanding_the_command_line_imports_nothing_heavy(argv: list[str], tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom ccb.__main__ import main\n"
+        f"sys.argv = ['ccb', *{argv!r}]\nmain()\n"
+        f"sys.stderr.write(repr([name for name in {HEAVY!r} if name in sys.modules]))"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30, env=env
+    )
+    assert done.stderr.endswith("[]")
+
+
+def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
+    code = f"import sys, ccb.local.headless.run; print([name for name in {HEAVY!r} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_host_commands_load_nothing_of_the_way_to_the_model() -> None:
+    code = (
+        "import sys, ccb.local.connect.basics\n"
+        "print([name for name in sys.modules if name.startswith(('aiohttp', 'ccb.tunnel.proxy'))])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_version(tmp_path: Path) -> None:
+    for argv in (["--version"], ["-v"], ["ssh", "host", "--version"]):
+        done = ccb_run(tmp_path, *argv)
+        assert (done.returncode, done.stdout) == (0, f"{ccb.__version__} (ccb)\n")
+
+
+def test_help_names_every_option(tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, "help")
+    assert done.returncode == 0
+    for option in OPTIONS:
+        assert all(name in done.stdout for name in option.names)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_is_its_own(command: str, tmp_path: Path) -> None:
+    one = ccb_run(tmp_path, command, "--help").stdout
+    assert one == ccb_run(tmp_path, "help", *([command] if command != "help" else [])).stdout
+    assert f"ccb {command}" in one.splitlines()[0] or command == "help"
+    own = {"view": "attach", "older_than": "gc", "yes": "clean", "lines": "logs", "session_id": "ssh"}
+    for option in OPTIONS:
+        if option.field in own and command != "help":
+            assert (option.names[0] in one) == (own[option.field] == command)
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        (["ssh", "h:/x"], "needs a terminal"),
+        (["ssh", "h:/x", "-p"], "Input must be provided"),
+        (["ssh", "h", "--locl"], "Did you mean --local"),
+        (["ssh", "-oProxyCommand=x"], "needs a host"),
+        (["ssh", "h;reboot", "-p", "x"], "cannot contain"),
+    ],
+)
+def test_usage_errors_are_a_line_and_a_hint_with_code_2(argv: list[str], part: str, tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, *argv)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) <= 3 and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("output", ["json", "stream-json"])
+def test_without_a_credential_nothing_is_connected_and_it_says_how_to_set_one(output: str, tmp_path: Path) -> None:
+    backend = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+    argv = ["ssh", "192.0.2.1:/x", "-p", "hi", "--output-format", output, "--verbose"]
+    done = ccb_run(tmp_path, *argv, **backend)
+    assert done.returncode == 77
+    assert "ANTHROPIC_API_KEY" in done.stderr
+    assert done.stdout.count('"type":"result"') == 1
+
+
+def test_a_broken_settings_file_is_named(tmp_path: Path) -> None:
+    settings = tmp_path / ".config" / "ccb" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{nonsense")
+    done = ccb_run(tmp_path, "-p", "hi", ANTHROPIC_API_KEY="sk-ant-x")
+    assert done.returncode == 78
+    assert str(settings) in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_unwritable_home_does_not_matter_for_what_needs_none(tmp_path: Path) -> None:
+    done = ccb_run(tmp_path / "missing", "ssh", "h", "--locl", XDG_STATE_HOME="/dev/null/x")
+    assert done.returncode == 2
+
+
+def ccb_shell(home: Path, line: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash in which `ccb` is this one; its stdout is where the line sends it."""
+    function = f'ccb() {{ "{sys.executable}" -m ccb "$@"; }}\n{line}'
+    base = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        ["bash", "-c", function], check=False, capture_output=True, text=True, timeout=60, env={**base, **env}
+    )
+
+
+def ccb_code(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=30)
+
+
+def test_an_interrupt_during_the_imports_is_code_130_without_a_traceback() -> None:
+    done = ccb_code(
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'ccb.local.command_line.arguments': os.kill(os.getpid(), signal.SIGINT)\n"
+        "from ccb.__main__ import main\n"
+        "sys.meta_path.insert(0, Interrupting()); sys.argv = ['ccb', 'help']\n"
+        "sys.exit(main())"
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_an_interrupt_after_the_result_changes_nothing() -> None:
+    done = ccb_code(
+        "import asyncio, os, signal, sys\n"
+        "from ccb.local.terminal.signals import Interrupts\n"
+        "async def work():\n"
+        "    with Interrupts(last=True): pass\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "asyncio.run(work()); os.kill(os.getpid(), signal.SIGINT); sys.exit(7)"
+    )
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+@pytest.mark.parametrize("argv", [["auth", "status"], ["auth", "login", "--api-key-stdin"], ["-p", "hi"]])
+def test_a_keyring_that_cannot_be_loaded_is_named_with_code_78(argv: list[str], tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, *argv, PYTHON_KEYRING_BACKEND="nosuch.Backend")
+    assert done.returncode == 78, done.stderr
+    assert "keyring backend nosuch.Backend cannot be loaded" in done.stderr
+    assert "Correct PYTHON_KEYRING_BACKEND" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["--version", "help", "ssh --help", "ps --local", "auth --help", "doctor --local"])
+def test_a_full_disk_behind_stdout_is_said_with_code_73(command: str, tmp_path: Path) -> None:
+    small = {"COLUMNS": "40"}  # makes the help larger than the buffer
+    done = ccb_shell(tmp_path, f"ccb {command} >/dev/full", XDG_RUNTIME_DIR=str(tmp_path), **small)
+    assert done.returncode == 73, done.stderr
+    assert done.stderr.count("stdout cannot be written: No space left on device") == 1
+    assert "Traceback" not in done.stderr and "a bug" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [">&-", "| true"])
+@pytest.mark.parametrize("command", ["--version", "help", "auth --help"])
+def test_nobody_reading_stdout_is_code_129_without_a_word(command: str, sent: str, tmp_path: Path) -> None:
+    done = ccb_shell(tmp_path, f'ccb {command} {sent}; exit "${{PIPESTATUS[0]}}"')
+    assert done.returncode == 129, done.stderr
+    assert done.stderr == ""

@@ -1,0 +1,462 @@
+"""The connection on the screen: a banner that counts down, keys that act at once, and nothing that is typed gets lost."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import replace
+from functools import partial
+from itertools import repeat
+
+import pytest
+from tests.support.pilot import RESUME, Desk, desk
+from tests.support.scripted_session import ScriptedSession, hello
+
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.session.client import LinkChange, LinkState
+from ccb.local.session.retry_schedule import Attempts
+from ccb.local.tui.widgets.connection import BRIEF_S, STUCK_S, Connection, Sentence
+from ccb.tunnel.errors import ConnectionLost, UsageError
+
+SILENT = "the host has not answered for 15 s"
+
+
+async def _drop(at: Desk, wait_s: float = 600) -> None:
+    at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + wait_s)
+    await at.sees("reconnecting in")
+
+
+async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt() -> None:
+    async with desk() as at:
+        said = re.compile(
+            r"◌ reconnecting in (\d+) s \(attempt 4\): the host has not answered for 15 s · r connects now"
+        )
+        at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600)
+        await at.until(lambda: said.search(at.screen))
+        await at.until(lambda: at.status.startswith(" ◌ devbox:/srv/shop  ask  reconnecting"))
+        (first,) = said.findall(at.screen)
+        await at.until(lambda: int(said.findall(at.screen)[0]) < int(first))
+        at.session.link(LinkState.RECONNECTING, SILENT, 4)
+        await at.sees("reconnecting now (attempt 4): the host")
+        at.session.link(LinkState.CONNECTED)
+        await at.loses("attempt")
+        assert at.status.startswith(" ● devbox:/srv/shop  ask")
+
+
+MIDDLE = """\
+ ❯ fix the cart
+
+ I look at the tests first.
+
+ {spinner} Bash make test  7 s
+   └ compiling
+
+ ❯ and commit it  (waiting to be sent)
+
+
+
+╭─ Bash on devbox:/srv/shop ───────────────────────────────────────────────────────────╮
+│ make install                                                                         │
+│ Tab to answer:   1 once   3 deny   Esc interrupt                                     │
+│ Not connected: the answer is sent when the connection is there again.                │
+╰──────────────────────────────────────────────────────────────────────────────────────╯
+  ◌ reconnecting in 600 s (attempt 4): the host has not answered for 15 s
+    Alt+R connects now
+╭──────────────────────────────────────────────────────────────────────────────────────╮
+│ half a thought                                                                       │
+╰──────────────────────────────────────────────────────────────────────────────────────╯"""
+
+
+async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
+    async with desk(size=(88, 26)) as at:
+        await at.prompt("fix the cart")
+        at.session.begin()
+        at.session.text("I look at the tests first.")
+        at.session.run(at.session.call("Bash", command="make test"), "compiling", 7)
+        at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600)
+        await at.sees("reconnecting in")
+        await at.prompt("and commit it")
+        await at.type("half a thought")
+        at.session.ask("ask", "Bash", {"command": "make install"})
+        await at.sees("Not connected", "half a thought", "Alt+R connects now")
+
+        def middle() -> str:
+            shown = re.sub(r"reconnecting in \d+ s", "reconnecting in 600 s", "\n".join(at.screen.splitlines()[4:-1]))
+            return re.sub(r". Bash make test", "{spinner} Bash make test", shown)
+
+        await at.until(lambda: middle() == MIDDLE)
+        status = re.compile(r" ◌ devbox:/srv/shop  ask  approval waits: Tab  reconnecting  working \d+ s")
+        await at.until(lambda: status.fullmatch(at.status))
+
+
+def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
+    connection = Connection(ScriptedSession())
+    connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 100.0), 100.0)
+    connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1), 100.1)
+    connection.settle(100.0 + 0.9 * BRIEF_S)
+    assert connection.shown is LinkState.CONNECTED
+    assert connection.sentence(100.9, typing=False) is None
+    assert connection.keys() == frozenset()
+    connection.changed(LinkChange(LinkState.CONNECTED), 100.95)
+    connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 101.0), 101.0)
+    connection.settle(101.5)
+    assert connection.sentence(101.5, typing=False) is None
+    connection.settle(101.0 + BRIEF_S)
+    assert connection.sentence(102.0, typing=False) is not None
+
+
+def _hanging(asking: bool = False) -> Connection:
+    """The first attempt has begun at 100.0, over a link that is frozen."""
+    connection = Connection(ScriptedSession())
+    if asking:
+        connection.changed(LinkChange(LinkState.NEEDS_PERSON, "a password"), 99.0)
+        connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1), 100.0)
+    else:
+        connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1, 100.0), 100.0)
+    connection.settle(102.0)
+    return connection
+
+
+def test_an_attempt_that_hangs_shows_its_age_and_the_key_that_starts_anew() -> None:
+    connection = _hanging()
+    assert connection.sentence(105.0, typing=False) == Sentence("reconnecting now (attempt 1)", SILENT)
+    hangs = Sentence("reconnecting now (attempt 1, for 12 s)", SILENT, "r", "starts anew")
+    assert connection.sentence(112.0, typing=False) == hangs
+    assert connection.sentence(112.0, typing=True) == replace(hangs, key="Alt+R")
+    connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 2, 112.0), 112.0)
+    assert connection.sentence(112.1, typing=False) == Sentence("reconnecting now (attempt 2)", SILENT)
+
+
+def test_an_attempt_is_as_old_as_its_beginning_not_as_the_wait_for_it() -> None:
+    connection = Connection(ScriptedSession())
+    connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 4, 130.0), 100.0)
+    connection.settle(129.5)
+    assert connection.sentence(129.5, typing=False) == Sentence(
+        "reconnecting in 1 s (attempt 4)", SILENT, "r", "connects now"
+    )
+    connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 4), 130.0)
+    assert connection.sentence(134.0, typing=False) == Sentence("reconnecting now (attempt 4)", SILENT)
+
+
+def test_a_login_that_may_ask_the_person_is_not_started_anew() -> None:
+    sentence = _hanging(asking=True).sentence(112.0, typing=False)
+    assert sentence == Sentence("reconnecting now (attempt 1, for 12 s)", SILENT, "", "starts anew")
+
+
+async def test_the_key_that_starts_anew_is_offered_only_once_it_does() -> None:
+    attempts = Attempts(600, lambda: repeat(0.0))
+    offered = _hanging().sentence(100.0 + STUCK_S + 0.01, typing=False)
+    assert offered is not None and offered.key == "r"
+    limit = attempts.begin(endless=False)
+    with pytest.raises(TimeoutError):
+        async with limit:
+            attempts._began -= STUCK_S + 0.01
+            attempts.retry()
+            await asyncio.Event().wait()
+
+
+async def test_r_starts_an_attempt_that_hangs_anew() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() - 20)
+        await at.sees("◌ reconnecting now (attempt 1, for 2", " s): the host has not answered for 15 s · r starts anew")
+        await at.pilot.press("r")
+        await at.until(lambda: at.session.retries == 1)
+
+
+async def test_r_retries_while_nothing_is_typed_and_is_a_letter_otherwise() -> None:
+    async with desk() as at:
+        await at.type("r")
+        assert at.session.retries == 0
+        await _drop(at)
+        await at.type("r")
+        assert at.app.composer.text == "rr"
+        assert at.session.retries == 0
+        await at.sees("Alt+R connects now")
+        at.app.composer.clear()
+        await at.sees("· r connects now")
+        await at.pilot.press("r")
+        await at.until(lambda: at.session.retries == 1)
+        assert at.app.composer.text == ""
+
+
+@pytest.mark.parametrize("key", ["alt+r", "f5"])
+async def test_the_chord_retries_whatever_is_typed(key: str) -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.type("half a thought")
+        await at.pilot.press(key)
+        await at.until(lambda: at.session.retries == 1)
+        assert at.app.composer.text == "half a thought"
+
+
+async def test_a_word_that_begins_with_r_is_not_beheaded() -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.type("run the tests")
+        assert at.app.composer.text == "run the tests"
+
+
+async def test_a_login_that_needs_the_person_says_so_and_r_begins_it() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.NEEDS_PERSON, "devbox asks for a password", 2)
+        await at.sees("! not connected: devbox asks for a password · r logs in")
+        assert "needs you" in at.status
+        await at.pilot.press("r")
+        await at.until(lambda: at.session.retries == 1)
+
+
+async def test_typed_text_survives_every_change_of_the_connection() -> None:
+    async with desk() as at:
+        await at.type("half a thought")
+        for state in (
+            LinkState.RECONNECTING, LinkState.NEEDS_PERSON, LinkState.RECONNECTING, LinkState.CONNECTED,
+            LinkState.FENCED, LinkState.RECONNECTING, LinkState.CONNECTED, LinkState.RECONNECTING,
+        ):  # fmt: skip
+            at.session.link(state, "why not")
+            await at.until(partial(lambda wanted: at.app.connection.state is wanted, state))
+        at.session.fail(ConnectionLost("gone for good"))
+        await at.sees("gone for good")
+        assert at.app.composer.text == "half a thought"
+        await at.type(" more")
+        assert at.app.composer.text == "half a thought more"
+
+
+async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken_once() -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.prompt("go on without me")
+        await at.sees("❯ go on without me  (waiting to be sent)")
+        assert "working" not in at.status
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.text("What happened meanwhile.")
+        await at.sees("What happened meanwhile.", "go on without me")
+        assert at.screen.index("What happened meanwhile.") < at.screen.index("go on without me")
+        at.session.deliver()
+        at.session.begin()
+        at.session.text("Now the prompt.", message_id="msg_2")
+        await at.sees("Now the prompt.")
+        assert "waiting" not in at.screen
+        assert at.screen.count("go on without me") == 1
+        assert at.screen.index("go on without me") < at.screen.index("Now the prompt.")
+
+
+async def test_a_waiting_prompt_is_queued_when_it_arrives_in_the_middle_of_a_turn() -> None:
+    async with desk() as at:
+        await at.prompt("first")
+        at.session.begin()
+        await _drop(at)
+        await at.prompt("second")
+        await at.sees("❯ second  (waiting to be sent)")
+        at.session.link(LinkState.CONNECTED)
+        at.session.deliver()
+        await at.sees("❯ second  (queued)")
+        at.session.take(at.session.identities[1])
+        await at.loses("(queued)")
+
+
+async def test_a_prompt_whose_way_was_cut_waits_too() -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        session.swallow = True
+        await at.prompt("into the tunnel")
+        await at.sees("❯ into the tunnel")
+        await _drop(at)
+        await at.sees("❯ into the tunnel  (waiting to be sent)")
+        await at.until(lambda: "working" not in at.status)
+        session.swallow = False
+        session.link(LinkState.CONNECTED)
+        session.deliver()
+        session.begin()
+        await at.until(lambda: "waiting" not in at.screen and "working" in at.status)
+        assert at.screen.count("into the tunnel") == 1
+
+
+async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
+    session = ScriptedSession()
+    session.prompt_failure = UsageError("another client drives this session")
+    async with desk(session) as at:
+        await at.type("my work")
+        await at.pilot.press("enter")
+        await at.sees("not sent: another client drives this session")
+        assert at.app.composer.text == "my work"
+        assert "❯ my work" not in at.screen
+        assert not at.app.story.running
+
+
+async def test_the_turn_goes_on_while_the_connection_is_lost() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        await at.until(lambda: "working" in at.status and "Esc interrupts" in at.status)
+        await _drop(at)
+        await at.until(lambda: "working" in at.status and "Esc" not in at.status)
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.finish()
+        await at.until(lambda: "working" not in at.status)
+
+
+async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_card_says_so() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", {"command": "make"})
+        await at.card_focused()
+        await _drop(at)
+        await at.sees("Not connected: the answer is sent when the connection is there again.", "1 once")
+        await at.pilot.press("1")
+        await at.until(lambda: at.session.answers)
+        await at.until(lambda: at.app.card is None)
+        await at.sees("sent when the connection is there again")
+        at.session.link(LinkState.CONNECTED)
+        at.session.deliver()
+        at.session.text("Made.")
+        await at.sees("Made.")
+        assert at.app.card is None
+        assert "another client" not in at.screen
+
+
+async def test_what_was_read_of_an_answer_stays_when_the_session_is_lost() -> None:
+    async with desk() as at:
+        at.session.begin()
+        at.session.open_block("text")
+        at.session.delta("A **half** answer")
+        await at.sees("A half answer")
+        at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
+        await at.sees("lost: devbox is gone", "A half answer")
+
+
+async def test_a_lost_session_says_why_and_how_to_come_back() -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
+        await at.sees("✗ lost: devbox is gone · Ctrl+D leaves", RESUME, "reset by peer", "Connect again.")
+        await at.until(lambda: at.status.startswith(" ✗ devbox:/srv/shop  ask  lost"))
+        await at.sees("Nothing can be sent any more: Ctrl+D leaves")
+
+
+async def test_what_is_sent_to_a_lost_session_is_marked_and_its_end_told_once() -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
+        await at.sees("Nothing can be sent any more: Ctrl+D leaves")
+        for text in ("once more", "and again"):
+            await at.type(text)
+            await at.pilot.press("enter")
+            await at.sees(f"❯ {text}  (not sent)")
+        assert at.screen.count("reset by peer") == 1
+        at.session.prompt_failure = ConnectionLost("the session has ended")
+        await at.type("and now")
+        await at.pilot.press("enter")
+        await at.sees("❯ and now  (not sent)", "the session has ended")
+
+
+async def test_the_command_that_comes_back_is_shown_once() -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone", do=f"The session goes on. Come back with: {RESUME}"))
+        await at.sees("✗ lost: devbox is gone", "Nothing can be sent any more")
+        assert at.screen.count(RESUME) == 1
+
+
+@pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+c", "ctrl+c")])
+async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_command(keys: tuple[str, ...]) -> None:
+    async with desk() as at:
+        at.session.fail(ConnectionLost("devbox is gone"))
+        await at.sees("✗ lost: devbox is gone")
+        await at.pilot.press(*keys)
+        await at.until(lambda: at.app.return_value is not None)
+        assert at.app.return_value == ExitCode.LINK_LOST
+        said = ["Session 5e55 on devbox:/srv/shop", "Lost: devbox is gone.", "Come back with:", f"  {RESUME}"]
+        assert at.app.farewell().splitlines() == said
+
+
+async def test_a_session_that_has_ended_on_the_host_is_left_with_code_0() -> None:
+    async with desk() as at:
+        await at.session.stop()
+        await at.sees("The session has ended on the host. Ctrl+D leaves.")
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value is not None)
+        assert at.app.return_value == ExitCode.OK
+
+
+async def test_on_a_small_terminal_the_key_is_seen_however_long_the_reason_is() -> None:
+    async with desk(size=(40, 10)) as at:
+        at.session.link(LinkState.RECONNECTING, "because " * 40, 4, time.monotonic() + 600)
+        await at.sees("reconnecting in", "…", "r connects now")
+        assert at.status.startswith(" ◌ devbox:/srv/shop")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+async def test_what_the_key_does_is_never_torn_apart(width: int) -> None:
+    async with desk(size=(width, 24)) as at:
+        for words in range(1, 12):
+            at.session.link(LinkState.NEEDS_PERSON, "because " * words, 4)
+            await at.until(partial(lambda wanted: at.app.connection.reason.count("because") == wanted, words))
+            await at.sees("r logs in")
+
+
+async def test_a_hostile_reason_stays_one_harmless_line() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.NEEDS_PERSON, "one\n\x1b]52;c;eA==\x07two [bold]x[/] \x9b2J")
+        await at.sees("not connected: one two [bold]x[/]")
+
+
+async def test_help_names_the_chords() -> None:
+    async with desk(size=(100, 60)) as at:
+        await at.pilot.press("f1")
+        await at.sees("Alt+R, F5", "Alt+T, F8", "/stop")
+
+
+@pytest.mark.parametrize(
+    ("work", "seen"),
+    [("none", []), ("turn", ["The agent goes on working there."]), ("ask", ["The agent waits there for an answer."])],
+)
+async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(work: str, seen: list[str]) -> None:
+    async with desk() as at:
+        if work != "none":
+            await at.prompt("go")
+            at.session.begin()
+        if work == "ask":
+            at.session.ask("ask", "Bash", {"command": "make"})
+            await at.until(lambda: at.app.card is not None)
+        await at.until(lambda: at.app.story.running == (work != "none"))
+        await at.pilot.press("ctrl+d")
+        await at.until(lambda: at.app.return_value == 0)
+        lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
+        assert at.app.farewell().splitlines() == lines
+        assert not at.app.stopped
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_back_to_one_that_is_gone(
+    stopped: bool,
+) -> None:
+    async with desk(ScriptedSession(greeting=replace(hello(), storage="memory"))) as at:
+        if stopped:
+            await at.type("/stop")
+        await at.pilot.press("enter" if stopped else "ctrl+d")
+        await at.until(lambda: at.app.return_value == 0)
+        said = at.app.farewell()
+        assert "in memory only" in said and (RESUME in said) != stopped
+
+
+async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:
+    async with desk() as at:
+        await at.type("/stop")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.app.return_value == 0)
+        assert at.session.stops == 1
+        assert at.app.stopped
+        assert "It was stopped on the host." in at.app.farewell()
+
+
+async def test_stop_without_a_connection_waits_for_it() -> None:
+    async with desk() as at:
+        await _drop(at)
+        await at.type("/stop")
+        await at.pilot.press("enter")
+        await at.sees("Stopping the session on devbox when the connection is there again")
+        assert at.app.return_value is None
+        at.session.link(LinkState.CONNECTED)
+        await at.session.stop()
+        await at.until(lambda: at.app.return_value == 0)
+        assert at.app.stopped

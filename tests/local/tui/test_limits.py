@@ -1,0 +1,135 @@
+"""However much the remote says at once, the screen stays quick and the person knows what was not shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.support.pilot import Desk, desk
+from tests.support.scripted_session import ScriptedSession, session_rule
+
+from ccb.local.tui.model.blocks import ToolBlock
+from ccb.local.tui.widgets.transcript import MAX_CHARS
+
+SIZE = 100_000
+LIMIT_S = 8.0  # of CPU; without the limits of the REPL each of these takes several times as long
+
+
+def _code(session: ScriptedSession) -> None:
+    session.text("```markdown\n" + "**a _b [c](d\n" * (SIZE * 3 // 13) + "```\n\nEND")
+
+
+def _list(session: ScriptedSession) -> None:
+    session.text("- x\n" * 90_000 + "\nEND")
+
+
+def _command(session: ScriptedSession) -> None:
+    session.ask("ask", "Bash", {"command": "x\n" * SIZE, "description": "END"})
+
+
+def _written(session: ScriptedSession) -> None:
+    session.ask("ask", "Write", {"file_path": "END", "content": "z\n" * SIZE})
+
+
+def _reason(session: ScriptedSession) -> None:
+    session.ask("ask", "Bash", {"command": "END"}, decision_reason="r " * SIZE, permission_suggestions=[LONG_RULE])
+
+
+LONG_RULE = session_rule("Bash", "x " * SIZE)
+
+
+@pytest.mark.parametrize("say", [_code, _list, _command, _written, _reason])
+async def test_a_lot_at_once_is_shown_in_bounded_time(say: Callable[[ScriptedSession], None]) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        began = time.process_time()
+        say(at.session)
+        await at.until(lambda: "END" in at.screen or (at.app.card is not None and "1 once" in at.screen))
+        await at.pilot.pause()
+        assert time.process_time() - began < LIMIT_S
+
+
+async def _asked(at: Desk, tool: str, **tool_input: str) -> None:
+    await at.prompt("go")
+    at.session.ask("ask", tool, tool_input)
+    await at.card_focused()
+
+
+@pytest.mark.parametrize(
+    ("tool", "tool_input"),
+    [
+        ("Bash", {"command": "true\n" * 5_000 + "rm -rf /precious"}),
+        ("Bash", {"command": "true;" * 50_000 + "rm -rf /precious"}),
+        ("Write", {"file_path": "/a", "content": "line\n" * 5_000}),
+        ("Odd", {"value": "y" * 300_000}),
+    ],
+)
+async def test_a_question_too_long_to_show_says_so_first(tool: str, tool_input: dict[str, str]) -> None:
+    async with desk() as at:
+        await _asked(at, tool, **tool_input)
+        await at.sees("Too long to show: these are the first", "1 once")
+
+
+async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
+    async with desk() as at:
+        await _asked(at, "Bash", command="\n".join(f"echo {n}" for n in range(1_999)))
+        await at.sees("echo 0", "1 once")
+        assert "Too long" not in at.screen
+
+
+async def test_a_rule_too_long_to_read_cannot_be_granted() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", {"command": "make"}, permission_suggestions=[LONG_RULE])
+        await at.card_focused()
+        assert "this session" not in at.screen
+        await at.pilot.press("2")
+        await at.pilot.pause()
+        assert at.session.answers == {}
+
+
+@pytest.mark.parametrize(
+    "suggestion",
+    [
+        {"type": "addDirectories", "directories": 5},
+        {"type": "addRules", "rules": "all"},
+        {"type": "addRules", "rules": [None, {"toolName": 7}]},
+        {"type": None},
+        {},
+    ],
+)
+async def test_suggestions_without_sense_do_not_break_the_card(suggestion: dict[str, object]) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", {"command": "make"}, permission_suggestions=[suggestion])
+        await at.card_focused()
+        await at.pilot.press("1")
+        await at.until(lambda: at.session.answers)
+        assert at.session.answers["ask"]["behavior"] == "allow"
+
+
+async def test_an_answer_of_many_parts_is_one_answer() -> None:
+    text = "".join(f"Paragraph {n} is here.\n\n" for n in range(2_000)).strip()
+    async with desk(size=(80, 40)) as at:
+        await at.prompt("go")
+        at.session.text(text)
+        await at.sees("Paragraph 1999 is here.")
+        assert at.app.story.last_answer == text
+        at.session.fact("withdrawn", message_id="msg_1")
+        await at.until(lambda: "Paragraph" not in at.screen)
+
+
+async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        for number in range(60):
+            call = at.session.call("Write", file_path=f"/srv/shop/{number}", content="z" * 400_000)
+            at.session.done(call, "written")
+        await at.sees("● Write 59")
+        held = sum(
+            len(block.tool_input["content"]) for block in at.app.transcript.blocks if isinstance(block, ToolBlock)
+        )
+        assert held <= MAX_CHARS
+        await at.pilot.press(*["pageup"] * 40)
+        await at.sees("older entries are no longer shown here")

@@ -1,0 +1,142 @@
+"""A login in the middle of a session: asked on the plain terminal, and the interface comes back as it was."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractAsyncContextManager
+
+from tests.support.terminal import Terminal, terminal
+
+PROGRAM = """
+import asyncio, sys
+from ccb.local.session.client import LinkState
+from ccb.local.login.prompts import TerminalPrompts
+from ccb.local.tui.app import run_repl
+from ccb.local.tui.widgets.info import ReplInfo
+from ccb.tunnel.login.host_keys import HostKeyInfo
+from tests.support.scripted_session import ScriptedSession
+
+prompts = TerminalPrompts()
+
+class Asking(ScriptedSession):
+    def retry(self):
+        self.task = asyncio.create_task(self.log_in())
+
+    async def log_in(self):
+        prompts.banner("Only for friends.")
+        if sys.argv[1] == "elsewhere":
+            return says.set()
+        for _ in range(100):
+            self.text("said meanwhile " * 20)
+        try:
+            answer = await {"password": self.password, "challenge": self.challenge, "failing": self.failing}[sys.argv[1]]()
+        except ZeroDivisionError:
+            answer = "a failure"
+        if answer is None:
+            self.link(LinkState.NEEDS_PERSON, "nobody logged in")
+        else:
+            self.text(f"WELCOME with {answer}")
+            self.link(LinkState.CONNECTED)
+
+    async def password(self):
+        answer = await prompts.password("me@devbox", 1)
+        return answer and f"{len(answer)} letters"
+
+    async def challenge(self):
+        answers = await prompts.challenge("", "Two factors", [("Code: ", False), ("Colour: ", True)])
+        return answers and " and ".join(answers)
+
+    async def failing(self):
+        with prompts.pause():
+            1 / 0
+
+async def says_later(says):  # a task of a connection is older than the interface
+    await says.wait()
+    prompts.banner("Visit https://login.invalid and type 1234")
+
+async def main():
+    global says
+    says = asyncio.Event()
+    saying = asyncio.create_task(says_later(says))
+    session = Asking()
+    session.link(LinkState.NEEDS_PERSON, "devbox asks for something")
+    left = await run_repl(session, ReplInfo("devbox", "/srv", "m", "default", "0"), prompts=prompts)
+    assert prompts.pause is None
+    return left.code
+
+sys.exit(asyncio.run(main()))
+"""
+IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+def program(kind: str) -> AbstractAsyncContextManager[Terminal]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor"}
+    return terminal([sys.executable, "-c", PROGRAM, kind], env, os.getcwd())
+
+
+async def _log_in(at: Terminal, question: str) -> None:
+    await at.shows("logs in")
+    at.type("half a thought\x1br")  # Alt+R
+    await at.shows(question)
+
+
+async def test_a_password_is_asked_on_the_plain_terminal_and_the_interface_comes_back() -> None:
+    async with program("password") as at:
+        await _log_in(at, "Password for me@devbox: ")
+        lines = at.text_from(at.written.rindex(OUT)).splitlines()
+        assert lines == ["ccb: logging in to devbox again", "Only for friends.", "Password for me@devbox: "]
+        asked = len(at.written)
+        at.type("s3cr3t\n")
+        await at.shows("WELCOME with 6 letters")
+        await at.until(lambda: "half a thought" in at.text_from(asked))
+        assert b"s3cr3t" not in at.written
+        assert IN in at.written[asked:]
+        assert b"said meanwhile" not in at.written[asked : at.written.index(IN, asked)]
+        at.type("\x03\x04")
+        assert await at.ended() == 0
+        assert at.written.count(IN) == at.written.count(OUT) == 2
+
+
+async def test_where_to_log_in_is_shown_without_a_question() -> None:
+    async with program("elsewhere") as at:
+        await _log_in(at, "Visit https://login.invalid and type 1234")
+        assert OUT not in at.written
+
+
+async def test_every_question_of_a_challenge_is_asked() -> None:
+    async with program("challenge") as at:
+        await _log_in(at, "Code: ")
+        await at.shows("Two factors")
+        at.type("123456\n")
+        await at.shows("Colour: ")
+        at.type("blue\n")
+        await at.shows("WELCOME with 123456 and blue")
+
+
+async def test_who_does_not_answer_is_back_in_the_interface() -> None:
+    async with program("password") as at:
+        await _log_in(at, "Password for me@devbox: ")
+        at.type("\x04")
+        await at.shows("nobody logged in")
+        asked = len(at.written)
+        at.type("!")
+        await at.until(lambda: "!" in at.text_from(asked))
+
+
+async def test_the_interface_comes_back_also_after_a_failure() -> None:
+    async with program("failing") as at:
+        await at.shows("logs in")
+        at.type("\x1br")
+        await at.shows("WELCOME with a failure")
+        await at.until(lambda: at.written.count(IN) == 2)
+
+
+async def test_ctrl_c_at_the_question_leaves_and_the_interface_stays_away() -> None:
+    async with program("password") as at:
+        await _log_in(at, "Password for me@devbox: ")
+        asked = len(at.written)
+        at.type("\x03")
+        assert await at.ended() == 130
+        await at.shows("Session 5e55 on devbox:/srv")
+        assert IN not in at.written[asked:]

@@ -1,0 +1,369 @@
+"""What had happened before: told once, without bells, and no card for a question that was settled meanwhile."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.support.pilot import Desk, desk
+from tests.support.scripted_session import ScriptedSession
+from textual import events
+
+from ccb.local.session.client import LinkState
+from ccb.local.session.messages import ControlRequest, parse_message
+from ccb.local.tui.approvals import Approvals
+from ccb.local.tui.model.questions import Questions, Replay
+
+MAKE = {"command": "make"}
+
+
+def bells(at: Desk) -> list[str]:
+    """Every ring from now on, while another window is used."""
+    rung: list[str] = []
+    at.app.bell = lambda: rung.append("bell")  # type: ignore[method-assign]
+    at.app.post_message(events.AppBlur())
+    return rung
+
+
+def cards(at: Desk) -> list[str]:
+    """The ids of all cards that are mounted from now on."""
+    mounted: list[str] = []
+    area = at.app.query_one(Approvals)
+    mount = area.mount
+
+    def watched(card, **places):  # type: ignore[no-untyped-def]
+        mounted.append(card.request.request_id)
+        return mount(card, **places)
+
+    area.mount = watched  # type: ignore[method-assign,assignment]
+    return mounted
+
+
+async def test_a_fresh_terminal_is_told_a_whole_session_without_bells() -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        rung = bells(at)
+        await at.pilot.pause()
+        with session.replay():
+            session.prompted("what the person asked")
+            session.begin()
+            session.done(session.call("Bash", **MAKE), "made")
+            session.text("Everything is made.")
+            session.finish()
+        await at.sees("❯ what the person asked", "● Bash make", "Everything is made.", "1.2k in, 345 out")
+        assert rung == []
+        assert not at.app.story.running
+
+
+async def test_a_question_that_was_answered_in_the_replay_never_flashes() -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        shown, rung = cards(at), bells(at)
+        with session.replay():
+            session.ask("answered", "Bash", MAKE)
+            session.ask("cancelled", "Bash", MAKE)
+            session.ask("open", "Bash", {"command": "make install"})
+            session.answered("answered")
+            session.withdraw_question("cancelled")
+        await at.sees("make install", "1 once")
+        assert shown == ["open"]
+        assert rung == []
+        assert "another client" not in at.screen
+
+
+def test_a_replay_is_over_with_its_last_event_and_a_moment_of_silence() -> None:
+    replay = Replay()
+    assert replay.over(10, 0.0)
+    replay.heard(3, 100.0, replayed=True)
+    assert not replay.over(10, 101.0)  # events are missing: a slow line
+    replay.heard(10, 101.0, replayed=True)
+    assert not replay.over(10, 101.1)
+    assert replay.over(10, 101.3)
+    replay.heard(11, 102.0, replayed=True)
+    replay.heard(11, 102.0, replayed=False)
+    assert replay.over(12, 102.0)
+
+
+def test_a_replay_that_is_cut_short_does_not_hide_questions_for_ever() -> None:
+    replay = Replay()
+    replay.heard(3, 100.0, replayed=True)
+    assert replay.over(10, 110.0)
+
+
+def test_a_question_that_was_answered_here_is_never_open_again() -> None:
+    questions = Questions()
+    body = {"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}}
+    asked = parse_message(body)
+    assert isinstance(asked, ControlRequest)
+    assert questions.asked(asked)
+    questions.answered("a")
+    assert not questions.asked(asked)
+    questions.only([asked])
+    assert questions.first() is None
+    questions.not_answered(asked)
+    assert questions.first() is asked
+
+
+async def test_a_question_that_is_asked_again_under_its_id_is_one_question() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", MAKE)
+        await at.card_focused()
+        card = at.app.card
+        at.session.link(LinkState.RECONNECTING, "eof")
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.ask("ask", "Bash", MAKE)
+        at.session.text("A word.")
+        await at.sees("A word.")
+        assert at.app.card is card
+        assert "more waiting" not in at.screen
+        await at.pilot.press("1")
+        await at.until(lambda: list(at.session.answers) == ["ask"] and at.app.card is None)
+
+
+async def test_a_question_that_another_client_answers_goes_away_with_a_word() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", MAKE)
+        await at.card_focused()
+        at.session.answered("ask")
+        await at.sees("The question was answered by another client.")
+        await at.until(lambda: at.app.card is None and at.app.focused is at.app.composer)
+        assert at.session.answers == {}
+
+
+async def test_an_own_answer_is_no_news() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", MAKE)
+        await at.card_focused()
+        await at.pilot.press("1")
+        await at.until(lambda: at.session.answers)
+        at.session.text("Made.")
+        await at.sees("Made.")
+        assert "another client" not in at.screen
+
+
+@pytest.mark.parametrize(("behavior", "word"), [("allow", "allowed"), ("deny", "denied")])
+async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped(behavior: str, word: str) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", MAKE)
+        await at.card_focused()
+        at.session.swallow = True  # the connection is dead, and nobody has noticed
+        await at.pilot.press("3", *"not now", "enter")
+        await at.until(lambda: at.session.answers)
+        at.session.answered("ask", behavior)
+        await at.sees(f"Another client answered first: {word}. Your answer was dropped.")
+
+
+async def test_an_answer_that_another_client_gave_too_is_no_news() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.ask("ask", "Bash", MAKE)
+        await at.card_focused()
+        at.session.swallow = True
+        await at.pilot.press("1")
+        await at.until(lambda: at.session.answers)
+        other = {"subtype": "success", "request_id": "ask", "response": at.session.answers["ask"]}
+        at.session.input({"type": "control_response", "response": other})
+        at.session.text("Made.")
+        await at.sees("Made.")
+        assert "another client" not in at.screen.lower()
+
+
+async def test_an_answer_that_came_too_late_is_not_silently_dropped() -> None:
+    async with desk() as at:
+        at.session.fact("late_answer", request_id="ask")
+        await at.sees("An answer came too late and was dropped")
+
+
+async def test_who_drives_is_said_when_it_is_somebody_else_than_before() -> None:
+    async with desk() as at:
+        at.session.fact("driver", by="me@laptop pid 7", epoch=2)
+        at.session.fact("driver", by="me@laptop pid 7", epoch=3)
+        at.session.fact("driver", by="alice@desk\x1b]2;x\x07 pid 9", epoch=4)
+        await at.sees("alice@desk pid 9 drives this session now.")
+        assert "me@laptop" not in at.screen
+
+
+async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes() -> None:
+    async with desk() as at:
+        await at.prompt("from here")
+        own = at.session.identities[0]
+        at.session.prompted("from here", own)
+        other = at.session.prompted("from another terminal")
+        at.session.prompted("from another terminal", other)
+        at.session.fact(
+            "input", id="odd-id", body={"type": "user", "uuid": other, "message": {"content": "from another"}}
+        )
+        at.session.text("A word.")
+        await at.sees("A word.", "❯ from another terminal  (queued)")
+        assert at.screen.count("from here") == 1
+        assert at.screen.count("from another") == 1
+
+
+async def test_a_prompt_of_another_client_is_queued_until_the_agent_takes_it() -> None:
+    async with desk() as at:
+        with at.session.replay():
+            at.session.prompted("first")
+            at.session.begin()
+            second = at.session.prompted("second")
+        await at.sees("❯ second  (queued)", "working")
+        assert "first  (queued)" not in at.screen
+        at.session.take(second)
+        await at.loses("(queued)")
+
+
+async def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown() -> None:
+    async with desk() as at:
+        await at.prompt("tell")
+        at.session.begin()
+        at.session.open_block("text")
+        at.session.delta("The first half")
+        await at.sees("The first half")
+        at.session.link(LinkState.RECONNECTING, "eof")
+        at.session.link(LinkState.CONNECTED)
+        at.session.open_block("text")
+        at.session.delta("The first half and the second")
+        await at.sees("The first half and the second")
+        assert at.screen.count("The first half") == 1
+        at.session.text("The first half and the second half.")
+        await at.sees("second half.")
+        assert at.screen.count("The first half") == 1
+
+
+async def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message() -> None:
+    async with desk() as at:
+        await at.prompt("tell")
+        at.session.begin()
+        at.session.open_block("text")
+        at.session.delta("The plan is")
+        await at.sees("The plan is")
+        at.session.link(LinkState.RECONNECTING, "eof")
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.text("The plan is simple.")
+        at.session.open_block("text")
+        at.session.delta("The plan is simple.")
+        at.session.open_block("text", 1)
+        at.session.delta("And now", 1)
+        await at.sees("And now")
+        assert at.screen.count("The plan is") == 1
+        at.session.text("And now it is done.")
+        await at.sees("And now it is done.")
+        assert at.screen.count("The plan is") == 1
+        assert at.screen.count("And now") == 1
+
+
+async def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one() -> None:
+    async with desk() as at:
+        await at.prompt("tell")
+        at.session.begin()
+        at.session.open_block("text", message_id="msg_old")
+        at.session.delta("An old beginning")
+        await at.sees("An old beginning")
+        at.session.link(LinkState.RECONNECTING, "eof")
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.fact("withdrawn", message_id="msg_old")
+        await at.loses("An old beginning")
+        at.session.open_block("text", message_id="msg_new")
+        at.session.delta("A new beginning")
+        await at.sees("A new beginning")
+
+
+async def test_another_message_start_alone_withdraws_the_old_one() -> None:
+    async with desk() as at:
+        await at.prompt("tell")
+        at.session.begin()
+        at.session.open_block("text", message_id="msg_old")
+        at.session.delta("An old beginning")
+        await at.sees("An old beginning")
+        at.session.open_block("text", message_id="msg_new")
+        at.session.delta("A new beginning")
+        await at.sees("A new beginning")
+        assert "An old beginning" not in at.screen
+
+
+async def test_a_message_that_ended_while_away_is_shown_once() -> None:
+    async with desk() as at:
+        await at.prompt("tell")
+        at.session.begin()
+        at.session.open_block("text")
+        at.session.delta("Half a sen")
+        await at.sees("Half a sen")
+        at.session.link(LinkState.RECONNECTING, "eof", 1, time.monotonic() + 600)
+        await at.sees("reconnecting in")
+        at.session.link(LinkState.CONNECTED)
+        with at.session.replay():
+            at.session.text("Half a sentence and the rest.")
+            at.session.finish()
+        await at.sees("Half a sentence and the rest.")
+        await at.until(lambda: not at.app.story.running)
+        assert at.screen.count("Half a sen") == 1
+
+
+async def test_the_options_of_the_session_outrank_those_of_the_command_line() -> None:
+    async with desk() as at:
+        with at.session.replay():
+            at.session.fact("options", options={"model": "claude-opus-4", "permission_mode": "plan"})
+        await at.sees("plan  claude-opus-4")
+
+
+def _tell_a_copy(session: ScriptedSession, *, asks: bool) -> None:
+    """What a fork of a session says that was in the middle of a turn, with a prompt that waited for its end."""
+    with session.replay():
+        session.prompted("make it")
+        session.begin()
+        call = session.call("Bash", **MAKE)
+        if asks:
+            session.ask("ask", "Bash", MAKE)
+        else:
+            session.run(call)
+        session.prompted("and then test it")
+        session.fact("forked", **{"from": "0dd5e55"})
+        if asks:
+            session.withdraw_question("ask")
+        session.done(call, "The worker was stopped while this tool was open.", is_error=True)
+        session.fact("turn_end")
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(asks: bool) -> None:
+    session = ScriptedSession()
+    async with desk(session) as at:
+        _tell_a_copy(session, asks=asks)
+        await at.sees("❯ make it", "? Bash make", "how it ended is not known here")
+        await at.until(lambda: not at.app.approvals.replaying)
+        assert "working" not in at.status
+        assert at.app.card is None
+        assert "and then test it" not in at.screen  # only the original has it
+        assert "The agent" not in at.app.farewell()
+        await at.pilot.press("ctrl+c")
+        await at.sees("press Ctrl+C again to quit")
+        await at.pilot.press("ctrl+c")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what_the_original_had() -> None:
+    session = ScriptedSession()
+    session.swallow = True
+    async with desk(session) as at:
+        with session.replay():
+            session.prompted("make it")
+            session.begin()
+        await at.until(lambda: at.app.story.running)
+        await at.prompt("go another way")
+        await at.sees("❯ go another way  (queued)")
+        with session.replay():
+            session.fact("forked", **{"from": "0dd5e55"})
+        session.deliver()
+        session.fact("turn_start")
+        session.take(session.identities[-1])
+        session.text("Another way.")
+        session.finish()
+        await at.sees("❯ go another way", "Another way.")
+        await at.until(lambda: "working" not in at.status)
+        assert "(queued)" not in at.screen

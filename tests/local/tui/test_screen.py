@@ -1,0 +1,176 @@
+"""The status line, the themes, and what the terminal itself is told."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.pilot import Desk, desk
+from tests.support.scripted_session import ScriptedSession, hello
+from tests.support.scripted_work import ANSWER, work
+from textual import events
+from textual.color import Color
+from textual.theme import Theme
+
+from ccb.local.tui.model.blocks import Level, NoticeBlock
+from ccb.local.tui.theme.themes import DARK, LIGHT, fitting_theme, muted
+from ccb.local.tui.widgets.status import tokens
+from ccb.tunnel.errors import ConnectionLost
+
+DONE = """\
+ ● Bash python -m pytest -q tests/
+   └ … 18 earlier lines (Ctrl+O)
+     tests/test_cart.py::test_19 PASSED
+     tests/test_cart.py::test_20 PASSED
+     20 passed in 2.0s
+
+ The total ignored how many of each thing are in the cart. It is fixed in cart.py:
+
+  1 total multiplies the price with the quantity
+  2 the test for an empty cart still passes
+
+    def total(items: list[Item]) -> Decimal:
+        return sum(item.price * item.quantity for item in items)
+
+ test        before  after
+ ──────────────────────────
+ test_total  failed  passed
+ test_empty  passed  passed
+
+ ▌ Nothing else was changed."""
+
+
+async def allow_once(at: Desk) -> None:
+    await at.card_focused()
+    answered = at.app.card
+    await at.pilot.press("1")
+    await at.until(lambda: at.app.card is not answered)
+
+
+async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
+    async with desk(ScriptedSession(play=lambda session, text: work(session, text, 0)), size=(90, 26)) as at:
+        await at.prompt("fix the cart")
+        for _ in range(2):
+            await allow_once(at)
+        await at.until(lambda: not at.app.story.running)
+        await at.sees("Nothing else was changed.", "1.2k in, 345 out")
+        assert DONE in "\n".join(at.lines)
+        assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
+
+
+async def test_a_running_tool_of_a_lost_session_is_not_called_failed() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
+        await at.sees("compiling")
+        at.session.fail(ConnectionLost("devbox is gone"))
+        await at.sees("? Bash make", "how it ended is not known here")
+
+
+async def test_what_does_not_fit_in_the_status_line_is_left_out_and_the_place_stays() -> None:
+    async with desk(size=(40, 10)) as at:
+        await at.prompt("go")
+        at.session.begin(model="a-model-with-a-name-that-is-longer-than-the-line")
+        await at.until(lambda: "working" in at.status)
+        assert len(at.status) <= 40
+        assert at.status.startswith(" ● devbox:/srv/shop")
+
+
+@pytest.mark.parametrize(("storage", "level"), [("disk", Level.DIM), ("memory", Level.WARNING)])
+async def test_a_note_stands_out_when_the_session_may_not_last(storage: str, level: Level) -> None:
+    async with desk(ScriptedSession(greeting=hello(notes=["kept somewhere"], storage=storage))) as at:
+        await at.sees("On the host: kept somewhere")
+        (note,) = [b for b in at.app.transcript.blocks if isinstance(b, NoticeBlock) and "kept somewhere" in b.text]
+        assert note.level is level
+
+
+async def test_notes_of_the_host_are_shown() -> None:
+    async with desk(ScriptedSession(greeting=hello(notes=["no rg here: searches are slower"]))) as at:
+        await at.sees("On the host: no rg here: searches are slower")
+
+
+async def test_the_bell_rings_for_a_question_and_for_the_end_only_while_another_window_is_used() -> None:
+    rung: list[str] = []
+    async with desk() as at:
+        at.app.bell = lambda: rung.append("bell")  # type: ignore[method-assign]
+        await at.prompt("go")
+        at.session.ask("first", "Bash", {"command": "one"})
+        await at.sees("one")
+        assert rung == []
+        at.app.post_message(events.AppBlur())
+        await at.pilot.pause()
+        at.session.ask("second", "Bash", {"command": "two"})
+        await at.until(lambda: rung == ["bell"])
+        at.session.finish()
+        await at.until(lambda: rung == ["bell", "bell"])
+        at.app.post_message(events.AppFocus())
+        await at.pilot.pause()
+        at.session.finish(output_tokens=7)
+        await at.until(lambda: at.app.story.totals.output_tokens == 352)
+        assert rung == ["bell", "bell"]
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours by WCAG."""
+
+    def light(colour: str) -> float:
+        parts = [c / 255 for c in Color.parse(colour).rgb]
+        r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    bright, dim = sorted((light(one), light(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
+def test_every_colour_can_be_read_on_its_background(theme: Theme) -> None:
+    assert theme.foreground and theme.background and theme.surface
+    for colour in (
+        theme.foreground, theme.accent, theme.success, theme.warning, theme.error,
+        muted(theme.foreground, theme.background),
+    ):  # fmt: skip
+        assert colour
+        assert contrast(colour, theme.background) >= 4.5
+        assert contrast(colour, theme.surface) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("value", "theme"), [("15;0", DARK), ("0;15", LIGHT), ("0;default;7", LIGHT), ("", DARK), ("odd", DARK)]
+)
+def test_the_theme_fits_the_terminal(value: str, theme: Theme) -> None:
+    assert fitting_theme({"COLORFGBG": value}) == theme.name
+
+
+@pytest.mark.parametrize("name", ["ccb-light", "ccb-dark"])
+async def test_both_themes_show_the_same_text(name: str) -> None:
+    async with desk(size=(90, 30)) as at:
+        at.app.theme = name
+        await at.prompt("go")
+        at.session.begin()
+        at.session.text(ANSWER)
+        await at.sees("The total ignored", "test_total  failed  passed")
+        background = at.app.transcript.look().dark
+        assert background == (name == "ccb-dark")
+
+
+async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.done(at.session.call("Bash", command="make"), "no", is_error=True)
+        at.session.ask("ask", "Bash", {"command": "make"})
+        await at.sees("✗ Bash make", "1 once")
+        colours = set()
+        for strip in at.app.screen._compositor.render_strips():
+            for line_filter in at.app._filters:
+                strip = strip.apply_filter(line_filter, Color(0, 0, 0))
+            colours |= {segment.style.color for segment in strip if segment.style and segment.style.color}
+        triplets = {colour.get_truecolor() for colour in colours}
+        assert triplets
+        assert all(each.red == each.green == each.blue for each in triplets)
+
+
+def test_tokens_are_short() -> None:
+    assert [tokens(n) for n in (0, 999, 1_000, 12_345, 999_999, 1_234_567)] == [
+        "0", "999", "1.0k", "12.3k", "1.0M", "1.2M",
+    ]  # fmt: skip

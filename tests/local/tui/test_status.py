@@ -1,0 +1,129 @@
+"""What the status line says where there is little room for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.pilot import desk
+
+from ccb.local.session.client import LinkState
+from ccb.local.tui.model.totals import Totals
+from ccb.local.tui.theme.palette import look_of
+from ccb.local.tui.widgets.status import Facts, status_text
+
+COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
+LOOK = look_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
+IDLE = Facts("devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkState.CONNECTED, Totals(), None)
+WORKING = replace(IDLE, busy_s=4.0)
+ASKING = replace(WORKING, asks=True)
+RECONNECTING = replace(WORKING, link=LinkState.RECONNECTING)
+EDITS: dict[str, Any] = {"mode": "acceptEdits"}
+BYPASS: dict[str, Any] = {"mode": "bypassPermissions"}
+LONG: dict[str, Any] = {
+    "host": "alice@build-server-17.internal.example.com",
+    "path": "/home/alice/work/customer-portal",
+}
+
+
+def line(facts: Facts, width: int) -> str:
+    """The line in a terminal of so many columns, of which it leaves the outer two free."""
+    text = status_text(facts, LOOK, width - 2)
+    assert text.cell_len <= width - 2
+    return text.plain
+
+
+@pytest.mark.parametrize(
+    ("facts", "at_40", "at_60", "at_80"),
+    [
+        (
+            IDLE,
+            "● devbox:…/deep/app  ask",
+            "● devbox:/srv/deep/app  ask  claude-sonnet-4-5",
+            "● devbox:/srv/deep/app  ask  claude-sonnet-4-5",
+        ),
+        (
+            replace(WORKING, **EDITS),
+            "● devbox:…/app  edits  working 4 s",
+            "● devbox:…/app  accept edits  working 4 s, Esc interrupts",
+            "● devbox:/srv/deep/app  accept edits  working 4 s, Esc interrupts",
+        ),
+        (
+            replace(ASKING, **EDITS),
+            "● devbox:…/app  edits  Tab: answer",
+            "● devbox:/srv/deep/app  accept edits  approval waits: Tab",
+            "● devbox:…/app  accept edits  approval waits: Tab  working 4 s, Esc interrupts",
+        ),
+        (
+            replace(RECONNECTING, **BYPASS),
+            "◌ devbox:…/app  BYPASS  reconnecting",
+            "◌ devbox:/srv/deep/app  BYPASS  reconnecting  working 4 s",
+            "◌ devbox:/srv/deep/app  BYPASS  reconnecting  working 4 s  claude-sonnet-4-5",
+        ),
+        (
+            replace(WORKING, **LONG, **EDITS, busy_s=1234.0),
+            "● bui…17:cus…al  edits  working 1234 s",
+            "● build-server-17:…/customer-portal  edits  working 1234 s",
+            "● build-server-17:…/work/customer-portal  accept edits  working 1234 s",
+        ),
+    ],
+    ids=["idle", "working", "approval", "reconnecting", "long names"],
+)
+def test_the_narrower_the_terminal_the_shorter_everything_is_said(
+    facts: Facts, at_40: str, at_60: str, at_80: str
+) -> None:
+    assert [line(facts, width) for width in (40, 60, 80)] == [at_40, at_60, at_80]
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [("default", "ask"), ("acceptEdits", "edits"), ("bypassPermissions", "BYPASS")]
+)
+@pytest.mark.parametrize(
+    "where", [{}, LONG, {"host": "web on devbox", "path": "/"}, {"host": "デブ箱サーバーの名前が長い"}]
+)
+def test_at_every_width_from_40_mark_place_mode_and_what_goes_on_are_seen(
+    mode: str, said: str, where: dict[str, Any]
+) -> None:
+    for width in range(40, 130):
+        for facts, mark, going in [
+            (WORKING, "●", "working 4 s"),
+            (replace(WORKING, busy_s=9999.0), "●", "working 9999 s"),
+            (ASKING, "●", "Tab"),
+            (RECONNECTING, "◌", "reconnecting"),
+            (replace(ASKING, link=LinkState.RECONNECTING), "◌", "Tab"),
+        ]:
+            shown = line(replace(facts, mode=mode, **where), width)
+            assert shown.startswith(mark) and said in shown and going in shown, shown
+            host, _, directory = shown.split("  ")[0].removeprefix(f"{mark} ").rpartition(":")
+            assert len(host) >= 3 and directory, shown
+
+
+@pytest.mark.parametrize(
+    ("host", "short"),
+    [
+        ("alice@devbox.example.com", "devbox"),
+        ("web on alice@devbox.example.com", "web on devbox"),
+        ("10.20.30.40", "10.20.30.40"),
+        ("root@fe80::1", "fe80::1"),
+        ("kubectl exec -i web.0 --", "kubectl exec -i web.0 --"),
+    ],
+)
+def test_a_host_is_shortened_to_the_name_it_is_known_by(host: str, short: str) -> None:
+    path = "/" + "x" * 26
+    assert line(replace(IDLE, host=host, path=path), 80).startswith(f"● {short}:")
+
+
+def test_a_hint_has_the_place_of_the_mode_where_there_is_not_enough_for_both() -> None:
+    hinted = replace(IDLE, hint="press Ctrl+C again to quit")
+    assert line(hinted, 60).startswith("● devbox:/srv/deep/app  ask  press Ctrl+C again to quit")
+    assert line(hinted, 40) == "● devbox:…/app  press Ctrl+C again to…"
+
+
+async def test_shift_tab_is_seen_in_a_narrow_terminal_while_the_agent_works() -> None:
+    async with desk(size=(60, 24)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        await at.until(lambda: "  ask  working" in at.status)
+        await at.pilot.press("shift+tab")
+        await at.until(lambda: "  accept edits  working" in at.status)

@@ -1,0 +1,130 @@
+"""The REPL's bytes on a real terminal: window title, farewell, and nothing that the remote wrote as a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from tests.support.terminal import Terminal, terminal
+
+HOSTILE = """
+import asyncio, sys
+from ccb.local.tui.app import run_repl
+from ccb.local.tui.widgets.info import ReplInfo
+from tests.support.scripted_session import ScriptedSession
+
+EVIL = "\\x1b]52;c;ZXZpbA==\\x07\\x1b]2;owned\\x07\\x9d52;c;eA==\\x9c\\x1b]8;;http://evil/\\x1b\\\\ \\ud83d [x](http://evil/) END"
+
+async def play(session, prompt):
+    session.begin(model=EVIL)
+    session.text(EVIL)
+    session.done(session.call(EVIL, command=EVIL), EVIL)
+    session.ask("ask", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL)
+
+async def main():
+    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0"), "go")).code
+
+sys.exit(asyncio.run(main()))
+"""
+BUSY = """
+import asyncio, signal, sys
+from ccb.local.tui.app import run_repl
+from ccb.local.tui.widgets.info import ReplInfo
+from tests.support.scripted_session import ScriptedSession
+
+if sys.argv[1] == "deaf":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+async def play(session, prompt):
+    session.begin(model="m")
+    while True:
+        session.text("word " * 40)
+        await asyncio.sleep(0.01)
+
+async def main():
+    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0"), "go")).code
+
+sys.exit(asyncio.run(main()))
+"""
+CRASHES = HOSTILE.replace("session.begin(model=EVIL)", "session._events.put_nowait(5)")
+
+
+def python(*arguments: str) -> AbstractAsyncContextManager[Terminal]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor"}
+    return terminal([sys.executable, *arguments], env, os.getcwd())
+
+
+async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> None:
+    async with python("-m", "tests.support.scripted_session") as at:
+        await at.shows("/help")
+        assert b"\x1b]2;ccb devbox:/srv/shop\x07" in at.written
+        at.type("\x04")
+        assert await at.ended() == 0
+        await at.until(lambda: b"\x1b[?1049l" in at.written)
+        await at.until(lambda: b"\x1b[23;2t" in at.written)  # the old window title
+        _, _, after = at.written.rpartition(b"\x1b[?1049l")
+        assert b"Session 5e55 on devbox:/srv/shop\r\n" in after
+
+
+async def test_the_farewell_says_what_was_used() -> None:
+    async with python("-m", "tests.support.scripted_session", "hello") as at:
+        await at.shows("this session")
+        at.type("\x03")
+        await at.shows("$0.01")  # of the interrupted turn
+        at.type("\x03")
+        await at.shows("press Ctrl+C again")
+        at.type("\x03")
+        assert await at.ended() == 0
+        await at.shows("Session 5e55 on devbox:/srv/shop: 1.2k tokens in, 345 out, $0.01")
+
+
+@pytest.mark.parametrize("key", ["", "\x0f"])
+async def test_nothing_the_remote_says_is_a_command_to_the_terminal(key: str) -> None:
+    async with python("-c", HOSTILE) as at:
+        await at.shows("Asked because")
+        at.type(key + "/copy\r")
+        await at.shows("opied the last answer")
+        at.type("\x04")
+        assert await at.ended() == 0
+        await at.shows("Session 5e55")
+        sequences = re.findall(rb"\x1b\](.*?)(?:\x07|\x1b\\)", at.written, re.DOTALL)
+        assert len([each for each in sequences if each.startswith(b"52;")]) == 1  # ours, asked for by /copy
+        assert [each for each in sequences if each.startswith(b"2;")] == [b"2;ccb host:/srv", b"2;"]
+        assert not [each for each in sequences if each.startswith(b"8;")]
+        assert b"ZXZpbA" not in at.written
+        assert not re.search("[\x80-\x9f]", at.written.decode("utf-8"))
+
+
+async def test_a_bug_ends_it_with_the_code_of_a_bug() -> None:
+    async with python("-c", CRASHES) as at:
+        assert await at.ended() == 70
+
+
+@pytest.mark.parametrize("hears", ["hears", "deaf"])  # of SIGHUP
+async def test_a_window_that_closes_while_much_is_shown_leaves_nothing_running(hears: str) -> None:
+    async with python("-c", BUSY, hears) as at:
+        await at.shows("word word")
+        at.hang_up()
+        assert await at.ended(20) == 129
+
+
+async def _stop_and_go_on(at: Terminal) -> None:
+    before = len(at.written)
+    at.process.send_signal(signal.SIGSTOP)
+    at.process.send_signal(signal.SIGCONT)
+    await at.until(lambda: "F1 or /help shows the keys." in at.text_from(before))
+
+
+async def test_a_program_that_was_stopped_draws_its_screen_anew_and_leaves_the_terminal_as_it_was() -> None:
+    async with python("-m", "tests.support.scripted_session") as at:
+        await at.shows("F1 or /help shows the keys.")
+        await _stop_and_go_on(at)
+        await _stop_and_go_on(at)
+        assert not at.echoes
+        at.type("\x04")
+        assert await at.ended() == 0
+        assert at.echoes

@@ -1,0 +1,341 @@
+"""The transcript: streamed text, tools, and the bottom of the page."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.pilot import Desk, desk
+from tests.support.scripted_session import ScriptedSession
+from tests.support.scripted_work import PATCH, PATH, TODOS
+from textual import events
+
+from ccb.local.session.messages import SystemNote
+from ccb.local.session.retry_text import retry_text
+from ccb.local.tui.widgets.transcript import MAX_BLOCKS, Transcript
+
+
+async def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        at.session.begin()
+        at.session.open_block("text")
+        at.session.delta("The answer ")
+        await at.sees("The answer")
+        at.session.delta("is **forty-two**.")
+        await at.sees("The answer is forty-two.")
+        at.session.text("The answer is **forty-two**.")
+        at.session.finish()
+        await at.until(lambda: not at.app.story.running)
+        assert at.screen.count("The answer") == 1
+
+
+async def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        at.session.begin()
+        at.session.open_block("text")
+        at.session.delta("The wer")
+        await at.sees("The wer")
+        at.session.text("The answer.")
+        await at.sees("The answer.")
+        await at.loses("The wer")
+
+
+async def _settled(at: Desk) -> None:
+    await at.until(lambda: not at.app.story.running and at.app.transcript.virtual_size.height > 300)
+
+
+async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> None:
+    text = "# Title\n\n" + "".join(
+        f"Paragraph {n} with `code` and *more* words to fill the line of the screen.\n\n- one\n- two\n  still two\n\n"
+        "```python\nprint(1)\n\nprint(2)\n```\n\n"
+        for n in range(40)
+    )
+    texts = []
+    for streamed in (True, False):
+        async with desk(size=(80, 60)) as at:
+            await at.prompt("hello")
+            at.session.begin()
+            if streamed:
+                at.session.open_block("text")
+                for start in range(0, len(text), 33):
+                    at.session.delta(text[start : start + 33])
+            at.session.text(text)
+            at.session.finish()
+            await at.sees("Paragraph 39")
+            await _settled(at)
+            texts.append(at.lines[:-1])
+    assert texts[0] == texts[1]
+
+
+async def test_a_withdrawn_answer_disappears_and_its_second_try_stays() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        at.session.begin()
+        at.session.text("A first try that was cut", message_id="msg_1")
+        await at.sees("A first try")
+        at.session.fact("withdrawn", message_id="msg_1")
+        at.session.text("The second try.", message_id="msg_2")
+        await at.sees("The second try.")
+        assert "A first try" not in at.screen
+
+
+async def test_what_was_streamed_of_a_message_that_was_cut_is_taken_away() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        at.session.begin()
+        at.session.open_block("text", message_id="msg_1")
+        at.session.delta("half a sen")
+        at.session.open_block("tool_use", 1, "msg_1", id="toolu_cut", name="Bash", input={})
+        await at.sees("half a sen", "Bash")
+        at.session.open_block("text", message_id="msg_2")
+        at.session.delta("a whole sentence")
+        await at.sees("a whole sentence")
+        assert "half a sen" not in at.screen
+        assert "Bash" not in at.screen
+
+
+async def test_thinking_is_a_line_until_details_are_asked_for() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        at.session.begin()
+        at.session.open_block("thinking")
+        at.session.delta("Secretly pondering", kind="thinking")
+        await at.sees("Thinking…")
+        at.session.assistant({"type": "thinking", "thinking": "Secretly pondering all of it"})
+        await at.sees("Thought, 5 words")
+        assert "Secretly" not in at.screen
+        await at.pilot.press("ctrl+o")
+        await at.sees("Secretly pondering all of it")
+        await at.pilot.press("ctrl+o")
+        await at.loses("Secretly")
+
+
+async def test_a_tool_shows_its_state_its_newest_output_and_then_its_result() -> None:
+    async with desk() as at:
+        await at.prompt("test it")
+        at.session.begin()
+        at.session.open_block("tool_use", id="toolu_1", name="Bash", input={})
+        await at.sees("○ Bash")
+        call = at.session.call("Bash", tool_id="toolu_1", command="make test")
+        await at.sees("○ Bash make test")
+        at.session.run(call, "".join(f"line {n}\n" for n in range(1, 31)), 7)
+        await at.sees("Bash make test  7 s", "line 23", "line 30")
+        assert "line 22\n" not in at.screen
+        at.session.done(call, "".join(f"line {n}\n" for n in range(1, 31)) + "all passed")
+        await at.sees("● Bash make test", "… 28 earlier lines (Ctrl+O)", "all passed")
+        assert "7 s" not in at.screen.replace(at.status, "")
+        assert at.screen.count("Bash") == 1
+
+
+async def test_a_failed_tool_says_so() -> None:
+    async with desk() as at:
+        await at.prompt("test it")
+        at.session.begin()
+        call = at.session.call("Bash", command="make nothing")
+        at.session.done(call, "No rule to make target", is_error=True)
+        await at.sees("✗ Bash make nothing", "No rule to make target")
+
+
+async def test_an_edit_is_shown_as_a_diff_with_the_line_numbers_of_the_file() -> None:
+    async with desk() as at:
+        await at.prompt("fix it")
+        at.session.begin()
+        call = at.session.call("Edit", file_path=PATH, old_string="a", new_string="b")
+        at.session.done(call, "updated", structured={"structuredPatch": PATCH})
+        await at.sees(
+            "● Edit cart.py",
+            "13 -     return sum(item.price for item in items)",
+            "13 +     return sum(item.price * item.quantity for item in items)",
+        )
+
+
+async def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path() -> None:
+    async with desk() as at:
+        await at.prompt("read it")
+        at.session.begin()
+        at.session.done(at.session.call("Read", file_path="/srv/shopping/list"), "1\tmilk")
+        at.session.done(
+            at.session.call("Read", file_path="/srv/shop/list"), "1\tmilk\n2\t\n\n[the range ends at line 2]"
+        )
+        await at.sees("● Read /srv/shopping/list", "└ 1 line", "● Read list", "└ 2 lines")
+
+
+async def test_todos_are_a_checklist() -> None:
+    async with desk() as at:
+        await at.prompt("plan")
+        at.session.begin()
+        at.session.done(at.session.call("TodoWrite", todos=TODOS), "written")
+        await at.sees("☒ Read the failing test", "◐ Repair the total", "☐ Run the tests")
+
+
+async def test_a_tool_without_a_result_does_not_look_as_if_it_ran_on_after_the_turn() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.run(at.session.call("Bash", command="sleep 99"), "…", 3)
+        await at.sees("Bash sleep 99  3 s")
+        at.session.finish(is_error=True, terminal_reason="aborted_tools")
+        await at.sees("✗ Bash sleep 99")
+
+
+async def test_the_tries_of_one_model_call_take_one_line() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        for attempt in range(1, 5):
+            note = {"type": "system", "subtype": "api_retry", "error_status": 529, "retry_delay_ms": 2000}
+            at.session.say({**note, "error": "overloaded", "attempt": attempt, "max_retries": 10})
+        await at.sees("The model is overloaded (HTTP 529); try 4 of 10 in 2 s")
+        assert at.screen.count("overloaded") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "delay_ms", "text"),
+    [
+        ("unknown", None, 500, "The model's answer did not arrive; try 1 of 10"),
+        (None, 418, 1000, "The model did not answer (HTTP 418); try 1 of 10 in 1 s"),
+        ("rate_limit", 429, 30_000, "Too many requests to the model (HTTP 429); try 1 of 10 in 30 s"),
+        (
+            "some_new\n\x1b[2Jname",
+            500,
+            2000,
+            "The model did not answer (some new name) (HTTP 500); try 1 of 10 in 2 s",
+        ),
+    ],
+)
+def test_why_the_model_is_asked_again_is_said_in_words(
+    error: str | None, status: int | None, delay_ms: int, text: str
+) -> None:
+    note = SystemNote(
+        type="system", subtype="api_retry", error=error, error_status=status, attempt=1, max_retries=10,
+        retry_delay_ms=delay_ms,
+    )  # fmt: skip
+    assert retry_text(note) == text
+
+
+def test_a_laptop_that_reaches_no_model_says_so_and_tells_no_status() -> None:
+    note = SystemNote(
+        type="system", subtype="api_retry", error="unknown", api_error_type="laptop_unreachable", attempt=1,
+        max_retries=10, retry_delay_ms=2000, message="this laptop cannot reach api.test: \x1b[2Jno\nroute; check the network",
+    )  # fmt: skip
+    said = "this laptop cannot reach api.test: no route; check the network; try 1 of 10 in 2 s"
+    assert retry_text(note) == said[0].upper() + said[1:]
+
+
+async def test_a_long_prompt_is_shown_in_part() -> None:
+    async with desk(size=(100, 50)) as at:
+        await at.prompt("\n".join(f"line {n}" for n in range(35)))
+        await at.sees("line 29", "… 5 more lines (Ctrl+O)")
+        await at.pilot.press("ctrl+o")
+        await at.sees("line 34")
+
+
+async def _long_talk(at: Desk, lines: int = 100) -> None:
+    await at.prompt("count")
+    at.session.begin()
+    at.session.text("\n".join(f"- number {n}" for n in range(lines)))
+    await at.sees(f"number {lines - 1}")
+
+
+async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
+    async with desk() as at:
+        await _long_talk(at)
+        await at.pilot.press("pageup")
+        await at.loses("number 99")
+        await at.until(lambda: "↓ more below" in at.status)
+        before = at.lines[:20]
+        at.session.text("Something new at the end.", message_id="msg_2")
+        await at.until(lambda: at.app.transcript.virtual_size.height > 102)
+        assert at.lines[:20] == before
+        while at.app.transcript.below:  # what has just come may still be laid out
+            await at.pilot.press("pagedown")
+        await at.sees("Something new at the end.")
+        at.session.text("And it follows again.", message_id="msg_3")
+        await at.sees("And it follows again.")
+
+
+async def test_a_page_that_had_nothing_to_scroll_goes_on_following() -> None:
+    async with desk() as at:
+        await at.prompt("hello")
+        await at.pilot.press("pageup", "pagedown")
+        at.session.begin()
+        at.session.text("\n".join(f"- number {n}" for n in range(100)))
+        await at.sees("number 99")
+        assert at.app.transcript.below == 0 and at.app.transcript.scroll_y == at.app.transcript.max_scroll_y
+
+
+async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
+    async with desk() as at:
+        await _long_talk(at)
+        page = at.app.transcript.scrollable_content_region.height
+        bottom = at.app.transcript.scroll_y
+        at.app.action_page(-1)
+        assert at.app.transcript.scroll_y == bottom - page
+        for n in range(20):
+            at.session.text(f"More of it: {n}.", message_id=f"more_{n}")
+        await at.until(lambda: "↓ more below" in at.status and at.app.transcript.virtual_size.height > 120)
+        assert at.app.transcript.scroll_y == bottom - page
+
+
+async def test_the_wheel_scrolls_and_sending_goes_back_to_the_bottom() -> None:
+    async with desk() as at:
+        await _long_talk(at)
+        for _ in range(3):
+            at.app.transcript.post_message(events.MouseScrollUp(at.app.transcript, 5, 5, 0, -1, 0, False, False, False))
+        await at.loses("number 99")
+        await at.prompt("next")
+        await at.sees("number 99", "❯ next")
+
+
+async def test_a_resize_wraps_anew() -> None:
+    words = " ".join(f"word{n}" for n in range(30))
+    async with desk(size=(100, 30)) as at:
+        await at.prompt("talk")
+        at.session.begin()
+        at.session.text(words)
+        await at.sees("word29")
+        await at.pilot.resize_terminal(40, 30)
+        await at.until(lambda: max(map(len, at.screen.splitlines())) <= 40 and "word29" in at.screen)
+        shown = " ".join(line.strip() for line in at.screen.splitlines())
+        assert words in " ".join(shown.split())
+
+
+async def test_what_the_mouse_selects_is_copied_as_it_is_written() -> None:
+    async with desk() as at:
+        await at.prompt("talk")
+        at.session.begin()
+        at.session.text("日本 copy me please")
+        await at.sees("copy me please")
+        row = next(n for n, line in enumerate(at.screen.splitlines()) if "copy me" in line)
+        column = at.screen.splitlines()[row].index("copy") + 2  # two wide characters before it
+        await at.pilot.mouse_down(at.app.transcript, offset=(column, row))
+        await at.pilot.hover(at.app.transcript, offset=(column + 7, row))
+        await at.pilot.mouse_up(at.app.transcript, offset=(column + 7, row))
+        await at.until(lambda: at.app.clipboard)
+        assert at.app.clipboard.startswith("copy me")
+        assert "copied" in at.status
+
+
+@pytest.mark.parametrize("details", [False, True])
+async def test_the_oldest_entries_go_when_there_are_too_many(details: bool) -> None:
+    async with desk() as at:
+        if details:
+            await at.pilot.press("ctrl+o")
+        for n in range(MAX_BLOCKS + 10):
+            at.app.story.notice(f"entry {n}")
+        await at.sees(f"entry {MAX_BLOCKS + 9}")
+        assert len(at.app.transcript.blocks) <= MAX_BLOCKS
+        transcript: Transcript = at.app.transcript
+        transcript.scroll_home(animate=False)
+        await at.sees("older entries are no longer shown here")
+
+
+async def test_prompts_of_another_client_are_shown_too_and_ours_once() -> None:
+    async with desk(ScriptedSession()) as at:
+        await at.prompt("mine")
+        body = {"type": "user", "message": {"role": "user", "content": "mine"}}
+        at.session.fact("input", id=at.session.identities[0], body=body)
+        other = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "theirs"}]}}
+        at.session.fact("input", id="other", body=other)
+        await at.sees("❯ theirs")
+        assert at.screen.count("❯ mine") == 1

@@ -1,0 +1,246 @@
+"""The history is valid whatever the journal holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.remote.agent_kit import assert_valid
+
+from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+
+Json = dict[str, Any]
+Record = tuple[str, Json]
+
+
+def _assistant(message_id: str, block: Json) -> Record:
+    return "message", {"type": "assistant", "message": {"id": message_id, "role": "assistant", "content": [block]}}
+
+
+def _text(message_id: str, text: str) -> Record:
+    return _assistant(message_id, {"type": "text", "text": text})
+
+
+def _thinking(message_id: str) -> Record:
+    return _assistant(message_id, {"type": "thinking", "thinking": "hm", "signature": "s"})
+
+
+def _call(message_id: str, tool_use_id: str) -> Record:
+    return _assistant(message_id, {"type": "tool_use", "id": tool_use_id, "name": "Look", "input": {}})
+
+
+def _result(tool_use_id: str) -> Record:
+    return "message", tool_result_message(tool_use_id, "done", is_error=False)
+
+
+def _prompt(text: str) -> Record:
+    return "prompt", {"context": [], "items": [{"content": [{"type": "text", "text": text}]}]}
+
+
+def _note(text: str) -> Record:
+    return "message", {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+
+
+def _shape(conversation: Conversation) -> list[tuple[str, list[str]]]:
+    return [
+        (m.role, [str(b.get("text") or b.get("id") or b.get("tool_use_id") or b["type"]) for b in m.blocks])
+        for m in conversation.messages
+    ]
+
+
+def test_fragments_and_results_are_merged() -> None:
+    conversation = Conversation.from_events(
+        [
+            _prompt("go"),
+            _thinking("m1"),
+            _call("m1", "a"),
+            _result("a"),  # an early tool: its result comes before the rest of the message
+            _text("m1", "and"),
+            _call("m1", "b"),
+            _result("b"),
+            _prompt("also"),
+            _text("m2", "done"),
+        ]
+    )
+    assert _shape(conversation) == [
+        ("user", ["go"]),
+        ("assistant", ["thinking", "a", "and", "b"]),
+        ("user", ["a", "b", "also"]),
+        ("assistant", ["done"]),
+    ]
+
+
+def test_what_is_no_part_of_the_conversation_is_left_out() -> None:
+    error: Json = {"type": "assistant", "is_api_error_message": True}
+    error["message"] = {"id": "x", "content": [{"type": "text", "text": "API Error"}]}
+    replay: Json = {"type": "user", "isReplay": True, "message": {"content": "echo"}}
+    conversation = Conversation.from_events(
+        [
+            ("message", {"type": "system", "subtype": "init"}),
+            _prompt("go"),
+            ("message", replay),
+            ("message", error),
+            ("message", {"type": "result", "result": "x"}),
+            ("turn_start", {}),
+            _assistant("m1", {"type": "text", "text": " \n"}),
+            _assistant("m1", {"type": "thinking", "thinking": "unsigned", "signature": ""}),
+        ]
+    )
+    assert _shape(conversation) == [("user", ["go"])]
+
+
+def test_open_tool_uses_are_closed_where_they_belong() -> None:
+    conversation = Conversation.from_events(
+        [_prompt("go"), _call("m1", "a"), _call("m1", "b"), _result("b"), _prompt("hm")]
+    )
+    assert conversation.open_tool_uses == ["a"]
+    bodies = close_open_tool_uses(conversation, lambda tool_use_id: f"{tool_use_id} was lost in a crash")
+    assert [body["message"]["content"] for body in bodies] == [
+        [{"type": "tool_result", "tool_use_id": "a", "content": "a was lost in a crash", "is_error": True}]
+    ]
+    assert _shape(conversation)[-1] == ("user", ["b", "a", "hm"])
+    assert close_open_tool_uses(conversation, "again") == []
+
+
+def test_an_input_that_was_never_used_is_not_said() -> None:
+    body = {"type": "user", "message": {"role": "user", "content": "cancelled"}}
+    conversation = Conversation.from_events([("input", {"id": "1", "body": body}), _prompt("go")])
+    assert _shape(conversation) == [("user", ["go"])]
+
+
+def test_an_empty_prompt_is_still_a_message() -> None:
+    assert _shape(Conversation.from_events([_prompt("  ")])) == [("user", ["(empty message)"])]
+
+
+def test_a_message_that_ends_in_thinking_is_made_sendable() -> None:
+    conversation = Conversation.from_events([_prompt("go"), _thinking("m1"), _note("interrupted"), _prompt("again")])
+    conversation.seal()
+    assert _shape(conversation) == [("user", ["go", "interrupted", "again"])]
+
+
+_MESSAGE_IDS = st.sampled_from(["m1", "m2", "m3"])
+_TOOL_IDS = st.sampled_from(["a", "b", "c", "d"])
+_RECORDS = st.one_of(
+    st.builds(_prompt, st.sampled_from(["p", "q", ""])),
+    st.builds(_note, st.sampled_from(["n", ""])),
+    st.builds(_text, _MESSAGE_IDS, st.sampled_from(["t", ""])),
+    st.builds(_thinking, _MESSAGE_IDS),
+    st.builds(_call, _MESSAGE_IDS, _TOOL_IDS),
+    st.builds(_result, _TOOL_IDS),
+    st.builds(lambda message_id: ("withdrawn", {"message_id": message_id}), _MESSAGE_IDS),
+    st.just(("model", {"model": "other"})),
+)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(_RECORDS, max_size=30))
+def test_any_journal_gives_a_valid_history(records: list[Record]) -> None:
+    conversation = Conversation.from_events(records)
+    close_open_tool_uses(conversation, "lost")
+    conversation.seal()
+    history = [message.api() for message in conversation.messages]
+    assert_valid(history)
+    assert not conversation.open_tool_uses
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(_RECORDS, max_size=30), st.data())
+def test_a_crash_anywhere_and_the_repair_give_what_a_reload_gives(records: list[Record], data: st.DataObject) -> None:
+    """What a repair emits makes the journal whole: reading it again leaves nothing open and gives the same history."""
+    cut = data.draw(st.integers(0, len(records)))
+    before = records[:cut]
+    live = Conversation.from_events(before)
+    repair = [("message", body) for body in close_open_tool_uses(live, "crashed")]
+    reloaded = Conversation.from_events([*before, *repair])
+    assert not reloaded.open_tool_uses
+    assert [m.api() for m in reloaded.messages] == [m.api() for m in live.messages]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(_RECORDS, max_size=30))
+def test_the_kept_bytes_are_the_bytes(records: list[Record]) -> None:
+    conversation = Conversation()
+    for kind, body in records:
+        conversation.apply(kind, body)
+        for message in conversation.messages:
+            message.encoded()
+    fresh = Conversation.from_events(records)
+    assert [m.encoded() for m in conversation.messages] == [m.encoded() for m in fresh.messages]
+
+
+def _end() -> Record:
+    return "model_end", {}
+
+
+def test_an_answer_is_another_one_although_its_id_was_used_before() -> None:
+    """Some providers give every answer the same message.id."""
+    conversation = Conversation.from_events(
+        [
+            *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _call("m", "b"), _result("b"), _text("m", "x")),
+            *(_end(), _prompt("more"), _text("m", "done"), _end()),
+        ]
+    )
+    assert _shape(conversation) == [
+        ("user", ["go"]),
+        ("assistant", ["a"]),
+        ("user", ["a"]),
+        ("assistant", ["b", "x"]),
+        ("user", ["b", "more"]),
+        ("assistant", ["done"]),
+    ]
+
+
+def test_what_the_person_says_ends_an_answer_without_an_end() -> None:
+    conversation = Conversation.from_events([_prompt("go"), _text("m", "one"), _prompt("more"), _text("m", "two")])
+    assert _shape(conversation) == [
+        ("user", ["go"]),
+        ("assistant", ["one"]),
+        ("user", ["more"]),
+        ("assistant", ["two"]),
+    ]
+
+
+def test_a_withdrawn_answer_takes_no_earlier_one_of_its_id_with_it() -> None:
+    conversation = Conversation.from_events(
+        [
+            *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _text("m", "x")),
+            *(("withdrawn", {"message_id": "m"}), ("withdrawn", {"message_id": "m"})),
+        ]
+    )
+    assert _shape(conversation) == [("user", ["go"]), ("assistant", ["a"]), ("user", ["a"])]
+
+
+def test_an_answer_goes_on_after_its_thinking_was_dropped_for_another_model() -> None:
+    conversation = Conversation.from_events(
+        [
+            *(_prompt("go"), _thinking("m"), ("model", {"model": "other"}), _text("m", "x")),
+            *(_call("m", "a"), _result("a"), _text("m", "y")),
+        ]
+    )
+    assert _shape(conversation) == [("user", ["go"]), ("assistant", ["x", "a", "y"]), ("user", ["a"])]
+
+
+def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:
+    def turn(conversation: Conversation, number: int) -> None:
+        conversation.know_input(str(number), [{"type": "text", "text": f"turn {number}"}])
+        conversation.apply("prompt", {"items": [{"input": str(number)}]})
+        content = [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {"file_path": "ä \ud800"}},
+        ]
+        conversation.apply("message", {"type": "assistant", "message": {"id": f"m{number}", "content": content}})
+        conversation.apply("message", tool_result_message(f"t{number}", f"result {number}", is_error=False))
+
+    sealed, plain = Conversation(), Conversation()
+    for number in range(10):
+        turn(sealed, number)
+        sealed.seal()
+        turn(plain, number)
+    assert [message.packed for message in sealed.messages].count(False) <= 4
+    assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
+    assert [message.role for message in sealed.messages] == [message.role for message in plain.messages]
+    for conversation in (sealed, plain):  # an old message can still change
+        conversation.apply("model", {"model": "another"})
+    assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
+    assert b"thinking" not in b"".join(message.encoded() for message in sealed.messages)

@@ -1,0 +1,352 @@
+"""A turn on the wire: what is emitted, in which order, and what the model is sent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import (
+    Reply,
+    assert_valid,
+    calls,
+    closing,
+    make_world,
+    opening,
+    says,
+    text_block,
+    thinking_block,
+    tool_block,
+)
+
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.agent.ports import Prompt
+from ccb.remote.agent.usage import Ledger
+from ccb.remote.model.errors import ModelError
+from ccb.tunnel.wire import ndjson
+
+Json = dict[str, Any]
+
+
+async def test_a_plain_answer() -> None:
+    world = make_world(says("Hello."))
+    result = await world.turn("hi")
+    assert world.emitter.outline() == ["init", "assistant text Hello.", "result success"]
+    assert (result["is_error"], result["result"], result["num_turns"]) == (False, "Hello.", 1)
+    assert (result["stop_reason"], result["terminal_reason"]) == ("end_turn", "completed")
+    assert result["api_error_status"] is None
+    assert world.emitter.committed == len(world.emitter.journal)
+
+
+async def test_init_describes_the_session() -> None:
+    world = make_world(says("x"))
+    await world.turn()
+    init = world.emitter.messages()[0]
+    assert init["tools"] == ["Look", "Change"]
+    assert init["model"] == "claude-sonnet-4-5"
+    assert init["permissionMode"] == "default"
+    assert init["cwd"] == "/srv/app"
+    assert init["claude_code_version"] == "9.9.9"
+    for name in ("mcp_servers", "slash_commands", "agents", "skills", "plugins"):
+        assert init[name] == []
+
+
+async def test_the_request_is_what_the_api_expects() -> None:
+    world = make_world(says("x"))
+    await world.turn("do it")
+    method, path, headers = world.transport.heads[0]
+    assert (method, path) == ("POST", "/v1/messages")
+    assert headers["anthropic-version"] == "2023-06-01"
+    assert headers["user-agent"] == "ccb/9.9.9"
+    assert not {"x-api-key", "authorization"} & {name.lower() for name in headers}
+    sent = world.transport.request_json(0)
+    assert (sent["model"], sent["max_tokens"], sent["stream"]) == ("claude-sonnet-4-5", 8000, True)
+    assert [tool["name"] for tool in sent["tools"]] == ["Look", "Change"]
+    assert "cache_control" in sent["tools"][-1]
+    assert sent["messages"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "CLAUDE.md says hi"},
+                {"type": "text", "text": "do it", "cache_control": {"type": "ephemeral"}},
+            ],
+        }
+    ]
+    assert "6f1c1f5e" not in sent["metadata"]["user_id"]
+
+
+async def test_a_tool_call_and_its_result() -> None:
+    world = make_world(calls(("toolu_1", "Look", {"key": "a"})), says("Done.", "msg_2"))
+    result = await world.turn()
+    assert world.emitter.outline() == [
+        "init",
+        "assistant tool_use toolu_1",
+        "user tool_result toolu_1",
+        "assistant text Done.",
+        "result success",
+    ]
+    assert result["num_turns"] == 2
+    line = world.emitter.messages("user")[0]
+    assert line["tool_use_result"] == {"key": "a"}
+    assert line["message"]["content"] == [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "did a"}]
+    sent = world.transport.request_json(1)["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    assert_valid(world.history())
+
+
+async def test_one_line_for_each_block_under_one_message_id() -> None:
+    world = make_world(
+        Reply(
+            [
+                opening("msg_7"),
+                thinking_block(0, "let me see"),
+                text_block(1, "I look."),
+                tool_block(2, "toolu_1", "Look", {"key": "a"}),
+                closing("tool_use"),
+            ]
+        ),
+        says("Done.", "msg_8"),
+    )
+    await world.turn()
+    lines = world.emitter.messages("assistant")
+    assert [line["message"]["id"] for line in lines] == ["msg_7", "msg_7", "msg_7", "msg_8"]
+    assert all(len(line["message"]["content"]) == 1 and line["message"]["stop_reason"] is None for line in lines)
+    assert lines[0]["request_id"] == "req_1"
+    assert len(world.history()) == 4
+
+
+async def test_two_parallel_calls_have_two_lines_and_one_user_message() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), says("ok", "msg_2"))
+    result = await world.turn()
+    assert result["num_turns"] == 3
+    assert len(world.emitter.messages("user")) == 2
+    sent = world.transport.request_json(1)["messages"]
+    assert {block["tool_use_id"] for block in sent[2]["content"]} == {"t1", "t2"}
+
+
+async def test_the_prefix_of_requests_never_changes() -> None:
+    world = make_world(
+        calls(("t1", "Look", {"key": "ä"})),
+        calls(("t2", "Change", {"key": "b"}), message_id="msg_2"),
+        says("ok", "msg_3"),
+        says("again", "msg_4"),
+    )
+    await world.turn("one")
+    await world.turn("two")
+    mark = rb',"cache_control":\{"type":"ephemeral"\}'
+    plain = [re.sub(mark, b"", body) for body in world.transport.bodies]
+    for earlier, later in zip(plain, plain[1:]):
+        stable = earlier[: earlier.rindex(b'],"model":')]
+        assert later.startswith(stable)
+        assert later[len(stable) :].startswith(b',{"role":"assistant"')
+    head = world.transport.bodies[0][: world.transport.bodies[0].index(b'"messages":[')]
+    assert all(body.startswith(head) for body in world.transport.bodies)
+    for i in range(len(world.transport.bodies)):
+        assert world.transport.bodies[i].count(b"cache_control") <= 4
+
+
+async def test_the_system_prompt_is_gathered_once() -> None:
+    world = make_world(says("one"), says("two", "msg_2"))
+    texts = iter(["first", "second"])
+
+    async def changing() -> list[Json]:
+        return [{"type": "text", "text": next(texts)}]
+
+    world.agent._around.prompts.system = changing  # type: ignore[method-assign]
+    await world.turn()
+    await world.turn()
+    assert [world.transport.request_json(i)["system"][0]["text"] for i in range(2)] == ["first", "first"]
+
+
+async def test_unchanged_messages_are_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(*[calls((f"t{i}", "Look", {"key": "a"}), message_id=f"m{i}") for i in range(30)], says("x"))
+    await world.turn()
+    counted: list[str] = []
+
+    def dump(data: Json) -> str:
+        counted.append(data["role"])
+        return ndjson.dump(data)
+
+    monkeypatch.setattr("ccb.remote.agent.conversation.dump", dump)
+    world.transport.replies.append(says("y", "msg_y"))
+    await world.turn("more")
+    assert len(counted) <= 4
+
+
+async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
+    def script() -> list[Reply]:
+        return [
+            calls(("t1", "Look", {"key": "a"}), ("t2", "Change", {"key": "b"})),
+            Reply([opening("msg_2"), thinking_block(0, "hm"), text_block(1, "Done."), closing()]),
+            says("more", "msg_3"),
+        ]
+
+    lasting = make_world(*script())
+    await lasting.turn("one")
+    before = len(lasting.emitter.journal)
+    await lasting.turn("two")
+
+    events = lasting.emitter.journal[:before]
+    restarted = make_world(
+        script()[2], conversation=Conversation.from_events(events), ledger=Ledger.from_events(events)
+    )
+    result = await restarted.turn("two")
+    assert restarted.transport.bodies[0] == lasting.transport.bodies[2]
+    assert result["total_cost_usd"] == lasting.emitter.messages("result")[1]["total_cost_usd"]
+
+
+async def test_a_turn_after_a_crash_closes_what_was_left_open() -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}}
+    line = {"type": "assistant", "message": {"id": "m0", "role": "assistant", "content": [use]}}
+    crashed = Conversation.from_events(
+        [("prompt", {"items": [{"content": [{"type": "text", "text": "go"}]}]}), ("message", line)]
+    )
+    world = make_world(says("x"), conversation=crashed)
+    await world.turn()
+    assert world.emitter.outline()[1] == "user tool_result t1"
+    assert_valid(world.history())
+
+
+async def test_prompts_of_journalled_inputs_are_in_the_journal_once() -> None:
+    world = make_world(says("x"))
+    body = {"type": "user", "message": {"role": "user", "content": "from the client"}}
+    world.emitter.fact("input", {"id": "i1", "body": body})
+    await world.clock.run_until_done(world.agent.run_turn([Prompt.from_input("i1", body)]))
+    assert world.emitter.facts("prompt")[0]["items"] == [{"input": "i1"}]
+    rebuilt = Conversation.from_events(world.emitter.journal)
+    assert [m.api() for m in rebuilt.messages] == world.history()
+    assert world.history()[0]["content"][1] == {"type": "text", "text": "from the client"}
+
+
+async def test_usage_and_cost_add_up() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("x", "msg_2"), says("y", "msg_3"))
+    first = await world.turn()
+    second = await world.turn()
+    assert first["usage"]["input_tokens"] == 200
+    assert first["usage"]["output_tokens"] == 40
+    assert second["usage"]["input_tokens"] == 100
+    one = ((100 + 1.25 * 5 + 0.1 * 10) * 3 + 20 * 15) / 1e6
+    assert first["total_cost_usd"] == pytest.approx(2 * one)
+    assert second["total_cost_usd"] == pytest.approx(3 * one)
+    entry = second["modelUsage"]["claude-sonnet-4-5"]
+    assert (entry["inputTokens"], entry["outputTokens"]) == (300, 60)
+    assert entry["costUSD"] == pytest.approx(3 * one)
+    assert entry["contextWindow"] == 200_000
+
+
+async def test_max_turns_allows_that_many_model_calls() -> None:
+    script = [calls((f"t{i}", "Look", {"key": "a"}), message_id=f"m{i}") for i in range(2)]
+    world = make_world(*script, max_turns=2)
+    result = await world.turn()
+    assert (result["subtype"], result["is_error"], result["num_turns"]) == ("error_max_turns", True, 3)
+    assert result["errors"] == ["Reached maximum number of turns (2)"]
+    assert (result["terminal_reason"], result["stop_reason"]) == ("max_turns", "tool_use")
+    assert "result" not in result
+    assert_valid(world.history())
+
+
+async def test_finishing_in_exactly_max_turns_is_a_success() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), max_turns=2)
+    assert (await world.turn())["subtype"] == "success"
+
+
+async def test_prompts_queued_while_a_tool_runs_join_the_turn() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
+    world.queue.append(Prompt([{"type": "text", "text": "also this"}]))
+    result = await world.turn()
+    last = world.transport.request_json(1)["messages"][-1]["content"]
+    assert [block["type"] for block in last] == ["tool_result", "text"]
+    assert last[1]["text"] == "also this"
+    assert result["num_turns"] == 2
+    assert len(world.emitter.messages("result")) == 1
+
+
+async def test_stream_events_when_asked_for() -> None:
+    world = make_world(
+        Reply(
+            [
+                opening(),
+                text_block(0, "I look."),
+                tool_block(1, "t1", "Look", {"key": "a"}),
+                closing("tool_use"),
+            ]
+        ),
+        says("Done.", "msg_2"),
+        partial=True,
+    )
+    await world.turn()
+    first_answer = [
+        body["event"]["type"] if body["type"] == "stream_event" else body["type"]
+        for kind, body in world.emitter.all
+        if kind in ("message", "progress") and body["type"] in ("stream_event", "assistant")
+    ]
+    deltas = "content_block_delta"
+    assert first_answer[:13] == [
+        "message_start",
+        "content_block_start",
+        deltas,
+        "assistant",
+        "content_block_stop",
+        "content_block_start",
+        deltas,
+        deltas,
+        "assistant",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "message_start",
+    ]
+    statuses = [body for kind, body in world.emitter.all if kind == "progress" and body["type"] == "system"]
+    assert [body["status"] for body in statuses] == ["requesting", "requesting"]
+
+
+async def test_no_stream_events_otherwise() -> None:
+    world = make_world(says("x"))
+    await world.turn()
+    assert not world.emitter.stream_events()
+
+
+async def test_a_model_switch_counts_from_the_next_call_and_drops_old_thinking() -> None:
+    world = make_world(
+        Reply([opening(), thinking_block(0, "hm"), text_block(1, "A"), closing()]), says("B", "msg_2"), says("C", "m3")
+    )
+    await world.turn()
+    world.agent.set_model("opus")
+    await world.turn()
+    sent = world.transport.request_json(1)
+    assert sent["model"] == world.agent.model == "claude-opus-4-5"
+    assert all(b["type"] != "thinking" for m in sent["messages"] for b in m["content"])
+    assert Conversation.from_events(world.emitter.journal).model == "claude-opus-4-5"
+    world.agent.set_model(None)
+    await world.turn()
+    assert world.transport.request_json(2)["model"] == "claude-sonnet-4-5"
+
+
+async def test_a_failure_of_our_own_still_has_one_result() -> None:
+    world = make_world(says("never"))
+
+    async def broken() -> list[Json]:
+        raise OSError("disk on fire")
+
+    world.agent._around.prompts.system = broken  # type: ignore[method-assign]
+    result = await world.turn()
+    assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
+    assert result["terminal_reason"] == "model_error"
+    assert result["errors"] == ["internal error: OSError: disk on fire"]
+    assert len(world.emitter.messages("result")) == 1
+
+
+async def test_a_second_turn_at_the_same_time_is_refused() -> None:
+    world = make_world(says("x"), says("y"))
+    task = world.start()
+    await world.emitter.until(lambda: bool(world.emitter.messages()))
+    if not task.done():
+        with pytest.raises(RuntimeError, match="a turn is running"):
+            await world.agent.run_turn([])
+    await world.clock.run_until_done(task)
+
+
+def test_prose_of_errors_tells_what_to_do() -> None:
+    assert "ccb auth status" in ModelError("bad key", status=401).prose("m")
+    assert "--model" in ModelError("nope", status=404).prose("m")
+    assert ModelError("prompt is too long: 5 > 4", status=400).prompt_too_long

@@ -1,0 +1,393 @@
+"""Calls that fail: what is retried, what is withdrawn, what stands, and what the person reads in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import (
+    Reply,
+    World,
+    assert_valid,
+    block_stop,
+    calls,
+    closing,
+    error_event,
+    error_reply,
+    make_world,
+    opening,
+    says,
+    settle,
+    sse,
+    text_block,
+    text_delta,
+    text_start,
+    thinking_block,
+    tool_block,
+)
+
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.ports import ModelLinkError
+
+Json = dict[str, Any]
+
+
+def _retries(world: World) -> list[Json]:
+    return world.emitter.messages("system", "api_retry")
+
+
+def _texts(world: World) -> list[str]:
+    return [
+        block["text"]
+        for line in world.emitter.messages("assistant")
+        for block in line["message"]["content"]
+        if block["type"] == "text"
+    ]
+
+
+async def test_an_overloaded_model_is_asked_again_under_a_new_call_id() -> None:
+    world = make_world(error_reply(529, "overloaded_error", "Overloaded"), says("hi"))
+    result = await world.turn()
+    assert result["subtype"] == "success"
+    assert len(set(world.transport.call_ids)) == 2
+    assert world.transport.bodies[0] == world.transport.bodies[1]
+    (note,) = _retries(world)
+    assert (note["attempt"], note["max_retries"], note["error_status"]) == (1, 10, 529)
+    assert note["error"] == "overloaded"
+    assert 500 <= note["retry_delay_ms"] <= 563
+
+
+async def test_retry_after_is_honoured() -> None:
+    world = make_world(error_reply(429, "rate_limit_error", retry_after="17"), says("hi"))
+    started = world.clock.time
+    await world.turn()
+    assert _retries(world)[0]["retry_delay_ms"] == 17_000
+    assert world.clock.time - started == pytest.approx(17)
+
+
+async def test_a_limit_that_lasts_an_hour_is_told_at_once() -> None:
+    world = make_world(error_reply(429, "rate_limit_error", "come back later", retry_after="3600"))
+    result = await world.turn()
+    assert not _retries(world)
+    assert (result["subtype"], result["is_error"], result["api_error_status"]) == ("success", True, 429)
+    assert "come back later" in result["result"]
+
+
+@pytest.mark.parametrize("kind", ["laptop_unreachable", "laptop_failed"])
+async def test_what_the_proxy_says_for_itself_has_no_status_and_is_tried_as_often_as_any_failure(kind: str) -> None:
+    said = "this laptop cannot reach api.test: no route; check the network"
+    world = make_world(*[error_reply(503, kind, said)] * 3, max_retries=2)
+    result = await world.turn()
+    assert [
+        (note["error"], note["error_status"], note["api_error_type"], note["message"]) for note in _retries(world)
+    ] == [("unknown", None, kind, said)] * 2
+    assert (result["api_error_status"], result["result"]) == (None, f"API Error: {said}")
+    (line,) = world.emitter.messages("assistant")
+    assert line["api_error_type"] == kind and "api_error_status" not in line
+
+
+async def test_what_the_laptop_cannot_reach_for_good_is_told_at_once() -> None:
+    said = "this laptop cannot reach api.test: the TLS certificate was refused"
+    world = make_world(error_reply(502, "laptop_unreachable", said, **{"x-should-retry": "false"}))
+    assert (await world.turn())["result"] == f"API Error: {said}"
+    assert not _retries(world)
+
+
+async def test_giving_up_is_a_readable_error() -> None:
+    world = make_world(*[error_reply(500, message="oops")] * 3, max_retries=2)
+    result = await world.turn()
+    assert (result["subtype"], result["is_error"]) == ("success", True)
+    assert (result["terminal_reason"], result["api_error_status"]) == ("api_error", 500)
+    assert result["result"] == "API Error: 500 oops"
+    (line,) = world.emitter.messages("assistant")
+    assert line["is_api_error_message"] is True
+    assert line["message"]["model"] == "<synthetic>"
+    assert line["error"] == "server_error"
+    assert [m["role"] for m in world.history()] == ["user"], "the error is no part of the conversation"
+    world.transport.replies.append(says("back"))
+    assert (await world.turn())["result"] == "back"
+    assert_valid(world.history())
+
+
+@pytest.mark.parametrize(
+    ("status", "attempts", "kind"),
+    [
+        (400, 1, "invalid_request"),
+        (401, 2, "authentication_failed"),
+        (403, 1, "authentication_failed"),
+        (404, 1, "model_not_found"),
+        (413, 1, "invalid_request"),
+        (422, 1, "invalid_request"),
+    ],
+)
+async def test_what_the_request_got_wrong_is_not_repeated(status: int, attempts: int, kind: str) -> None:
+    world = make_world(*[error_reply(status)] * attempts)
+    result = await world.turn()
+    assert result["api_error_status"] == status
+    assert world.emitter.messages("assistant")[0]["error"] == kind
+    assert result["terminal_reason"] == ("prompt_too_long" if status == 413 else "api_error")
+
+
+async def test_an_error_page_that_is_not_json_is_shown_short() -> None:
+    world = make_world(Reply([b"<html>Bad " * 1000], 400, {"content-type": "text/html"}))
+    result = await world.turn()
+    assert result["result"].startswith("API Error: 400 <html>Bad")
+    assert len(result["result"]) < 400
+
+
+async def test_a_success_that_is_no_event_stream_is_told_at_once() -> None:
+    world = make_world(Reply([b"<html>hotel wifi"], 200, {"content-type": "text/html; charset=utf-8"}))
+    result = await world.turn()
+    assert "text/html" in result["result"]
+    assert not _retries(world)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(head_error=ModelLinkError("upstream unreachable")),
+        Reply([]),
+        Reply([opening()]),
+        Reply([opening(), text_start(0), text_delta(0, "Hel"), ModelLinkError("connection reset")]),
+        Reply([opening(), text_start(0), text_delta(0, "Hel")[:40]]),
+        Reply([opening(), text_block(0, "Hello")]),
+        Reply([opening(), text_start(0), text_delta(0, "Hel"), error_event("overloaded_error")]),
+        Reply([opening(), b"data: {nonsense}\n\n"]),
+    ],
+    ids=["no head", "nothing", "opening", "reset", "cut in event", "text only", "overloaded", "nonsense"],
+)
+async def test_a_stream_that_dies_is_asked_again_and_shows_nothing_twice(reply: Reply) -> None:
+    world = make_world(reply, says("Hello!", "msg_2"))
+    result = await world.turn()
+    assert result["result"] == "Hello!"
+    assert _texts(world) == ["Hello!"]
+    assert len(_retries(world)) == 1
+    assert not world.emitter.facts("withdrawn")
+    assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
+
+
+async def test_every_cut_of_an_answer_ends_well() -> None:
+    whole = opening() + text_block(0, "I look.") + tool_block(1, "t1", "Look", {"key": "a"}) + closing("tool_use")
+    for cut in range(0, len(whole), 3):
+        world = make_world(
+            Reply([whole[:cut]]),
+            calls(("t2", "Look", {"key": "a"}), message_id="m2"),
+            says("ok", "m3"),
+            says("ok", "m4"),
+        )
+        result = await world.turn()
+        assert (result["subtype"], result["is_error"]) == ("success", False)
+        assert world.log.count("end a") in (1, 2)
+        retried = len(_retries(world))
+        assert retried == (0 if "t1" in str(world.history()) else 1)
+        assert_valid(world.history())
+        rebuilt = Conversation.from_events(world.emitter.journal)
+        assert [m.api() for m in rebuilt.messages] == world.history()
+
+
+async def test_a_told_block_of_a_lost_answer_is_withdrawn() -> None:
+    dying = Reply([opening("msg_lost"), thinking_block(0, "hm"), text_start(1), text_delta(1, "Hel")])
+    world = make_world(dying, says("Hello!", "msg_2"))
+    await world.turn()
+    assert world.emitter.facts("withdrawn") == [{"message_id": "msg_lost"}]
+    assert [b["type"] for b in world.history()[1]["content"]] == ["text"]
+    rebuilt = Conversation.from_events(world.emitter.journal)
+    assert [m.api() for m in rebuilt.messages] == world.history()
+
+
+async def test_watchers_see_an_abandoned_answer_closed() -> None:
+    dying = Reply([opening("msg_lost"), text_start(0), text_delta(0, "Hel"), error_event("overloaded_error")])
+    world = make_world(dying, says("Hello!", "msg_2"), partial=True)
+    await world.turn()
+    events = world.emitter.stream_events()
+    again = [event["type"] for event in events].index("message_start", 1)
+    assert events[again - 2 : again] == [
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_stop", "abandoned_blocks": {"api_message_id": "msg_lost", "from_block_index": 0}},
+    ]
+    kinds = [body.get("subtype") or body.get("event", {}).get("type") for _, body in world.emitter.all]
+    assert kinds.index("api_retry") > kinds.index("message_stop")
+
+
+async def test_watchers_see_a_withheld_block_closed_as_well() -> None:
+    world = make_world(Reply([opening("msg_lost"), text_block(0, "Hello")]), says("Hello!", "msg_2"), partial=True)
+    await world.turn()
+    events = world.emitter.stream_events()
+    first = [event["type"] for event in events[: [event["type"] for event in events].index("message_start", 1)]]
+    assert first[-2:] == ["content_block_stop", "message_stop"]
+    assert first.count("content_block_stop") == 1
+
+
+@pytest.mark.parametrize("death", [ModelLinkError("gone"), error_event("overloaded_error"), b""])
+async def test_after_a_finished_tool_use_nothing_is_asked_again(death: bytes | Exception) -> None:
+    dying = Reply(
+        [opening(), text_block(0, "I look."), tool_block(1, "t1", "Look", {"key": "a"}), text_start(2), death]
+    )
+    world = make_world(dying, says("ok", "msg_2"), partial=True)
+    result = await world.turn()
+    assert not _retries(world)
+    assert world.log == ["start a", "end a"]
+    assert result["result"] == "ok"
+    synthetic = [line for line in world.emitter.messages("assistant") if line.get("is_api_error_message")]
+    assert len(synthetic) == 1
+    assert synthetic[0]["message"]["content"][0]["text"].startswith("API Error: Connection lost mid-response")
+    stops = [event for event in world.emitter.stream_events() if "abandoned_blocks" in event]
+    assert stops[0]["abandoned_blocks"] == {"api_message_id": "msg_1", "from_block_index": 2}
+    assert_valid(world.history())
+
+
+async def test_a_cut_after_the_stop_reason_costs_nothing() -> None:
+    whole = opening() + text_block(0, "Hello") + closing()
+    world = make_world(Reply([whole[: -len(sse({"type": "message_stop"}))], ModelLinkError("gone")]), partial=True)
+    result = await world.turn()
+    assert result["result"] == "Hello"
+    assert world.emitter.stream_events()[-1] == {"type": "message_stop"}
+
+
+async def test_a_stalled_stream_is_abandoned_after_the_idle_time() -> None:
+    world = make_world(Reply([opening(), text_start(0), asyncio.Event()]), says("hi", "msg_2"))
+    turn = world.start()
+    await world.clock.advance(89)
+    assert not _retries(world)
+    await world.clock.advance(1)
+    assert len(_retries(world)) == 1
+    assert world.transport.closed == 1, "the stalled response is released"
+    assert (await world.clock.run_until_done(turn))["result"] == "hi"
+
+
+async def test_the_idle_time_begins_with_the_head() -> None:
+    head, more = asyncio.Event(), asyncio.Event()
+    world = make_world(Reply([more, opening(), text_block(0, "late"), closing()], head_wait=head))
+    turn = world.start()
+    await world.clock.advance(200)
+    head.set()
+    await world.clock.advance(80)
+    more.set()
+    assert (await turn)["result"] == "late"
+    assert not _retries(world)
+
+
+async def test_pings_keep_a_slow_stream_alive() -> None:
+    beats = [asyncio.Event() for _ in range(5)]
+    chunks: list[bytes | Exception | asyncio.Event] = [opening()]
+    for beat in beats:
+        chunks += [beat, sse({"type": "ping"})]
+    world = make_world(Reply([*chunks, text_block(0, "slow"), closing()]))
+    turn = world.start()
+    for beat in beats:
+        await world.clock.advance(80)
+        beat.set()
+        await settle()
+    assert (await turn)["result"] == "slow"
+    assert not _retries(world)
+
+
+async def test_silence_while_the_link_is_down_is_not_the_models() -> None:
+    link: list[float | None] = [None]
+    more = asyncio.Event()
+    world = make_world(Reply([opening(), more, text_block(0, "patience"), closing()]), link_up_since=lambda: link[0])
+    turn = world.start()
+    await world.clock.advance(10_000)
+    link[0] = world.clock.now()
+    await world.clock.advance(80)
+    assert not _retries(world)
+    more.set()
+    assert (await turn)["result"] == "patience"
+
+
+async def test_no_answer_at_all_is_given_up_later() -> None:
+    world = make_world(Reply(head_wait=asyncio.Event()), says("hi"))
+    turn = world.start()
+    await world.clock.advance(300)
+    assert not _retries(world)
+    await world.clock.advance(61)
+    assert _retries(world)[0]["error_status"] is None
+    assert (await world.clock.run_until_done(turn))["result"] == "hi"
+
+
+async def test_a_model_that_never_answers_is_waited_three_times_and_not_ten_times() -> None:
+    world = make_world(error_reply(529), *[Reply(head_wait=asyncio.Event())] * 11)
+    started = world.clock.time
+    result = await world.clock.run_until_done(world.start())
+    assert result["result"] == "API Error: the model was silent for too long before the answer began"
+    assert 3 * 360 <= world.clock.time - started < 3 * 360 + 10
+    assert len(_retries(world)) == 3, "other failures are counted for themselves"
+
+
+async def test_a_cut_off_answer_is_silently_asked_for_with_a_higher_limit() -> None:
+    world = make_world(says("The answer is", stop_reason="max_tokens"), says("The answer is 42.", "msg_2"))
+    result = await world.turn()
+    assert [world.transport.request_json(i)["max_tokens"] for i in range(2)] == [8000, 64000]
+    assert _texts(world) == ["The answer is 42."]
+    assert result["num_turns"] == 1
+    assert result["usage"]["output_tokens"] == 40, "both answers were paid for"
+    assert [m["role"] for m in world.history()] == ["user", "assistant"]
+
+
+async def test_a_tool_input_cut_by_the_limit_is_asked_for_again() -> None:
+    cut = Reply([opening(), tool_block(0, "t1", "Look", '{"key": "a'), closing("max_tokens")])
+    world = make_world(cut, calls(("t1", "Look", {"key": "a"}), message_id="msg_2"), says("ok", "msg_3"))
+    await world.turn()
+    assert world.log == ["start a", "end a"]
+    assert len(world.emitter.messages("user")) == 1
+
+
+async def test_an_answer_still_too_long_goes_on_in_pieces() -> None:
+    parts = [says(f"part {i} ", f"m{i}", "max_tokens") for i in range(3)]
+    world = make_world(*parts, says("end", "m9"))
+    result = await world.turn()
+    nudges = [line for line in world.emitter.messages("user") if line.get("isSynthetic")]
+    assert len(nudges) == 2
+    assert result["result"] == "part 1 part 2 end"
+    assert result["is_error"] is False
+    assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
+
+
+async def test_after_three_continuations_the_error_is_released() -> None:
+    world = make_world(*[says(f"part {i}", f"m{i}", "max_tokens") for i in range(5)])
+    result = await world.turn()
+    assert (result["subtype"], result["is_error"], result["stop_reason"]) == ("success", True, "max_tokens")
+    assert world.emitter.messages("assistant")[-1]["error"] == "max_output_tokens"
+    assert not world.transport.replies
+
+
+async def test_a_model_without_a_higher_limit_is_not_asked_twice_for_the_same() -> None:
+    world = make_world(says("cut", stop_reason="max_tokens"), says(" end", "m2"), model="claude-3-haiku-20240307")
+    result = await world.turn()
+    assert [world.transport.request_json(i)["max_tokens"] for i in range(2)] == [4096, 4096]
+    assert result["result"] == "cut end"
+
+
+async def test_a_full_context_window_is_an_error_of_its_own() -> None:
+    world = make_world(says("cut", stop_reason="model_context_window_exceeded"))
+    result = await world.turn()
+    assert (result["is_error"], result["terminal_reason"]) == (True, "prompt_too_long")
+
+
+async def test_an_answer_in_single_bytes() -> None:
+    whole = opening() + text_block(0, "Ümläut ☃") + tool_block(1, "t1", "Look", {"key": "☃"}) + closing("tool_use")
+    world = make_world(Reply([whole[i : i + 1] for i in range(len(whole))]), says("ok", "msg_2"))
+    await world.turn()
+    assert _texts(world) == ["Ümläut ☃", "ok"]
+    assert world.log == ["start ☃", "end ☃"]
+    assert not _retries(world)
+
+
+async def test_an_answer_without_a_stop_reason_still_counts() -> None:
+    world = make_world(Reply([opening(), text_block(0, "Hello"), sse({"type": "message_stop"})]))
+    result = await world.turn()
+    assert (result["result"], result["stop_reason"], result["is_error"]) == ("Hello", None, False)
+    assert _texts(world) == ["Hello"]
+
+
+async def test_an_empty_answer_ends_the_turn() -> None:
+    world = make_world(Reply([opening(), closing()]), says("now", "msg_2"))
+    assert (await world.turn())["result"] == ""
+    assert (await world.turn())["result"] == "now"
+    assert [m["role"] for m in world.history()] == ["user", "assistant"]
+
+
+async def test_block_stop_alone_never_counts() -> None:
+    world = make_world(Reply([block_stop(0)]), says("hi"))
+    assert (await world.turn())["result"] == "hi"

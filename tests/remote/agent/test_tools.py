@@ -1,0 +1,452 @@
+"""Tool calls: what runs together and what alone, permission, and every way a call fails without failing the turn."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import (
+    MemoryEmitter,
+    Reply,
+    assert_valid,
+    calls,
+    closing,
+    make_world,
+    opening,
+    says,
+    settle,
+    tool_block,
+)
+
+from ccb.remote.agent.executor import ToolCall, ToolExecutor
+from ccb.remote.agent.schema import issues
+from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.ports import Answer
+from ccb.remote.tools.contract import ToolResult
+
+Json = dict[str, Any]
+
+ASK = Decision(
+    Behavior.ASK,
+    "Change wants to write",
+    "mode",
+    blocked_path="/etc/x",
+    suggestions=[{"type": "setMode", "mode": "acceptEdits", "destination": "session"}],
+)
+
+
+def _result_text(emitter: MemoryEmitter, index: int = 0) -> str:
+    block = emitter.messages("user")[index]["message"]["content"][0]
+    text = block["content"]
+    assert isinstance(text, str)
+    return text
+
+
+async def test_reads_overlap() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), says("ok", "msg_2"))
+    world.read.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
+    turn = world.start()
+    await world.read.until("start a", "start b")
+    world.read.gates["b"].set()
+    await world.read.until("end b")
+    assert "end a" not in world.log
+    world.read.gates["a"].set()
+    await turn
+    ids = [line["message"]["content"][0]["tool_use_id"] for line in world.emitter.messages("user")]
+    assert ids == ["t2", "t1"], "results come in the order of completion"
+    assert_valid(world.history())
+
+
+async def test_a_tool_starts_while_the_model_is_still_streaming() -> None:
+    more = asyncio.Event()
+    world = make_world(
+        Reply(
+            [
+                opening(),
+                tool_block(0, "t1", "Look", {"key": "a"}),
+                more,
+                tool_block(1, "t2", "Look", {"key": "b"}),
+                closing("tool_use"),
+            ]
+        ),
+        says("ok", "msg_2"),
+    )
+    turn = world.start()
+    await world.read.until("end a")
+    assert "start b" not in world.log
+    await world.emitter.until(lambda: bool(world.emitter.messages("user")))
+    more.set()
+    await turn
+    assert_valid(world.history())
+    sent = world.transport.request_json(1)["messages"]
+    assert [b["id"] for b in sent[1]["content"]] == ["t1", "t2"]
+    assert [b["tool_use_id"] for b in sent[2]["content"]] == ["t1", "t2"]
+
+
+async def test_writes_run_alone_and_in_order_and_later_reads_wait() -> None:
+    order = [("r1", "Look"), ("w1", "Change"), ("w2", "Change"), ("r2", "Look"), ("r3", "Look")]
+    world = make_world(calls(*[(key, name, {"key": key}) for key, name in order]), says("ok", "msg_2"))
+    gates = {key: asyncio.Event() for key, _ in order}
+    world.read.gates = world.write.gates = gates
+    turn = world.start()
+    for running, released in ((["r1"], "r1"), (["w1"], "w1"), (["w2"], "w2"), (["r2", "r3"], "r2")):
+        await world.read.until(*[f"start {key}" for key in running])
+        await settle()
+        active = [k for k, _ in order if f"start {k}" in world.log and f"end {k}" not in world.log]
+        assert active == running
+        gates[released].set()
+    gates["r3"].set()
+    await turn
+    assert_valid(world.history())
+
+
+async def test_at_most_ten_reads_at_once() -> None:
+    world = make_world(calls(*[(f"t{i}", "Look", {"key": f"k{i}"}) for i in range(12)]), says("ok", "msg_2"))
+    world.read.gates = {f"k{i}": asyncio.Event() for i in range(12)}
+    turn = world.start()
+    await world.read.until(*[f"start k{i}" for i in range(10)])
+    await settle()
+    assert "start k10" not in world.log
+    world.read.gates["k3"].set()
+    await world.read.until("start k10")
+    await settle()
+    assert "start k11" not in world.log
+    for gate in world.read.gates.values():
+        gate.set()
+    await turn
+
+
+async def test_the_start_is_durable_before_the_tool_runs() -> None:
+    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
+    world.write.gates = {"a": asyncio.Event()}
+    turn = world.start()
+    await world.write.until("start a")
+    kinds = [kind for kind, _ in world.emitter.journal]
+    assert world.emitter.facts("tool_start") == [{"tool_use_id": "t1", "name": "Change"}]
+    assert world.emitter.committed >= kinds.index("tool_start") + 1
+    world.write.gates["a"].set()
+    await turn
+
+
+async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
+    world = make_world(calls(("t1", "Change", {"key": "a"})))
+    commit = world.emitter.commit
+
+    async def failing() -> None:
+        if world.emitter.facts("tool_start"):
+            world.emitter.commit = commit  # type: ignore[method-assign]
+            raise OSError("no space left on device")
+        await commit()
+
+    world.emitter.commit = failing  # type: ignore[method-assign]
+    result = await world.turn()
+    assert world.log == []
+    assert result["subtype"] == "error_during_execution"
+    assert "no space left" in result["errors"][0]
+    assert_valid(world.history())
+
+
+async def test_live_output_is_progress_keyed_by_its_call() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
+    await world.turn()
+    progress = [body for kind, body in world.emitter.all if kind == "progress"]
+    assert progress == [
+        {
+            "type": "tool_progress",
+            "tool_use_id": "t1",
+            "tool_name": "Look",
+            "elapsed_time_seconds": 1.5,
+            "output": "working on a",
+            "total_bytes": 7,
+            "parent_tool_use_id": None,
+        }
+    ]
+
+
+async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), heartbeat_s=0.01)
+    gate = world.read.gates["a"] = asyncio.Event()
+    turn = world.start()
+
+    async def beats() -> list[Json]:
+        while True:
+            found = [body for kind, body in world.emitter.all if kind == "progress" and body.get("heartbeat")]
+            if len(found) >= 2:
+                return found
+            await asyncio.sleep(0.01)
+
+    first, second = (await asyncio.wait_for(beats(), 10))[:2]
+    assert (first["tool_use_id"], first["tool_name"]) == ("t1", "Look")
+    assert second["elapsed_time_seconds"] >= first["elapsed_time_seconds"]
+    gate.set()
+    await asyncio.wait_for(turn, 10)
+
+
+async def test_an_unknown_tool_is_a_result() -> None:
+    world = make_world(calls(("t1", "Fly", {})), says("sorry", "msg_2"))
+    result = await world.turn()
+    assert _result_text(world.emitter) == "<tool_use_error>Error: No such tool available: Fly</tool_use_error>"
+    assert result["subtype"] == "success"
+
+
+async def test_a_hidden_tool_is_unknown() -> None:
+    world = make_world(says("x"))
+    world.permissions.hidden.add("Change")
+    hidden = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
+    hidden.permissions.hidden.add("Change")
+    from ccb.remote.agent.agent import Agent
+    from ccb.remote.agent.usage import Ledger
+
+    hidden.agent = Agent(hidden.agent._around, hidden.conversation, Ledger())
+    await hidden.turn()
+    assert hidden.emitter.messages()[0]["tools"] == ["Look"]
+    assert [tool["name"] for tool in hidden.transport.request_json(0)["tools"]] == ["Look"]
+    assert "No such tool" in _result_text(hidden.emitter)
+
+
+@pytest.mark.parametrize(
+    ("tool_input", "reason"),
+    [
+        ({}, "the required parameter `key` is missing"),
+        ({"key": 1}, "`key` is integer, expected string"),
+        ({"key": "a", "other": 1}, "an unexpected parameter `other` was given"),
+        ({"key": "a", "count": 0}, "`count` must be at least 1"),
+        ({"key": "a", "count": True}, "`count` is boolean, expected integer"),
+        ('{"key": ', "the input is not valid JSON"),
+        ('["a"]', "the input is not a JSON object"),
+    ],
+)
+async def test_a_wrong_input_is_a_result_and_nobody_is_asked(tool_input: Json | str, reason: str) -> None:
+    world = make_world(calls(("t1", "Change", tool_input)), says("ok", "msg_2"), decisions={"Change": ASK})
+    result = await world.turn()
+    text = _result_text(world.emitter)
+    assert text.startswith("<tool_use_error>InputValidationError: ")
+    assert reason in text
+    assert not world.asker.requests
+    assert not world.log
+    assert result["subtype"] == "success"
+    assert world.emitter.messages("user")[0]["tool_use_result"].startswith("Error: ")
+    assert_valid(world.history())
+
+
+async def test_validation_comes_before_the_question() -> None:
+    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"), decisions={"Change": ASK})
+    world.write.invalid = {"a": "File has not been read yet."}
+    await world.turn()
+    assert _result_text(world.emitter) == "<tool_use_error>File has not been read yet.</tool_use_error>"
+    assert not world.asker.requests
+
+
+async def test_an_exception_of_a_tool_is_a_result() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
+    world.read.results = {"a": ValueError("a bug")}
+    result = await world.turn()
+    assert _result_text(world.emitter) == "Look failed: ValueError: a bug"
+    assert world.emitter.messages("user")[0]["message"]["content"][0]["is_error"] is True
+    assert result["subtype"] == "success"
+
+
+async def test_an_error_result_is_handed_on() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
+    world.read.results = {"a": ToolResult("Exit code 3", is_error=True)}
+    await world.turn()
+    line = world.emitter.messages("user")[0]
+    assert line["tool_use_result"] == "Error: Exit code 3"
+
+
+async def test_the_person_is_asked_and_allows() -> None:
+    world = make_world(
+        calls(("t1", "Change", {"key": "a"})),
+        says("ok", "msg_2"),
+        decisions={"Change": ASK},
+        answers=[Answer(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])],
+    )
+    result = await world.turn()
+    assert world.asker.requests == [
+        {
+            "subtype": "can_use_tool",
+            "tool_name": "Change",
+            "display_name": "Change",
+            "input": {"key": "a"},
+            "tool_use_id": "t1",
+            "permission_suggestions": ASK.suggestions,
+            "decision_reason": ASK.reason,
+            "decision_reason_type": "mode",
+            "blocked_path": "/etc/x",
+        }
+    ]
+    assert world.log == ["start b", "end b"]
+    status = world.emitter.messages("system", "status")
+    assert [(body["status"], body["permissionMode"]) for body in status] == [(None, "acceptEdits")]
+    assert result["permission_denials"] == []
+
+
+async def test_a_changed_input_is_checked_like_any_other() -> None:
+    world = make_world(
+        calls(("t1", "Change", {"key": "a"})),
+        says("ok", "msg_2"),
+        decisions={"Change": ASK},
+        answers=[Answer(True, updated_input={"key": 5})],
+    )
+    await world.turn()
+    assert "InputValidationError" in _result_text(world.emitter)
+    assert not world.log
+
+
+async def test_a_denial_reaches_the_model_word_for_word() -> None:
+    world = make_world(
+        calls(("t1", "Change", {"key": "a"})),
+        says("ok", "msg_2"),
+        decisions={"Change": ASK},
+        answers=[Answer(False, "not on a Friday")],
+    )
+    result = await world.turn()
+    assert _result_text(world.emitter) == "not on a Friday"
+    assert not world.log
+    assert result["subtype"] == "success"
+    assert result["permission_denials"] == [{"tool_name": "Change", "tool_use_id": "t1", "tool_input": {"key": "a"}}]
+    assert not world.emitter.facts("tool_start")
+
+
+async def test_a_denial_can_end_the_turn() -> None:
+    world = make_world(
+        calls(("t1", "Change", {"key": "a"}), ("t2", "Change", {"key": "b"})),
+        decisions={"Change": ASK},
+        answers=[Answer(False, "stop", interrupt=True)],
+    )
+    result = await world.turn()
+    assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_tools")
+    assert world.emitter.outline()[-4:] == [
+        "user tool_result t1",
+        "user tool_result t2",
+        "user text [Request interrupted by user for tool use]",
+        "result error_during_execution",
+    ]
+    assert _result_text(world.emitter) == "stop"
+    assert len(world.asker.requests) == 1, "the next call is not asked about"
+    assert not world.log
+    assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+
+
+@pytest.mark.parametrize("behavior", [Behavior.ASK, Behavior.DENY])
+async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -> None:
+    decision = Decision(behavior, "no rule allows it", "rule")
+    world = make_world(
+        calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"), decisions={"Change": decision}, can_ask=False
+    )
+    result = await world.turn()
+    note = world.emitter.messages("system", "permission_denied")[0]
+    assert (note["tool_name"], note["tool_use_id"], note["decision_reason_type"]) == ("Change", "t1", "rule")
+    assert "no rule allows it" in note["message"]
+    assert _result_text(world.emitter) == note["message"]
+    assert [denial["tool_use_id"] for denial in result["permission_denials"]] == ["t1"]
+    assert not world.asker.requests
+    assert not world.log
+
+
+async def test_a_question_that_fails_is_no_permission() -> None:
+    world = make_world(
+        calls(("t1", "Change", {"key": "a"})),
+        says("ok", "msg_2"),
+        decisions={"Change": ASK},
+        answers=[OSError("client said no such request")],
+    )
+    result = await world.turn()
+    assert _result_text(world.emitter) == "Tool permission request failed: Error: client said no such request"
+    assert not world.log
+    assert result["subtype"] == "success"
+
+
+async def test_a_permission_check_that_fails_is_no_permission() -> None:
+    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
+
+    def broken(tool: Any, tool_input: Json) -> Decision:
+        raise RuntimeError("parser bug")
+
+    world.permissions.decide = broken  # type: ignore[method-assign]
+    await world.turn()
+    assert "permission check failed" in _result_text(world.emitter)
+    assert not world.log
+
+
+async def test_repeated_denials_are_pointed_out_once() -> None:
+    denied = Decision(Behavior.DENY, "rule", "rule")
+    script = [calls((f"t{i}", "Change", {"key": f"v{i}"}), message_id=f"m{i}") for i in range(4)]
+    world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
+    await world.turn()
+    notes = [line for line in world.emitter.messages("user") if line.get("isSynthetic")]
+    assert len(notes) == 1
+    assert "refused" in notes[0]["message"]["content"][0]["text"]
+    assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+
+
+async def test_a_success_in_between_resets_the_count_of_denials() -> None:
+    denied = Decision(Behavior.DENY, "rule", "rule")
+    tools = ["Change", "Change", "Look", "Change"]
+    script = [calls((f"t{i}", name, {"key": "v"}), message_id=f"m{i}") for i, name in enumerate(tools)]
+    world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
+    await world.turn()
+    assert not [line for line in world.emitter.messages("user") if line.get("isSynthetic")]
+
+
+async def test_a_tool_use_id_that_was_used_before_is_replaced() -> None:
+    world = make_world(
+        calls(("call_0", "Look", {"key": "a"})),
+        calls(("call_0", "Look", {"key": "b"}), ("", "Look", {"key": "c"}), message_id="msg_2"),
+        says("ok", "msg_3"),
+    )
+    await world.turn()
+    assert {"end a", "end b", "end c"} <= set(world.log)
+    uses = [b["id"] for m in world.history() for b in m["content"] if b["type"] == "tool_use"]
+    assert len(set(uses)) == 3
+    assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+
+
+async def test_an_executor_tells_its_owner_about_our_own_failures() -> None:
+    async def broken(call: ToolCall) -> None:
+        raise OSError("journal")
+
+    executor = ToolExecutor(broken, lambda call: True)
+    executor.submit(ToolCall("1", "x", {}, None))
+    with pytest.raises(OSError, match="journal"):
+        await executor.drain()
+
+
+def test_schemas_of_nested_values() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "todos": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "required": ["status"],
+                    "properties": {"status": {"type": "string", "enum": ["pending", "done"]}},
+                },
+            },
+            "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "name": {"type": ["string", "null"], "minLength": 2},
+        },
+    }
+    assert issues({"todos": [{"status": "done"}], "limit": None, "name": None}, schema) == []
+    assert issues({"todos": []}, schema) == ["`todos` needs at least 1 items"]
+    assert issues({"todos": [{}]}, schema) == ["the required parameter `todos[0].status` is missing"]
+    assert issues({"todos": [{"status": "x"}]}, schema) == ["`todos[0].status` must be one of 'pending', 'done'"]
+    assert issues({"limit": "3"}, schema) == ["`limit` fits none of the allowed forms"]
+    assert issues({"name": "x"}, schema) == ["`name` needs at least 2 characters"]
+    assert issues([], schema) == ["the input is array, expected object"]
+
+
+@pytest.mark.parametrize("name", ["multi tool.use", "a" * 200, "", "Bäsh"])
+async def test_a_call_that_the_api_would_not_take_back_is_renamed(name: str) -> None:
+    """Otherwise every later request of the session is refused for what is in its history."""
+    world = make_world(calls(("call:1.x", name, {})), says("sorry", "msg_2"))
+    result = await world.turn()
+    assert result["subtype"] == "success"
+    block = world.transport.request_json(1)["messages"][1]["content"][0]
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["name"])
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["id"])
+    assert "No such tool" in _result_text(world.emitter)

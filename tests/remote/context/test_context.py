@@ -1,0 +1,229 @@
+"""What is gathered on the host, and that nothing on it can stop the session from starting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ccb.remote.context import context as context_module
+from ccb.remote.context.context import gather, git_state
+from ccb.remote.context.instructions import find_instructions
+
+
+def git(directory: Path, *args: str) -> None:
+    config = [
+        "-c",
+        "user.name=Ann",
+        "-c",
+        "user.email=a@b",
+        "-c",
+        "init.defaultBranch=main",
+        "-c",
+        "commit.gpgsign=false",
+    ]
+    subprocess.run(["git", *config, *args], cwd=directory, check=True, capture_output=True)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "home").mkdir()
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "SHELL": "/bin/zsh"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    path = tmp_path / "repo"
+    path.mkdir()
+    git(path, "init")
+    git(path, "config", "user.name", "Ann Other")
+    (path / "a").write_text("1")
+    git(path, "add", "a")
+    git(path, "commit", "-m", "first step")
+    return path
+
+
+async def test_the_host_describes_itself(tmp_path: Path, environ: dict[str, str]) -> None:
+    found = await gather(str(tmp_path), ["/x"], environ["HOME"], environ)
+    assert (found.cwd, found.add_dirs, found.shell) == (str(tmp_path), ("/x",), "zsh")
+    assert found.platform and found.os_version and found.python and found.account and found.host
+    assert time.strptime(found.date, "%Y-%m-%d")
+    assert (found.is_repository, found.git) == (False, None)
+
+
+async def test_git_state(repository: Path, environ: dict[str, str]) -> None:
+    git(repository, "checkout", "-b", "topic/x")
+    (repository / "a").write_text("2")
+    (repository / "new").write_text("")
+    state = await git_state(str(repository), environ)
+    assert state is not None
+    assert (state.branch, state.main_branch, state.user) == ("topic/x", "main", "Ann Other")
+    assert state.status.split("\n") == [" M a", "?? new"]
+    assert state.recent_commits.endswith("first step")
+
+
+async def test_the_remote_decides_what_the_main_branch_is(repository: Path, environ: dict[str, str]) -> None:
+    git(repository, "update-ref", "refs/remotes/origin/production", "HEAD")
+    git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/production")
+    state = await git_state(str(repository), environ)
+    assert state is not None
+    assert state.main_branch == "production"
+
+
+async def test_a_repository_without_commits(tmp_path: Path, environ: dict[str, str]) -> None:
+    git(tmp_path, "init")
+    state = await git_state(str(tmp_path), environ)
+    assert state is not None
+    assert (state.branch, state.recent_commits) == ("main", "")
+
+
+async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, environ: dict[str, str]) -> None:
+    for number in range(400):
+        (repository / f"file-{number:04}").write_text("")
+    state = await git_state(str(repository), environ)
+    assert state is not None
+    lines = state.status.split("\n")
+    assert len(state.status) < 2100
+    assert all(line.startswith("?? file-") for line in lines[:-1])
+    assert lines[-1] == f"({400 - len(lines) + 1} more lines were cut; run `git status` to see them all)"
+
+
+async def test_nothing_of_the_repository_is_run_and_nothing_is_written(
+    repository: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    trap.chmod(0o755)
+    git(repository, "config", "core.fsmonitor", str(trap))
+    git(repository, "config", "core.pager", str(trap))
+    index = (repository / ".git/index").stat().st_mtime_ns
+    os.utime(repository / "a")
+    assert await git_state(str(repository), environ) is not None
+    assert not (tmp_path / "ran").exists()
+    assert (repository / ".git/index").stat().st_mtime_ns == index
+
+
+async def test_without_git(tmp_path: Path, repository: Path, environ: dict[str, str]) -> None:
+    found = await gather(str(repository), (), environ["HOME"], {**environ, "PATH": str(tmp_path / "home")})
+    assert (found.is_repository, found.git) == (True, None)
+
+
+async def test_a_git_that_hangs_is_given_up(
+    tmp_path: Path, repository: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_module, "_GIT_SECONDS", 0.3)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 60\n")
+    (tmp_path / "bin/git").chmod(0o755)
+    environ["PATH"] = f"{tmp_path}/bin:{environ['PATH']}"
+    started = time.monotonic()
+    state = await git_state(str(repository), environ)
+    assert time.monotonic() - started < 5
+    assert state is not None
+    assert "did not answer" in state.status
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_instruction_files_go_from_the_user_to_the_nearest_directory(tmp_path: Path) -> None:
+    home, cwd = tmp_path / "home", tmp_path / "a/b"
+    write(home / ".claude/CLAUDE.md", "user")
+    write(home / ".config/ccb/AGENTS.md", "user agents")
+    write(tmp_path / "a/AGENTS.md", "outer")
+    write(cwd / "CLAUDE.md", "inner")
+    write(cwd / "AGENTS.md", "inner agents")
+    found = find_instructions(str(cwd), str(home))
+    assert [(file.text, file.scope) for file in found] == [
+        ("user", "user"),
+        ("user agents", "user"),
+        ("outer", "project"),
+        ("inner", "project"),
+        ("inner agents", "project"),
+    ]
+
+
+def test_the_same_content_is_shown_once(tmp_path: Path) -> None:
+    write(tmp_path / "CLAUDE.md", "same\n")
+    write(tmp_path / "AGENTS.md", "same")
+    write(tmp_path / "a/CLAUDE.md", "")
+    (tmp_path / "a/AGENTS.md").symlink_to(tmp_path / "CLAUDE.md")
+    found = find_instructions(str(tmp_path / "a"), str(tmp_path / "home"))
+    assert [os.path.basename(file.path) for file in found] == ["CLAUDE.md"]
+
+
+def test_each_file_and_all_together_are_bounded(tmp_path: Path) -> None:
+    directory = tmp_path
+    for number in range(5):
+        directory = directory / str(number)
+        write(directory / "CLAUDE.md", f"line {number}\n" * 10_000)
+    found = find_instructions(str(directory), str(tmp_path / "home"))
+    assert len(found) == 4
+    assert "(cut here: the file is longer than 40960 bytes" in found[0].text
+    assert sum(len(file.text) for file in found) < 103_000
+    assert "left out" in found[-1].text
+
+
+def test_what_is_not_a_plain_text_file_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "CLAUDE.md")
+    (tmp_path / "a/CLAUDE.md").mkdir(parents=True)
+    (tmp_path / "a/AGENTS.md").symlink_to("/dev/zero")
+    write(tmp_path / "AGENTS.md", "bin\0ary")
+    (tmp_path / "a/b").mkdir()
+    (tmp_path / "a/b/CLAUDE.md").write_bytes(b"\xef\xbb\xbfok \xff\r\n")
+    found = find_instructions(str(tmp_path / "a/b"), str(tmp_path / "home"))
+    assert [file.text for file in found] == ["ok \n"]
+
+
+async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    trap.chmod(0o755)
+    evil = tmp_path / "clone" / "evil"
+    evil.mkdir(parents=True)
+    git(evil, "init", "--bare", ".")
+    (evil / "tree").mkdir()
+    (evil / "tree" / "a").write_text("1")
+    git(evil, "config", "core.bare", "false")
+    git(evil, "config", "core.worktree", "tree")
+    git(evil, "add", "a")
+    git(evil, "config", "filter.x.clean", str(trap))
+    (evil / "tree" / ".gitattributes").write_text("* filter=x\n")
+    (evil / "tree" / "a").write_text("2")
+    os.utime(evil / "tree" / "a", (1, 1))
+    git(evil, "status")
+    assert (tmp_path / "ran").exists(), "the trap does not work: it proves nothing"
+    (tmp_path / "ran").unlink()
+    os.utime(evil / "tree" / "a", (2, 2))
+    await git_state(str(evil), environ)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_links_to_what_is_no_text_of_that_kind_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("secret")
+    (tmp_path / "shared.md").write_text("shared")
+    project = tmp_path / "project"
+    project.mkdir()
+    os.symlink("../key", project / "CLAUDE.md")
+    os.symlink("../shared.md", project / "AGENTS.md")
+    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["shared"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file of somebody else can only be made by root")
+def test_nobody_instructs_from_a_directory_that_is_open_to_all(tmp_path: Path) -> None:
+    project = tmp_path / "open" / "project"
+    project.mkdir(parents=True)
+    for path in (tmp_path / "open" / "CLAUDE.md", project / "CLAUDE.md"):
+        path.write_text(f"from {path.parent.name}")
+        os.chown(path, 12345, 12345)
+    os.chmod(tmp_path / "open", 0o1777)
+    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["from project"]
+    os.chown(tmp_path / "open" / "CLAUDE.md", 0, 0)
+    assert len(find_instructions(str(project), str(tmp_path / "home"))) == 2

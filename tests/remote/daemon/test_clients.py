@@ -1,0 +1,249 @@
+"""One attached client: liveness, the order of what it is sent, and long events."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ccb.remote.daemon import clients
+from ccb.remote.daemon.clients import Client
+from ccb.remote.journal.journal import Journal
+from ccb.tunnel.wire import (
+    Attach,
+    Credit,
+    Data,
+    End,
+    Event,
+    Fetch,
+    Frame,
+    FrameDecoder,
+    Head,
+    Input,
+    Ping,
+    Pong,
+    Progress,
+    Stop,
+    encode_frame,
+)
+
+DEADLINE_S = 10.0
+
+
+class Daemon:
+    """Owner of one client; grants every attach."""
+
+    def __init__(self, directory: Path) -> None:
+        self.journal = Journal(str(directory / "journal.jsonl"))
+        self.gone = asyncio.Event()
+        self.busy = False
+        self.given_up = asyncio.Event()
+
+    def attached(self, client: Client, frame: Attach) -> None:
+        client.admit(frame.role, frame.epoch, frame.have)
+
+    def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
+        raise AssertionError(f"nobody sends a {frame.t}")
+
+    def fetch(self, client: Client, frame: Fetch) -> None:
+        raise AssertionError("nobody asks for earlier events")
+
+    def detached(self, client: Client, *, done: bool) -> None:
+        raise AssertionError("nobody leaves by itself")
+
+    def reads(self, client: Client) -> bool:
+        return self.busy
+
+    def stuck(self, client: Client) -> None:
+        self.given_up.set()
+
+    def left(self, client: Client) -> None:
+        self.gone.set()
+
+
+class Wire:
+    """The laptop's end."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._decoder = FrameDecoder()
+        self.lines = b""
+
+    async def send(self, frame: Frame) -> None:
+        for line in encode_frame(frame):
+            await asyncio.get_running_loop().sock_sendall(self._end, line)
+
+    async def read(self) -> list[Frame]:
+        data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._end, 65536), DEADLINE_S)
+        assert data, "the connection has ended"
+        self.lines += data
+        return list(self._decoder.feed(data))
+
+    async def frames(self, count: int) -> list[Frame]:
+        frames: list[Frame] = []
+        while len(frames) < count:
+            frames += await self.read()
+        return frames
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path) -> Daemon:
+    return Daemon(tmp_path)
+
+
+@asynccontextmanager
+async def served(daemon: Daemon) -> AsyncIterator[tuple[Client, Wire]]:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    reader, writer = await asyncio.open_unix_connection(sock=ours)
+    client = Client(daemon, reader, writer, None)
+    task = asyncio.ensure_future(client.run())
+    try:
+        yield client, Wire(theirs)
+    finally:
+        theirs.close()
+        await asyncio.wait_for(task, DEADLINE_S)
+        await daemon.journal.close()
+
+
+async def test_a_silent_client_is_asked_and_then_left(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(clients, "SILENT_S", 0.2)
+    async with served(daemon) as (_, wire):
+        assert isinstance((await wire.frames(1))[0], Ping)
+        await asyncio.wait_for(daemon.gone.wait(), DEADLINE_S)
+
+
+async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(clients, "SILENT_S", 1.0)
+    async with served(daemon) as (_, wire):
+        for _ in range(30):
+            for frame in await wire.frames(1):
+                assert isinstance(frame, Ping)
+                await wire.send(Pong(0, frame.n))
+        assert not daemon.gone.is_set()
+
+
+async def test_one_that_reads_for_others_and_only_says_that_it_lives_is_given_up_and_stays(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(clients, "STUCK_S", 0.3)
+    async with served(daemon) as (_, wire):
+        await wire.send(Attach(1, "viewer", 0, "n"))
+        daemon.busy = True
+        for _ in range(20):
+            for frame in await wire.frames(1):
+                assert isinstance(frame, Ping)
+                await wire.send(Pong(1, frame.n))
+        assert not daemon.given_up.is_set(), "it answers"
+        deadline = asyncio.get_running_loop().time() + DEADLINE_S
+        number = 0
+        while not daemon.given_up.is_set() and asyncio.get_running_loop().time() < deadline:
+            await wire.send(Ping(1, number))
+            number += 1
+            await wire.read()
+        assert daemon.given_up.is_set() and not daemon.gone.is_set()
+
+
+async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that stands still for longer than the silence allowed, as with SIGSTOP."""
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.5)
+    monkeypatch.setattr(clients, "SILENT_S", 1.5)
+    async with served(daemon) as (_, wire):
+        assert isinstance((await wire.frames(1))[0], Ping)
+        time.sleep(2.0)
+        for _ in range(3):
+            for frame in await wire.frames(1):
+                assert isinstance(frame, Ping)
+                await wire.send(Pong(0, frame.n))
+        assert not daemon.gone.is_set()
+
+
+async def test_a_client_that_was_silent_all_the_while_is_left_after_such_a_stop(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "PING_AFTER_S", 0.1)
+    monkeypatch.setattr(clients, "SILENT_S", 0.3)
+    async with served(daemon):
+        time.sleep(0.5)
+        await asyncio.wait_for(daemon.gone.wait(), DEADLINE_S)
+
+
+async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(daemon: Daemon) -> None:
+    async with served(daemon) as (client, wire):
+        await wire.send(Attach(1, "driver", 0, "n"))
+        await wire.send(Ping(1, 1))
+        await wire.frames(1)
+        daemon.journal.append("message", {"n": 1})
+        client.progress(1, "tool", {"shown": "old"})
+        client.progress(1, "tool", {"shown": "new"})
+        client.progress(1, "", {"shown": "a"})
+        client.progress(1, "", {"shown": "b"})
+        await daemon.journal.commit()
+        frames = await wire.frames(4)
+        assert isinstance(frames[0], Event)
+        assert [frame.body["shown"] for frame in frames[1:] if isinstance(frame, Progress)] == ["new", "a", "b"]
+
+
+async def test_control_goes_between_the_parts_of_a_long_event(daemon: Daemon) -> None:
+    async with served(daemon) as (client, wire):
+        await wire.send(Attach(1, "driver", 0, "n"))
+        daemon.journal.append("message", {"text": "x" * 8_000_000})
+        daemon.journal.append("message", {"text": "after"})
+        await daemon.journal.commit()
+        await wire.read()
+        client.control(Pong(1, 5))
+        frames = await wire.frames(3)
+        assert [frame.t for frame in frames] == ["pong", "event", "event"]
+        assert wire.lines.index(b'"t":"pong"') < wire.lines.rindex(b'"t":"part"')
+        event = frames[1]
+        assert isinstance(event, Event)
+        assert len(event.body["text"]) == 8_000_000
+
+
+async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
+    async with served(daemon) as (client, wire):
+        await wire.send(Attach(1, "driver", 0, "n"))
+        await wire.send(Ping(1, 1))
+        await wire.frames(1)
+
+        async def upload() -> None:
+            for number in range(60):
+                await client.bulk(Data(1, 1, number, "A" * 100_000))
+
+        sending = asyncio.ensure_future(upload())
+        await wire.read()
+        assert not sending.done()
+        daemon.journal.append("message", {})
+        await daemon.journal.commit()
+        seen = 0
+        while True:
+            frames = await wire.frames(1)
+            seen += sum(isinstance(frame, Data) for frame in frames)
+            if any(isinstance(frame, Event) for frame in frames):
+                break
+        assert seen < 40
+        while seen < 60:
+            seen += sum(isinstance(frame, Data) for frame in await wire.frames(1))
+        await asyncio.wait_for(sending, DEADLINE_S)
+
+
+async def test_a_replay_from_the_file_is_complete_and_in_order(daemon: Daemon) -> None:
+    for number in range(3000):
+        daemon.journal.append("message", {"n": number, "text": "y" * 2000})
+    await daemon.journal.commit()
+    async with served(daemon) as (_, wire):
+        await wire.send(Attach(1, "viewer", 10, "n"))
+        seqs: list[int] = []
+        while len(seqs) < 2990:
+            seqs += [frame.seq for frame in await wire.frames(1) if isinstance(frame, Event)]
+        assert seqs == list(range(11, 3001))

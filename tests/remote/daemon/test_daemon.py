@@ -1,0 +1,364 @@
+"""The worker as a process: hello, attach, turns, drops, and what is left afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+
+from ccb.remote.daemon.hello import PROTOCOL as HELLO_PROTOCOL
+from ccb.tunnel.wire import (
+    PROTOCOL,
+    Applied,
+    Attach,
+    Bye,
+    Detach,
+    Event,
+    Fenced,
+    Hello,
+    Ping,
+    Pong,
+    Refused,
+    SessionOptions,
+)
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+async def test_hello_comes_unprompted_and_names_the_session(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.next(Hello)
+    assert hello.protocol == PROTOCOL == HELLO_PROTOCOL
+    assert (hello.session, hello.cwd, hello.state) == (session, str(host.project), "idle")
+    assert hello.bundle == "b" * 64
+    assert (hello.epoch, hello.seq, hello.storage) == (0, 0, "disk")
+    assert alive(hello.pid)
+    assert hello.pid != laptop.process.pid
+
+
+async def test_a_prompt_is_answered_by_the_model_over_the_link(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    input_id = await laptop.say("hello there")
+    opened, body = await laptop.call()
+    assert opened.path == "/v1/messages"
+    assert opened.nonce.startswith("nonce-")
+    assert "hello there" in body.decode()
+    assert len(body) == opened.size
+    await laptop.answer(opened, content(says("hi")))
+    result = await laptop.message("result")
+    assert (result["subtype"], result["result"], result["session_id"]) == ("success", "hi", session)
+    assert any(isinstance(frame, Applied) and frame.id == input_id for frame in laptop.frames)
+    seqs = [frame.seq for frame in laptop.frames if isinstance(frame, Event)]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_a_tool_runs_beside_the_files(host: WorkerHost, session: str) -> None:
+    (host.project / "notes.txt").write_text("forty-two\n", encoding="utf-8")
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.say("read the notes")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Read", {"file_path": str(host.project / "notes.txt")}))))
+    opened, body = await laptop.call()
+    assert "forty-two" in json.loads(body)["messages"][-1]["content"][0]["content"]
+    await laptop.answer(opened, content(says("it says forty-two")))
+    assert (await laptop.message("result"))["num_turns"] == 2
+
+
+@pytest.mark.parametrize(
+    ("cwd", "code"),
+    [
+        ("~/projekt", "no_such_path"),
+        ("~/file", "not_a_directory"),
+        ("~/file/below", "no_such_path"),
+        ("/nowhere/at/all", "no_such_path"),
+    ],
+)
+async def test_a_directory_that_cannot_be_used_is_refused_and_leaves_nothing(
+    host: WorkerHost, session: str, cwd: str, code: str
+) -> None:
+    (host.home / "file").write_text("", encoding="utf-8")
+    laptop = await host.connect(session, cwd)
+    refused = await laptop.next(Refused)
+    assert refused.code == code
+    if cwd == "~/projekt":
+        assert refused.data["near"] == [str(host.project)]
+    await laptop.process.wait()
+    assert host.runtime_files() == []
+    assert not host.state(session).exists()
+
+
+async def test_a_session_that_does_not_exist_is_not_made_unless_asked(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session, create=False)
+    assert (await laptop.next(Refused)).code == "no_session"
+
+
+async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.next(Event)
+    await laptop.stop()
+    assert any(isinstance(frame, Bye) for frame in laptop.frames)
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert host.runtime_files() == []
+    for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines():
+        json.loads(line)
+
+
+async def test_stop_kills_the_tools_that_run(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    command = "echo $$ > pid; exec sleep 600"
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
+    await laptop.stop()
+    await until(lambda: not alive(int(pid_file.read_text())), "the tool's process has ended")
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+
+
+async def test_the_session_outlives_its_connection_and_replays_what_was_missed(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(
+        opened, content(calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
+    )
+    await until((host.project / "started").exists, "the tool has started")
+    have = max(frame.seq for frame in first.frames if isinstance(frame, Event))
+    await first.drop()
+    second = await host.connect(session)
+    hello = await second.attach(have=have)
+    assert hello.epoch == 1
+    assert (await second.next(Event)).seq == have + 1
+    opened, _body = await second.call()
+    await second.answer(opened, content(says("finished")))
+    assert (await second.message("result"))["result"] == "finished"
+    assert (host.project / "count").read_text() == "done\n"
+
+
+async def test_a_model_call_goes_on_at_its_offset_after_a_drop(host: WorkerHost, session: str) -> None:
+    answer = content(says("a sentence that is cut in two"))
+    first = await host.connect(session)
+    await first.attach()
+    await first.say("go")
+    opened, _ = await first.call()
+    cut = len(answer) // 2
+    await first.answer(opened, answer[:cut], end=False)
+    await first.send(Ping(first.epoch, 1))
+    await first.next(Pong)  # what was sent before it has arrived
+    await first.drop()
+    second = await host.connect(session)
+    await second.attach(have=0)
+    again, _ = await second.call()
+    assert (again.id, again.offset) == (opened.id, cut)
+    await second.answer(again, answer[cut:], offset=cut)
+    assert (await second.message("result"))["result"] == "a sentence that is cut in two"
+
+
+async def test_an_input_sent_again_is_applied_once(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.say("only once", input_id="same")
+    await laptop.say("only once", input_id="same")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("ok")))
+    await laptop.message("result")
+    await laptop.say("something else")
+    opened, body = await laptop.call()
+    assert body.decode().count("only once") == 1
+    await laptop.answer(opened, content(says("ok")))
+    await laptop.message("result")
+
+
+async def test_a_newer_driver_fences_the_older_one(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(client="first"))
+    await first.next(Event)
+    second = await host.connect(session)
+    await second.attach(SessionOptions(client="second"))
+    fenced = await first.next(Fenced)
+    assert (fenced.epoch, fenced.by) == (2, "second")
+    await first.say("from the old one")
+    await second.say("from the new one")
+    opened, body = await second.call()
+    assert "from the new one" in body.decode()
+    assert "from the old one" not in body.decode()
+    await second.answer(opened, content(says("ok")))
+
+
+async def test_an_epoch_that_was_granted_before_is_refused(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach()
+    await first.next(Event)
+    late = await host.connect(session)
+    await late.next(Hello)
+    await late.send(Attach(1, "driver", 0, "n", {}))
+    assert (await late.next(Fenced)).epoch == 1
+
+
+async def test_a_viewer_sees_events_and_cannot_drive(host: WorkerHost, session: str) -> None:
+    driver = await host.connect(session)
+    await driver.attach()
+    viewer = await host.connect(session)
+    await viewer.attach(role="viewer")
+    await viewer.say("not me")
+    await driver.say("me")
+    opened, body = await driver.call()
+    assert "not me" not in body.decode()
+    await driver.answer(opened, content(says("ok")))
+    assert (await viewer.message("result"))["result"] == "ok"
+
+
+async def test_who_watches_is_told_who_drives_and_when_nobody_does(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(client="ann"))
+    viewer = await host.connect(session)
+    await viewer.attach(role="viewer")
+    second = await host.connect(session)
+    await second.attach(SessionOptions(client="bob"))
+    assert (await first.next(Fenced)).by == "bob"
+    assert (await viewer.next(Fenced)).by == "bob"
+    await second.send(Detach(second.epoch))
+    assert (await first.next(Fenced)).by == ""
+    assert (await viewer.next(Fenced)).by == ""
+
+
+async def test_a_question_waits_over_a_drop_under_the_same_id(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(permission_prompts="stdio"))
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch made"}))))
+    asked = await first.message("control_request")
+    await first.drop()
+    second = await host.connect(session)
+    hello = await second.attach()
+    assert hello.state == "requires_action"
+    again = await second.message("control_request")
+    assert again["request_id"] == asked["request_id"]
+    body = {
+        "type": "control_response",
+        "response": {
+            "subtype": "success",
+            "request_id": asked["request_id"],
+            "response": {"behavior": "allow", "updatedInput": asked["request"]["input"]},
+        },
+    }
+    from ccb.tunnel.wire import Input
+
+    await second.send(Input(second.epoch, "answer-1", body))
+    opened, _ = await second.call()
+    assert (host.project / "made").exists()
+    await second.answer(opened, content(says("ok")))
+
+
+async def test_an_interrupt_is_answered_first_and_ends_the_turn(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch started; sleep 600"}))))
+    await until((host.project / "started").exists, "the tool has started")
+    request_id = await laptop.control("interrupt")
+    response = await laptop.message("control_response")
+    assert response["response"]["request_id"] == request_id
+    assert response["response"]["response"] == {"still_queued": []}
+    result = await laptop.message("result")
+    assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_tools")
+
+
+async def test_every_control_request_is_answered(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    for subtype, fields, wanted in (
+        ("initialize", {}, "success"),
+        ("set_permission_mode", {"mode": "plan"}, "success"),
+        ("set_permission_mode", {"mode": "nonsense"}, "error"),
+        ("set_model", {"model": "opus"}, "success"),
+        ("mcp_status", {}, "success"),
+        ("from_the_future", {}, "error"),
+    ):
+        request_id = await laptop.control(subtype, **fields)
+        response = (await laptop.message("control_response"))["response"]
+        assert (response["request_id"], response["subtype"]) == (request_id, wanted), subtype
+
+
+async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    await first.say("go")
+    opened, _ = await first.call()
+    command = "echo $$ > pid; echo run >> count; touch started; exec sleep 600"
+    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
+    await until((host.project / "started").exists, "the tool has started")
+    os.kill(hello.pid, 9)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int((host.project / "pid").read_text()), 9)
+    await first.process.wait()
+    second = await host.connect(session)
+    await second.attach()
+    await second.say("what happened?")
+    opened, body = await second.call()
+    history = json.loads(body)["messages"]
+    results = [b for m in history for b in m["content"] if isinstance(b, dict) and b.get("type") == "tool_result"]
+    assert len(results) == 1
+    assert "may have run" in json.dumps(results[0])
+    assert (host.project / "count").read_text() == "run\n"
+    await second.answer(opened, content(says("ok")))
+    await second.message("result")
+
+
+async def test_everything_on_disk_is_private_and_without_the_nonce(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("ok")))
+    await laptop.message("result")
+    written = [path for path in host.home.rglob("*") if host.project not in (path, *path.parents)]
+    written += host.runtime.rglob("*")
+    for path in written:
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        assert mode & 0o077 == 0 or path in (host.home / ".local", host.home / ".local" / "state"), (
+            f"{path} is {mode:o}"
+        )
+        if path.is_file():
+            assert opened.nonce.encode() not in path.read_bytes()
+    for name in ("cmdline", "environ"):
+        assert opened.nonce.encode() not in Path(f"/proc/{hello.pid}/{name}").read_bytes()
+
+
+async def test_a_refused_bypass_as_root_says_why(host: WorkerHost, session: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs a root login")
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(permission_mode="bypassPermissions", allow_bypass=True))
+    refused = await laptop.next(Refused)
+    assert refused.code == "bad_attach"
+    assert "root" in refused.message

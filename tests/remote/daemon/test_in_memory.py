@@ -1,0 +1,307 @@
+"""Sessions on hosts whose disks are full: in memory where nothing was begun, where they were where something was. Root only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import says
+from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+
+from ccb.remote.journal.journal import Journal, JournalError
+from ccb.remote.journal.storage import MemoryFile
+from ccb.remote.sessions import sockets
+from ccb.tunnel.wire import Detach, Event, Hello, Refused, SessionOptions
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+@contextmanager
+def no_byte() -> Iterator[None]:
+    """What is started meanwhile can make no file longer than nothing, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def disk(where: Path, options: str) -> Iterator[None]:
+    """A file system of its own at `where`."""
+    where.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", str(where)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+def fill(where: Path) -> None:
+    with contextlib.suppress(OSError), open(where / "full", "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+def content(text: str) -> bytes:
+    return b"".join(chunk for chunk in says(text).chunks if isinstance(chunk, bytes))
+
+
+async def test_connects_at_the_same_moment_share_one_worker_in_memory(host: WorkerHost, session: str) -> None:
+    with no_byte():
+        laptops = [await host.connect(session) for _ in range(4)]
+    hellos = await asyncio.gather(*(laptop.next(Hello) for laptop in laptops))
+    assert {hello.storage for hello in hellos} == {"memory"}
+    assert len({hello.pid for hello in hellos}) == 1
+    with no_byte():
+        fresh = await host.connect(session, fresh=True)
+    assert (await fresh.next(Refused)).code == "in_use"
+
+
+async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str) -> None:
+    with no_byte():
+        first = await host.connect(session)
+    hello = await first.attach(SessionOptions())
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.drop()
+    again = await host.connect(session, create=False)  # though there is room for a session on the disk now
+    assert (await again.attach()).pid == hello.pid
+    opened, _ = await again.call()
+    await again.answer(opened, content("done"))
+    assert (await again.message("result"))["result"] == "done"
+    await until(lambda: again.last_seq >= again.events[0].seq, "events have come")
+    assert [event.seq for event in again.events] == list(range(1, again.last_seq + 1))
+    await again.stop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    late = await host.connect(session, create=False, in_memory=True)
+    refused = await late.next(Refused)
+    assert refused.code == "no_session" and "was in memory only" in refused.message
+    assert host.runtime_files() == []
+    assert not (host.home / ".local").exists()
+
+
+async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, session: str) -> None:
+    """A worker with a journal on the disk would end at once."""
+    with no_byte():
+        first = await host.connect(session, idle_s=0.1)
+    hello = await first.attach(SessionOptions())
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content("done"))
+    await first.message("result")
+    await first.send(Detach(first.epoch, done=True))
+    while await first.read():
+        pass
+    again = await host.connect(session, create=False)
+    assert (await again.attach()).pid == hello.pid
+    assert (await again.message("result"))["result"] == "done"
+    await again.stop()
+
+
+async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_it_was(
+    host: WorkerHost, session: str
+) -> None:
+    """There is room for a directory and a lock, but not for the socket."""
+    with disk(host.runtime, "nr_inodes=3"):
+        laptop = await host.connect(session)
+        hello = await laptop.attach(SessionOptions())
+        assert hello.storage == "disk"
+        assert hello.notes == [f"{host.runtime}/ccb/{session}.sock: {os.strerror(errno.ENOSPC)}"]
+        await laptop.next(Event)
+        assert host.runtime_files() == []
+        await laptop.stop()
+    with disk(host.runtime, "nr_inodes=5"), disk(host.home / ".local", "nr_inodes=5"):  # up to the session, but no file
+        laptop = await host.connect(str(uuid.uuid4()))
+        hello = await laptop.attach(SessionOptions())
+        assert hello.storage == "volatile"
+        await laptop.next(Event)
+        assert list((host.home / ".local").iterdir()) == []
+        await laptop.stop()
+
+
+async def test_a_session_whose_home_is_full_is_found_again(host: WorkerHost, session: str) -> None:
+    with disk(host.home / ".local", "size=256k"):
+        first = await host.connect(session)
+        hello = await first.attach(SessionOptions())
+        await first.next(Event)
+        await first.say("go")
+        await first.call()
+        fill(host.home / ".local")
+        await first.drop()
+        again = await host.connect(session, create=False)
+        found = await again.next(Hello)
+        assert (found.pid, found.storage) == (hello.pid, "disk")
+        await again.drop()
+        os.kill(hello.pid, signal.SIGKILL)
+        await until(lambda: not alive(hello.pid), "the daemon is dead")
+        third = await host.connect(session, create=False)  # the last page of the journal has room for a few words
+        assert (await third.next(Hello)).seq > 0
+
+
+async def test_a_session_in_a_runtime_directory_that_is_full_is_found_again(host: WorkerHost, session: str) -> None:
+    (host.home / ".local").write_text("in the way")
+    with disk(host.runtime, "size=256k"):
+        first = await host.connect(session)
+        hello = await first.attach(SessionOptions())
+        assert hello.storage == "volatile"
+        await first.next(Event)
+        await first.say("go")
+        await first.call()
+        fill(host.runtime)
+        await first.drop()
+        again = await host.connect(session, create=False)
+        found = await again.next(Hello)
+        assert (found.pid, found.storage) == (hello.pid, "volatile")
+        (host.runtime / "full").unlink()
+        await again.drop()
+
+
+async def test_a_journal_in_memory_has_a_limit_and_stays_whole() -> None:
+    journal = Journal("")
+    journal._file = MemoryFile(200_000)
+    text = "x" * 30_000
+    with pytest.raises(JournalError, match=r"in memory only.*start a new session") as failed:
+        for number in range(100):
+            journal.append("message", {"n": number, "text": text})
+    assert failed.value.full
+    assert journal.append("message", {"n": "small"}).seq == journal.seq
+    await journal.commit()
+    assert [record.body["n"] for record in journal.read(0)] == [0, 1, 2, 3, 4, 5, "small"]
+    assert [record.body["n"] for record in journal.page(3, 40_000)] == [1]
+    assert journal.tail_start(70_000) == 4
+    await journal.close()
+
+
+SQUATTER = """
+import socket, sys
+squat = socket.socket(socket.AF_UNIX)
+squat.bind("\\0" + sys.argv[1])
+squat.listen(0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+async def test_a_stranger_at_the_name_is_in_nobodys_way_who_has_a_directory(
+    crowded: bool, host: WorkerHost, session: str
+) -> None:
+    address = sockets.memory_address(session)
+    python = ["setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", SQUATTER]
+    with subprocess.Popen([*python, address[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as squatter:
+        assert squatter.stdout is not None
+        assert squatter.stdout.readline() == b"ready\n"
+        with socket.socket(socket.AF_UNIX) as waiting:
+            if crowded:
+                waiting.setblocking(False)
+                with contextlib.suppress(BlockingIOError):  # another test's registry stands in the queue already
+                    waiting.connect(address)
+            laptop = await host.connect(session)
+            assert (await laptop.attach()).storage == "disk"
+            await laptop.next(Event)
+            await laptop.drop()
+            again = await host.connect(session, create=False)
+            assert (await again.next(Hello)).storage == "disk"
+            with no_byte():
+                refused = await host.connect(str(uuid.uuid4()), fork_of=session)
+            assert (await refused.next(Refused)).code == "no_storage"
+        squatter.terminate()
+
+
+def bound(session: str) -> tuple[socket.socket, str]:
+    address = sockets.memory_address(session)
+    claimed = sockets.claim(address)
+    assert claimed is not None
+    assert sockets.claim(address) is None
+    listener = sockets.listen(address, claimed)
+    os.close(claimed)
+    listener.settimeout(DEADLINE_S)
+    return listener, address
+
+
+COMER = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect("\\0" + sys.argv[1])
+s.sendall(b"comer")
+s.recv(1)
+"""
+
+
+def accepted(listener: socket.socket, address: str) -> str:
+    """What is said of the comer. Another test's registry, which knocks at every name of the host, is let go."""
+    while True:
+        client, _ = listener.accept()
+        with client:
+            client.settimeout(DEADLINE_S)
+            if client.recv(5) == b"comer":
+                return sockets.stranger(client, address)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "who"),
+    [
+        ([], ""),
+        (["unshare", "--pid", "--fork"], "another container"),
+        (["setpriv", "--reuid", "65534", "--clear-groups"], "another user (uid 65534)"),
+    ],
+)
+def test_who_connects_to_a_name_is_known(wrapper: list[str], who: str, session: str) -> None:
+    listener, address = bound(session)
+    python = "/usr/bin/python3" if wrapper else sys.executable  # which every user may run
+    with subprocess.Popen([*wrapper, python, "-c", COMER, address[1:]]), listener:
+        said = accepted(listener, address)
+    assert who in said if who else said == ""
+
+
+def test_only_names_that_somebody_listens_at_are_sessions(session: str) -> None:
+    address = sockets.memory_address(session)
+    claimed = sockets.claim(address)
+    assert claimed is not None
+    assert session not in sockets.sessions_in_memory()
+    with sockets.listen(address, claimed):
+        os.close(claimed)
+        assert session in sockets.sessions_in_memory()
+    assert session not in sockets.sessions_in_memory()
+    again = sockets.claim(address)
+    assert again is not None
+    os.close(again)
+
+
+async def test_no_copy_takes_over_a_session_in_memory_that_has_its_id(host: WorkerHost, session: str) -> None:
+    source = str(uuid.uuid4())
+    first = await host.connect(source)
+    await first.attach()
+    await first.next(Event)
+    with no_byte():
+        other = await host.connect(session)
+    assert (await other.next(Hello)).storage == "memory"
+    for fresh in (True, False):
+        refused = await (await host.connect(session, fork_of=source, fresh=fresh)).next(Refused)
+        assert refused.code == "in_use"
+    assert not host.state(session).exists()

@@ -1,0 +1,390 @@
+"""How a session's daemon starts and ends: who may start one, what it leaves, and that nobody falls between two."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.remote.session.inputs import MOST_WAITING
+from ccb.tunnel.wire import (
+    Applied,
+    Attach,
+    Bye,
+    Event,
+    Hello,
+    Input,
+    Ping,
+    Pong,
+    Progress,
+    Refused,
+    SessionOptions,
+    Stop,
+)
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+async def test_a_session_that_nobody_attached_to_leaves_nothing(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.next(Hello)
+    await laptop.drop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert host.runtime_files() == []
+    assert not host.state(session).exists()
+    again = await host.connect(session, fresh=True)
+    assert (await again.next(Hello)).seq == 0
+
+
+async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session, create=False)
+    assert (await laptop.next(Refused)).code == "no_session"
+    assert not host.state(session).exists()
+    assert host.runtime_files() == []
+
+
+async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach()
+    await first.next(Event)
+    while_alive = await host.connect(session, fresh=True)
+    assert (await while_alive.next(Refused)).code == "in_use"
+    await first.stop()
+    afterwards = await host.connect(session, fresh=True)
+    assert (await afterwards.next(Refused)).code == "in_use"
+
+
+async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
+    """The pid of a tool that runs in the first turn."""
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"}))))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
+    return int(pid_file.read_text())
+
+
+async def test_who_stops_the_session_tells_its_clients_that_it_is_over(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    tool = await sleeping_tool(host, laptop)
+    os.kill(hello.pid, signal.SIGINT)
+    assert (await laptop.next(Bye)).reason
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not alive(tool)
+    assert host.runtime_files() == []
+
+
+async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: WorkerHost, session: str) -> None:
+    """SIGTERM is what every process gets then: a goodbye would tell the laptop that there is nothing to come back to."""
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    tool = await sleeping_tool(host, laptop)
+    os.kill(hello.pid, signal.SIGTERM)
+    while await laptop.read():
+        pass
+    assert not [frame for frame in laptop.frames if isinstance(frame, Bye)]
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not alive(tool)
+    assert host.runtime_files() == []
+    again = await host.connect(session, create=False)
+    await again.attach()
+    assert (await again.message("result"))["is_error"]
+
+
+async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_session_is_over(
+    host: WorkerHost, session: str
+) -> None:
+    driver = await host.connect(session)
+    await driver.attach()
+    await driver.next(Event)
+    late = await host.connect(session)
+    await late.next(Hello)
+    await driver.stop()
+    while await late.read():
+        pass
+    assert not [frame for frame in late.frames if isinstance(frame, Bye)]
+
+
+async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.next(Hello)
+    os.kill(hello.pid, signal.SIGTERM)
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert host.runtime_files() == []
+
+
+async def test_a_session_alone_for_the_grace_time_ends_and_can_be_taken_up(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session, grace_s=0.2)
+    hello = await first.attach()
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(says("done")))
+    await first.message("result")
+    await first.drop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert host.runtime_files() == []
+    second = await host.connect(session)
+    again = await second.attach()
+    assert again.seq > hello.seq
+    assert (await second.message("result"))["result"] == "done"
+
+
+async def test_connections_at_the_same_moment_find_one_daemon(host: WorkerHost, session: str) -> None:
+    laptops = await asyncio.gather(*(host.connect(session) for _ in range(6)))
+    hellos = await asyncio.gather(*(laptop.next(Hello) for laptop in laptops))
+    assert len({hello.pid for hello in hellos}) == 1
+
+
+async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: WorkerHost, session: str) -> None:
+    """The lock of an ending daemon is held, and nobody listens: the test plays it."""
+    lock = host.runtime / "ccb"
+    first = await host.connect(session)
+    await first.attach()
+    await first.next(Event)
+    await first.stop()
+    with (lock / f"{session}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        second = await host.connect(session)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(second.process.wait())), 1)
+        assert second.raw == b""
+        (lock / f"{session}.lock").unlink()
+    assert (await second.next(Hello)).session == session
+
+
+async def test_a_socket_left_by_a_killed_daemon_is_no_obstacle(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await first.next(Event)
+    os.kill(hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    assert host.runtime_files() != []
+    second = await host.connect(session)
+    assert (await second.next(Hello)).pid != hello.pid
+
+
+async def test_the_daemon_is_nobodys_child_and_holds_nothing_of_the_channel(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.next(Event)
+    process = Path(f"/proc/{hello.pid}")
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    parent, sid = int(fields[1]), int(fields[3])
+    assert parent != laptop.process.pid
+    assert sid not in (os.getsid(0), os.getsid(laptop.process.pid))
+    assert os.readlink(process / "cwd") == str(host.project)
+    assert (process / "comm").read_text().strip() == "ccb"
+    assert {os.readlink(process / "fd" / str(fd)) for fd in (0, 1)} == {"/dev/null"}
+    held = [os.readlink(each) for each in (process / "fd").iterdir()]
+    assert not [each for each in held if each.startswith("pipe:")], held
+
+
+async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, session: str) -> None:
+    old = os.umask(0o022)
+    try:
+        laptop = await host.connect(session)
+    finally:
+        os.umask(old)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash", "Write"]))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    write = ("toolu_2", "Write", {"file_path": str(host.project / "written"), "content": "x"})
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch touched"}), write)))
+    await laptop.call()
+    assert [oct((host.project / name).stat().st_mode & 0o777) for name in ("touched", "written")] == ["0o644", "0o644"]
+    for path in host.state(session).rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.send(Stop(laptop.epoch, finish=True))
+    await laptop.answer(opened, content(says("y" * 1_500_000)))
+    result = await laptop.message("result")
+    assert len(result["result"]) == 1_500_000
+    await laptop.next(Bye)
+    seqs = [frame.seq for frame in laptop.frames if isinstance(frame, Event)]
+    assert seqs == list(range(1, len(seqs) + 1))
+    assert laptop.frames[-1].t == "bye"
+
+
+async def test_a_client_that_takes_nothing_slows_no_other(host: WorkerHost, session: str) -> None:
+    driver = await host.connect(session)
+    await driver.attach()
+    stuck = await host.connect(session)
+    hello = await stuck.attach(role="viewer")
+    os.kill(stuck.process.pid, signal.SIGSTOP)
+    try:
+        for number in range(4):  # soon done: one that is silent for 15 s is left
+            await driver.say("go")
+            opened, _ = await driver.call()
+            await driver.answer(opened, content(says("z" * 500_000, f"msg_{number}")))
+            await driver.message("result")
+        await driver.send(Ping(driver.epoch, 7))
+        await driver.next(Pong)
+        resident = int(Path(f"/proc/{hello.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        assert resident < 150_000_000
+    finally:
+        os.kill(stuck.process.pid, signal.SIGCONT)
+    last = await stuck.next(Event, lambda event: event.kind == "turn_end" and event.seq > 30)
+    seqs = [frame.seq for frame in stuck.frames if isinstance(frame, Event) and frame.seq <= last.seq]
+    assert seqs == list(range(1, last.seq + 1))
+
+
+async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.next(Event)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(15)
+        stranger.connect(str((host.runtime / "ccb") / f"{session}.sock"))
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        said = b""
+        while True:
+            data = stranger.recv(65536)
+            if not data:
+                break
+            said += data
+    frames = [json.loads(line) for line in said.splitlines()]
+    assert [frame["t"] for frame in frames] == ["hello", "refused"]
+    assert alive(hello.pid)
+
+
+async def test_an_attach_that_claims_the_future_is_refused(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.next(Hello)
+    await laptop.send(Attach(1, "driver", 1000, "n", {}))
+    assert (await laptop.next(Refused)).code == "bad_attach"
+
+
+@pytest.mark.parametrize("session_id", ["../evil", "", ".", "a/b", "x" * 200])
+async def test_an_id_that_is_no_name_of_a_file_is_refused(host: WorkerHost, session_id: str) -> None:
+    laptop = await host.connect(session_id)
+    assert (await laptop.next(Refused)).code == "internal"
+    assert not (host.home / ".local").exists()
+
+
+async def test_a_host_that_takes_no_byte_is_said_and_the_session_is_in_memory(host: WorkerHost, session: str) -> None:
+    """A limit on file sizes fails every write, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        laptop = await host.connect(session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    hello = await laptop.next(Hello)
+    assert hello.storage == "memory"
+    assert any(os.strerror(errno.EFBIG) in each for each in hello.notes)
+    assert not host.state(session).exists()
+    assert host.runtime_files() == []
+
+
+@contextmanager
+def full_disk(pid: int) -> Iterator[None]:
+    """No file of this process grows any more."""
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(permission_prompts="stdio"))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch touched"}))))
+    asked = await laptop.message("control_request")
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+    with full_disk(hello.pid):
+        await laptop.send(Input(laptop.epoch, "the-answer", {"type": "control_response", "response": response}))
+        await laptop.send(Ping(laptop.epoch, 7))
+        await laptop.next(Pong, lambda frame: frame.n == 7)  # so it was tried
+        assert not (host.project / "touched").exists()
+    await laptop.next(Applied, lambda frame: frame.id == "the-answer")
+    await laptop.call()
+    assert (host.project / "touched").exists()
+
+
+async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_and_with_its_counts(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("toolu_1", "Read", {"file_path": "/dev/null"}))))
+    opened, _ = await laptop.call()
+    with full_disk(hello.pid):
+        await laptop.answer(opened, content(says("more", message_id="msg_2")))
+        result = (await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")).body
+    assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
+    assert result["terminal_reason"] == "storage_full"
+    assert os.strerror(errno.EFBIG) in result["errors"][0] and str(host.state(session)) in result["errors"][0]
+    assert result["num_turns"] == 2
+    assert result["usage"]["output_tokens"] > 0 and result["total_cost_usd"] > 0 and result["duration_ms"] > 0
+
+
+async def test_a_prompt_that_failed_for_a_full_disk_is_not_run_later(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.next(Event)
+    with full_disk(hello.pid):
+        prompt = await laptop.say("go")
+        await laptop.next(Applied, lambda frame: frame.id == prompt)
+        failed = await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")
+        assert failed.body["is_error"] and failed.body["terminal_reason"] == "storage_full"
+    await laptop.say("again")
+    _, body = await laptop.call()
+    assert b"again" in body and b'"go"' not in body
+
+
+async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_interrupt_overtakes_them(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    sent = [await laptop.say("first")]
+    await laptop.call()  # so the turn holds it, and the rest waits
+    sent += [await laptop.say(f"number {number}") for number in range(MOST_WAITING + 2)]
+    await laptop.next(Applied, lambda frame: frame.id == sent[MOST_WAITING])
+    for _ in range(2):  # each lets the next prompt begin, and so the next one in
+        await laptop.control("interrupt")
+        await laptop.message("result")
+    while not any(isinstance(frame, Applied) and frame.id == sent[-1] for frame in laptop.frames):
+        assert await laptop.read()
+    while len(taken := [event.body["id"] for event in laptop.events if event.body.get("id") in sent]) < len(sent):
+        assert await laptop.read()
+    assert taken == sent

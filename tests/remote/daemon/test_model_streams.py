@@ -1,0 +1,393 @@
+"""Model calls over a link that comes and goes: the worker's end, with the test as the laptop."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections import deque
+from typing import Any
+
+import pytest
+
+from ccb.remote.daemon.model_streams import Calls, Line
+from ccb.remote.ports import ModelLinkError
+from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+
+DEADLINE_S = 10.0
+
+
+class Link:
+    """What one connection carries; `stuck` makes it take no more data."""
+
+    def __init__(self, calls: Calls, epoch: int, client: str = "alice") -> None:
+        self.sent: deque[Any] = deque()
+        self.open: dict[int, Open] = {}
+        self.bodies: dict[int, bytes] = {}
+        self.granted: dict[int, int] = {}
+        self.stuck = False
+        self._news = asyncio.Event()
+        self._calls = calls
+        self.epoch = epoch
+        self.line = Line(epoch, client, f"nonce-{epoch}", self.take, self.bulk)
+
+    def attach(self) -> None:
+        self._calls.attach(self.line)
+
+    def drop(self) -> None:
+        self._calls.detach(self.line)
+
+    def take(self, frame: Any) -> None:
+        self.sent.append(frame)
+        if isinstance(frame, Open):
+            self.open[frame.stream] = frame
+            self.bodies[frame.stream] = b""
+        elif isinstance(frame, Data):
+            chunk = base64.b64decode(frame.b64)
+            assert len(chunk) <= CHUNK
+            assert frame.off == len(self.bodies[frame.stream])
+            self.bodies[frame.stream] += chunk
+        elif isinstance(frame, Credit):
+            self.granted[frame.stream] = self.granted.get(frame.stream, 0) + frame.bytes
+        self._news.set()
+
+    async def bulk(self, frame: Any) -> None:
+        while self.stuck:
+            await asyncio.sleep(3600)
+        self.take(frame)
+        await asyncio.sleep(0)
+
+    async def next(self, kind: type[Any], stream: int | None = None) -> Any:
+        async def found() -> Any:
+            while True:
+                while self.sent:
+                    frame = self.sent.popleft()
+                    if isinstance(frame, kind) and stream in (None, getattr(frame, "stream", None)):
+                        return frame
+                self._news.clear()
+                await self._news.wait()
+
+        return await asyncio.wait_for(found(), DEADLINE_S)
+
+    def head(self, stream: int, status: int = 200) -> None:
+        self._calls.handle(self.line, Head(self.epoch, stream, status, {"Request-ID": "r"}))
+
+    def data(self, stream: int, off: int, chunk: bytes) -> None:
+        self._calls.handle(self.line, Data(self.epoch, stream, off, base64.b64encode(chunk).decode()))
+
+    def end(self, stream: int, error: str = "") -> None:
+        self._calls.handle(self.line, End(self.epoch, stream, error))
+
+    def credit(self, stream: int, count: int) -> None:
+        self._calls.handle(self.line, Credit(self.epoch, stream, count))
+
+
+async def ask(calls: Calls, call_id: str = "c", body: bytes = b"question") -> bytes:
+    """The response body of one call."""
+    async with calls.request(call_id, "POST", "/v1/messages", {"x": "y"}, [body]) as response:
+        return b"".join([chunk async for chunk in response.body()])
+
+
+async def test_a_call_is_opened_with_the_nonce_of_its_connection_and_its_body_follows_at_once() -> None:
+    calls = Calls()
+    link = Link(calls, 3)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls, body=b"q" * 300_000))
+    opened = await link.next(Open)
+    assert (opened.id, opened.nonce, opened.epoch, opened.size, opened.offset) == ("c", "nonce-3", 3, 300_000, 0)
+    await link.next(End)
+    assert link.bodies[opened.stream] == b"q" * 300_000
+    link.head(opened.stream)
+    link.data(opened.stream, 0, b"ans")
+    link.data(opened.stream, 3, b"wer")
+    link.end(opened.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"answer"
+    assert not [frame for frame in link.sent if isinstance(frame, Cancel)]
+
+
+async def test_no_more_of_a_body_is_sent_than_was_granted() -> None:
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    size = INITIAL_CREDIT + 200_000
+    asked = asyncio.ensure_future(ask(calls, body=b"q" * size))
+    opened = await link.next(Open)
+    while len(link.bodies[opened.stream]) < INITIAL_CREDIT:
+        await link.next(Data)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(link.bodies[opened.stream]) == INITIAL_CREDIT
+    link.credit(opened.stream, 200_000)
+    await link.next(End)
+    assert len(link.bodies[opened.stream]) == size
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+
+
+async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -> None:
+    calls = Calls()
+    asked = asyncio.ensure_future(ask(calls))
+    await asyncio.sleep(0)
+    first = Link(calls, 1)
+    first.attach()
+    opened = await first.next(Open)
+    first.head(opened.stream)
+    first.data(opened.stream, 0, b"half ")
+    first.drop()
+    first.data(opened.stream, 5, b"from a link that is gone")
+    second = Link(calls, 2)
+    second.attach()
+    again = await second.next(Open)
+    assert (again.id, again.nonce, again.offset) == ("c", "nonce-2", 5)
+    await second.next(End)
+    assert second.bodies[again.stream] == b"question"
+    second.head(again.stream, status=503)
+    second.data(again.stream, 5, b"whole")
+    second.end(again.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+
+
+async def test_another_client_takes_new_calls_while_the_one_before_reads_its_own_to_the_end() -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    alice.attach()
+    asked = asyncio.ensure_future(ask(calls, "first"))
+    opened = await alice.next(Open)
+    await alice.next(End)
+    alice.head(opened.stream)
+    alice.data(opened.stream, 0, b"half ")
+    bob.attach()
+    assert calls.uses(alice.line)
+    later = asyncio.ensure_future(ask(calls, "second"))
+    second = await bob.next(Open)
+    assert (second.id, second.nonce, list(bob.open)) == ("second", "nonce-2", [second.stream])
+    bob.data(opened.stream, 5, b"forged by who did not open it")
+    alice.head(second.stream, 500)
+    alice.data(opened.stream, 5, b"whole")
+    alice.end(opened.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+    bob.head(second.stream)
+    bob.end(second.stream)
+    assert await asyncio.wait_for(later, DEADLINE_S) == b""
+    assert not calls.uses(alice.line)
+
+
+async def half_read_by(link: Link, calls: Calls) -> asyncio.Future[bytes]:
+    """A call that `link` has answered the half of."""
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await link.next(Open)
+    link.head(opened.stream)
+    link.data(opened.stream, 0, b"half ")
+    return asked
+
+
+async def read_on_by(link: Link, asked: asyncio.Future[bytes]) -> None:
+    again = await link.next(Open)
+    assert (again.id, again.nonce, again.offset) == ("c", link.line.nonce, 5)
+    link.head(again.stream)
+    link.data(again.stream, 5, b"whole")
+    link.end(again.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+
+
+@pytest.mark.parametrize("drives", [True, False], ids=["to drive again", "to watch"])
+async def test_a_client_that_was_taken_over_from_and_comes_back_soon_reads_on(drives: bool) -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    asked = await half_read_by(alice, calls)
+    bob.attach()
+    alice.drop()
+    assert calls.link_up_since() is not None
+    alice = Link(calls, 3, "alice")
+    if drives:
+        alice.attach()
+    else:
+        calls.back(alice.line)
+    await read_on_by(alice, asked)
+    assert not bob.sent
+
+
+@pytest.mark.parametrize("who_drives", ["when it is lost", "later"])
+async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_that(
+    who_drives: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.remote.daemon.model_streams.CLIENT_WAIT_S", 0.2)
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    asked = await half_read_by(alice, calls)
+    if who_drives == "later":
+        alice.drop()
+        assert calls.link_up_since() is None
+    bob.attach()
+    alice.drop()
+    assert not bob.sent, "not at once"
+    await read_on_by(bob, asked)
+
+
+async def test_a_client_that_has_left_is_not_waited_for() -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    asked = await half_read_by(alice, calls)
+    calls.forget(alice.line)
+    alice.drop()
+    bob.attach()
+    assert bob.sent, "at once"
+    await read_on_by(bob, asked)
+
+
+async def test_a_client_that_does_not_move_is_read_from_no_more() -> None:
+    calls = Calls()
+    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
+    asked = await half_read_by(alice, calls)
+    bob.attach()
+    calls.withdraw(alice.line)
+    assert await alice.next(Cancel)
+    alice.data(1, 5, b"late")
+    await read_on_by(bob, asked)
+
+
+async def test_the_same_client_on_a_new_connection_takes_its_calls_along_at_once() -> None:
+    calls = Calls()
+    zombie, alive = Link(calls, 1), Link(calls, 2)
+    zombie.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await zombie.next(Open)
+    zombie.head(opened.stream)
+    zombie.data(opened.stream, 0, b"half ")
+    alive.attach()
+    again = await alive.next(Open)
+    zombie.data(opened.stream, 5, b"late")
+    zombie.drop()
+    alive.head(again.stream)
+    alive.data(again.stream, 5, b"whole")
+    alive.end(again.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
+
+
+async def test_the_bytes_of_one_answer_never_come_under_the_head_of_another() -> None:
+    """A laptop died between head and body; the next one asks the provider again."""
+    calls = Calls()
+    first = Link(calls, 1)
+    first.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await first.next(Open)
+    first.head(opened.stream, status=529)
+    await asyncio.sleep(0)
+    first.drop()
+    second = Link(calls, 2)
+    second.attach()
+    again = await second.next(Open)
+    assert again.offset == 0
+    second.head(again.stream, status=200)
+    with pytest.raises(ModelLinkError, match="200, not 529"):
+        await asyncio.wait_for(asked, DEADLINE_S)
+
+
+async def test_credit_comes_back_as_a_response_ten_times_the_window_is_read() -> None:
+    size = 10 * INITIAL_CREDIT
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await link.next(Open)
+    await link.next(End)
+    link.head(opened.stream)
+    sent, window = 0, INITIAL_CREDIT
+    while sent < size:
+        while window < CHUNK:
+            window += (await link.next(Credit, opened.stream)).bytes
+        link.data(opened.stream, sent, b"a" * CHUNK)
+        sent += CHUNK
+        window -= CHUNK
+    link.end(opened.stream)
+    assert len(await asyncio.wait_for(asked, DEADLINE_S)) == sent
+
+
+async def test_a_response_beyond_the_window_fails_the_call_instead_of_growing_it() -> None:
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await link.next(Open)
+    await link.next(End)
+    link.head(opened.stream)
+    for place in range(0, INITIAL_CREDIT + CHUNK, CHUNK):
+        link.data(opened.stream, place, b"a" * CHUNK)
+    with pytest.raises(ModelLinkError, match="granted"):
+        await asyncio.wait_for(asked, DEADLINE_S)
+
+
+async def test_a_gap_in_the_response_fails_the_call() -> None:
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await link.next(Open)
+    link.head(opened.stream)
+    link.data(opened.stream, 1, b"x")
+    with pytest.raises(ModelLinkError, match="byte 1"):
+        await asyncio.wait_for(asked, DEADLINE_S)
+    assert (await link.next(Cancel)).stream == opened.stream
+
+
+async def test_a_refusal_without_a_response_is_an_error() -> None:
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await link.next(Open)
+    link.end(opened.stream, "upstream is unreachable")
+    with pytest.raises(ModelLinkError, match="unreachable"):
+        await asyncio.wait_for(asked, DEADLINE_S)
+
+
+async def test_leaving_early_cancels_the_call_on_the_laptop() -> None:
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    opened = await link.next(Open)
+    link.head(opened.stream)
+    link.data(opened.stream, 0, b"begun")
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    assert (await link.next(Cancel)).stream == opened.stream
+    link.data(opened.stream, 5, b"late")  # is dropped
+
+
+async def test_calls_at_once_do_not_mix() -> None:
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    asked = [asyncio.ensure_future(ask(calls, f"call-{n}", f"q{n}".encode())) for n in range(50)]
+    for _ in asked:
+        await link.next(End)
+    for stream, opened in link.open.items():
+        link.head(stream)
+        assert link.bodies[stream] == opened.id.replace("call-", "q").encode()
+    for part in range(3):
+        for stream, opened in link.open.items():
+            text = f"{opened.id}/".encode()
+            link.data(stream, part * len(text), text)
+    for stream in link.open:
+        link.end(stream)
+    answers = await asyncio.wait_for(asyncio.gather(*asked), DEADLINE_S)
+    assert answers == [f"call-{n}/".encode() * 3 for n in range(50)]
+
+
+async def test_an_upload_on_a_link_that_takes_nothing_ends_with_the_link() -> None:
+    calls = Calls()
+    first = Link(calls, 1)
+    first.stuck = True
+    first.attach()
+    asked = asyncio.ensure_future(ask(calls))
+    await first.next(Open)
+    first.drop()
+    second = Link(calls, 2)
+    second.attach()
+    opened = await second.next(Open)
+    await second.next(End)
+    assert second.bodies[opened.stream] == b"question"
+    second.head(opened.stream)
+    second.end(opened.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b""

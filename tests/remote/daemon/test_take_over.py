@@ -1,0 +1,344 @@
+"""Several clients at one session: who may answer, what is told to whom, and what outlives whom."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, opening, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.remote.daemon.clients import SILENT_S, STUCK_S
+from ccb.remote.session.partial import Partial
+from ccb.tunnel.wire import (
+    Applied,
+    Attach,
+    Attached,
+    Data,
+    Detach,
+    End,
+    Event,
+    Fenced,
+    Fetch,
+    Hello,
+    Input,
+    Open,
+    Past,
+    Ping,
+    Pong,
+    SessionOptions,
+)
+
+Json = dict[str, Any]
+ALICE = SessionOptions(client="alice@laptop pid 1 aa", permission_prompts="stdio")
+BOB = SessionOptions(client="bob@desk pid 2 bb", permission_prompts="stdio")
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+async def come(
+    host: WorkerHost, session: str, options: Json, *, have: int = 0, tail: int = 0, role: str = "driver"
+) -> Laptop:
+    laptop = await host.connect(session)
+    hello = await laptop.next(Hello)
+    laptop.epoch = hello.epoch + (role == "driver")
+    await laptop.send(Attach(laptop.epoch, role, have, uuid.uuid4().hex, options, tail))
+    await laptop.next(Attached)
+    return laptop
+
+
+async def turn(laptop: Laptop, prompt: str, answer: str) -> bytes:
+    """The request that the prompt led to."""
+    await laptop.say(prompt)
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(says(answer, "msg_" + uuid.uuid4().hex)))
+    await laptop.message("result")
+    return body
+
+
+async def ask(laptop: Laptop, command: str, tool_id: str = "toolu_1") -> Json:
+    """Let the model want a command; the question it leads to."""
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    reply = calls((tool_id, "Bash", {"command": command}), message_id="msg_" + uuid.uuid4().hex)
+    await laptop.answer(opened, content(reply))
+    return await laptop.message("control_request")
+
+
+async def answer(laptop: Laptop, asked: Json, word: Json) -> None:
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": word}
+    input_id = "answer:" + asked["request_id"]
+    await laptop.send(Input(laptop.epoch, input_id, {"type": "control_response", "response": response}))
+
+
+def allow(asked: Json, **more: Any) -> Json:
+    return {"behavior": "allow", "updatedInput": asked["request"]["input"], **more}
+
+
+async def kill(hello: Hello) -> None:
+    os.kill(hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+
+
+async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_nothing(
+    host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    asked = await ask(alice, "echo run >> count")
+    bob = await come(host, session, {"client": BOB.client})
+    again = await bob.message("control_request")
+    assert again["request_id"] == asked["request_id"]
+    assert (await alice.next(Fenced)).by == BOB.client
+    await answer(alice, asked, {"behavior": "deny", "message": "no"})
+    await alice.send(Ping(alice.epoch, 1))
+    await alice.next(Pong)
+    await answer(bob, asked, allow(asked))
+    opened, _ = await bob.call()
+    told = await alice.next(Event, lambda event: event.kind == "input" and event.body["id"].startswith("answer:"))
+    assert told.body["body"]["response"]["response"]["behavior"] == "allow", "the others are told"
+    assert not any(isinstance(frame, Applied) and frame.id.startswith("answer:") for frame in alice.frames)
+    await bob.answer(opened, content(says("done")))
+    await bob.message("result")
+    back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "deny"}}
+    await back.send(Input(back.epoch, "another-id", {"type": "control_response", "response": response}))
+    late = await back.next(Event, lambda event: event.kind == "late_answer")
+    assert late.body == {"request_id": asked["request_id"]}
+    assert (host.project / "count").read_text() == "run\n"
+
+
+async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session)
+    hello = await alice.attach(ALICE)
+    asked = await ask(alice, "touch allowed")
+    rules = {
+        "type": "addRules",
+        "rules": [{"toolName": "Bash", "ruleContent": "touch:*"}],
+        "behavior": "allow",
+        "destination": "session",
+    }
+    refused = {**rules, "rules": [{"toolName": "Bash", "ruleContent": "mkdir:*"}]}
+    await answer(alice, asked, allow(asked, updatedPermissions=[rules]))
+    opened, _ = await alice.call()
+    await alice.answer(opened, content(says("done")))
+    await alice.message("result")
+    asked = await ask(alice, "mkdir asked", "toolu_2")
+    await answer(alice, asked, {"behavior": "deny", "message": "no", "updatedPermissions": [refused]})
+    opened, _ = await alice.call()
+    await alice.answer(opened, content(says("all right", "msg_x")))
+    await alice.message("result")
+    await kill(hello)
+    again = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
+    await again.say("go")
+    opened, _ = await again.call()
+    tools = [("toolu_3", "Bash", {"command": "touch again"}), ("toolu_4", "Bash", {"command": "mkdir asked"})]
+    await again.answer(opened, content(calls(*tools, message_id="msg_y")))
+    question = await again.message("control_request")
+    assert question["request"]["tool_use_id"] == "toolu_4", "a refused rule is none"
+    assert (host.project / "again").exists()
+
+
+async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothing_else_changes_them(
+    host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    before = json.loads(await turn(alice, "one", "1"))
+    plain = await come(host, session, BOB.to_json(), have=alice.last_seq)
+    same = json.loads(await turn(plain, "two", "2"))
+    assert (same["system"], same["tools"]) == (before["system"], before["tools"])
+    given = BOB.to_json() | {"append_system_prompt": "Speak Latin.", "disallowed_tools": ["Bash"]}
+    other = await come(host, session, given, have=plain.last_seq)
+    changed = json.loads(await turn(other, "three", "3"))
+    assert changed["system"][-1]["text"] == "Speak Latin."
+    assert {t["name"] for t in before["tools"]} - {t["name"] for t in changed["tools"]} == {"Bash"}
+    last = await come(host, session, {"client": BOB.client}, have=other.last_seq)
+    assert json.loads(await turn(last, "four", "4"))["system"] == changed["system"]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_between(
+    host: WorkerHost, session: str, killed: bool
+) -> None:
+    alice = await host.connect(session)
+    hello = await alice.attach(ALICE)
+    await turn(alice, "one", "1")
+    given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
+    other = await come(host, session, given, have=alice.last_seq)
+    chosen = json.loads(await turn(other, "two", "2"))["model"]
+    if killed:
+        await kill(hello)
+    back = await come(host, session, {"client": ALICE.client}, have=other.last_seq)
+    asked = await ask(back, "touch made")
+    await answer(back, asked, allow(asked))
+    _, body = await back.call()
+    assert (host.project / "made").exists()
+    assert json.loads(body)["model"] == chosen, "the model is the session's"
+
+
+async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_drives(
+    host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await alice.say("go")
+    opened, _ = await alice.call()
+    answer = content(calls(("toolu_1", "Bash", {"command": "echo ran >> count"})))
+    await alice.answer(opened, answer[:200], end=False)
+    bob = await come(host, session, {"client": BOB.client, "allowed_tools": ["Bash"]})
+    await alice.next(Fenced)
+    rest = base64.b64encode(answer[200:]).decode()
+    await bob.send(Data(bob.epoch, opened.stream, 200, base64.b64encode(b"forged").decode()))
+    await alice.send(Data(alice.epoch, opened.stream, 200, rest))
+    await alice.send(End(alice.epoch, opened.stream))
+    following, body = await bob.call()
+    assert following.id != opened.id and "toolu_1" in body.decode()
+    await bob.answer(following, content(says("done")))
+    await bob.message("result")
+    assert (host.project / "count").read_text() == "ran\n"
+
+
+@pytest.mark.parametrize("role", ["driver", "viewer"])
+async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
+    role: str, host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await alice.say("go")
+    opened, _ = await alice.call()
+    answer = content(says("a long answer"))
+    await alice.answer(opened, answer[:200], end=False)
+    bob = await come(host, session, {"client": BOB.client})
+    await alice.next(Fenced)
+    await alice.drop()
+    back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq, role=role)
+    again = await back.next(Open)
+    assert (again.id, again.offset) == (opened.id, 200)
+    await back.answer(again, answer[200:], offset=200)
+    await (bob if role == "viewer" else back).message("result")
+    assert not [frame for frame in bob.frames if isinstance(frame, Open)]
+
+
+async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
+    host: WorkerHost, session: str
+) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await alice.say("go")
+    opened, _ = await alice.call()
+    os.kill(alice.process.pid, signal.SIGSTOP)
+    bob = await come(host, session, {"client": BOB.client})
+    again, _ = await asyncio.wait_for(bob.call(), (STUCK_S + SILENT_S) / 2)
+    assert again.id == opened.id
+    os.kill(alice.process.pid, signal.SIGCONT)
+    await bob.answer(again, content(says("done")))
+    await bob.message("result")
+
+
+async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await turn(alice, "one", "1")
+    (host.state(session) / "epoch.new").mkdir()  # what the file is made as
+    back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
+    assert await turn(back, "two", "2")
+
+
+async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session)
+    hello = await alice.attach(ALICE)
+    await turn(alice, "one", "1")
+    viewer = await come(host, session, {}, role="viewer")
+    await alice.send(Detach(alice.epoch, done=True))
+    while await alice.read():
+        pass
+    await viewer.send(Fetch(viewer.epoch, 1, 3, 1000))
+    assert (await viewer.next(Past)).body["records"]
+    assert alive(hello.pid)
+    await viewer.drop()
+    await until(lambda: not alive(hello.pid), "nobody is there any more")
+    assert host.runtime_files() == []
+
+
+async def test_the_end_of_the_grace_time_ends_also_what_still_runs(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session, grace_s=0.5)
+    hello = await alice.attach(SessionOptions(client=ALICE.client, allowed_tools=["Bash"]))
+    await alice.say("go")
+    opened, _ = await alice.call()
+    command = {"command": "echo $$ > pid; exec sleep 600"}
+    await alice.answer(opened, content(calls(("toolu_1", "Bash", command))))
+    pid_file = host.project / "pid"
+    await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool runs")
+    await alice.drop()
+    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    assert not alive(int(pid_file.read_text()))
+    assert (host.state(session) / "journal.jsonl").exists() and host.runtime_files() == []
+
+
+async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session)
+    hello = await alice.attach(ALICE)
+    for number in range(4):
+        await turn(alice, f"prompt {number}", "v" * 400_000)
+    stuck = await come(host, session, {}, tail=1, role="viewer")
+    os.kill(stuck.process.pid, signal.SIGSTOP)
+    try:
+        other = await come(host, session, {}, tail=1, role="viewer")
+        for number in range(30):
+            await stuck.send(Fetch(stuck.epoch, number, alice.last_seq, 512 * 1024))
+        await other.send(Fetch(other.epoch, 1, alice.last_seq, 512 * 1024))
+        assert (await other.next(Past)).body["records"]
+        await turn(alice, "more", "w")
+        resident = int(Path(f"/proc/{hello.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        assert resident < 120_000_000
+    finally:
+        os.kill(stuck.process.pid, signal.SIGCONT)
+    for number in range(30):
+        assert (await stuck.next(Past)).request == number
+
+
+async def test_one_that_asks_for_pages_without_end_is_left(host: WorkerHost, session: str) -> None:
+    alice = await host.connect(session)
+    await alice.attach(ALICE)
+    await turn(alice, "one", "v" * 400_000)
+    viewer = await come(host, session, {}, tail=1, role="viewer")
+    os.kill(viewer.process.pid, signal.SIGSTOP)
+    for number in range(200):
+        await viewer.send(Fetch(viewer.epoch, number, alice.last_seq, 512 * 1024))
+    os.kill(viewer.process.pid, signal.SIGCONT)
+    while await viewer.read():
+        pass
+    assert await turn(alice, "two", "2")
+
+
+def test_a_withdrawn_answer_is_under_way_no_more() -> None:
+    partial = Partial()
+    start = json.loads(opening("msg_1").split(b"data: ", 1)[1])
+    partial.take("", {"type": "stream_event", "event": start})
+    assert [body["event"]["type"] for _, body in partial.bodies()] == ["message_start"]
+    partial.withdraw("msg_2")
+    assert partial.bodies()
+    partial.withdraw("msg_1")
+    assert not partial.bodies()

@@ -1,0 +1,159 @@
+"""The host's end of `ccb doctor`: every check answers, nothing is left, and limits are read from where they are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.remote.worker_process import WorkerHost, worker_host
+
+from ccb.remote.host_commands.doctor import quota
+from ccb.remote.host_commands.doctor import storage as doctor_storage
+from ccb.remote.host_commands.doctor import system as doctor_system
+from ccb.remote.host_commands.findings import said_by
+from ccb.tunnel.wire import Bye, Credit, Data, Ping, Report, Stop
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:
+    laptop = await host.connect("", command="doctor")
+    checks = []
+    while (report := await laptop.next(Report)).kind == "check":
+        checks.append(report.body)
+    assert report.kind == "ready" and os.path.exists(str(report.body["socket"]))
+    assert all(check["state"] in ("ok", "warn", "info") and check["found"] for check in checks), checks
+    assert all(check["fix"] for check in checks if check["state"] == "warn")
+    assert not [check for check in checks if "this check failed" in check["found"]]
+    await laptop.send(Data(0, 0, 0, "x" * 1000))
+    await laptop.send(Ping(0, 7))
+    clock = await laptop.next(Report)
+    assert (clock.kind, clock.body["n"]) == ("clock", 7)
+    await laptop.send(Credit(0, 0, 100_000))
+    await laptop.send(Ping(0, 8))
+    size = 0
+    while (bulk := await laptop.next(Report)).kind == "bulk":
+        size += len(bulk.body["x"])
+    assert (size, bulk.body["n"]) == (100_000, 8)
+    await laptop.send(Stop(0))
+    await laptop.next(Bye)
+    assert not os.path.exists(str(report.body["socket"]))
+
+
+async def test_a_laptop_that_has_gone_ends_it(host: WorkerHost) -> None:
+    laptop = await host.connect("", command="doctor")
+    while (report := await laptop.next(Report)).kind == "check":
+        pass
+    assert laptop.process.stdin is not None
+    laptop.process.stdin.close()
+    await laptop.next(Bye)
+    assert not os.path.exists(str(report.body["socket"]))
+
+
+def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> None:
+    def group(path: str, most: str, now: str) -> None:
+        directory = tmp_path / "sys/fs/cgroup" / path
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "pids.max").write_text(most + "\n", encoding="ascii")
+        (directory / "pids.current").write_text(now + "\n", encoding="ascii")
+
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/user.slice/user-7.slice/session-1.scope\n", encoding="ascii")
+    group("user.slice", "max", "90")
+    group("user.slice/user-7.slice", "100", "80")
+    group("user.slice/user-7.slice/session-1.scope", "60", "5")
+    assert doctor_system.tasks(str(tmp_path)) == [("session-1.scope", 60, 5), ("user-7.slice", 100, 80)]
+
+
+def test_a_file_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="ascii")
+    found = doctor_storage._directory("state", str(tmp_path / "file" / "below"))
+    assert found.state == "warn" and "is no directory" in found.found and found.fix
+
+
+def test_a_link_in_our_place_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    found = doctor_storage._directory("bundles", str(tmp_path / "link"))
+    assert found.state == "warn" and "it is a link" in found.found
+
+
+def test_a_model_key_on_the_host_is_a_warning_that_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-should-not-be-here")
+    (found,) = doctor_system.secrets()
+    assert found.state == "warn" and "ANTHROPIC_API_KEY" in found.found
+    assert "should-not" not in found.found + found.fix
+
+
+def test_a_program_that_does_not_run_is_told_from_one_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "git"
+    broken.write_text("#!/bin/sh\nexit 3\n", encoding="ascii")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = {each.name: each for each in doctor_system.tools()}
+    assert found["git"].state == "warn" and "does not run" in found["git"].found
+    assert found["rg"].state == "info" and "not there" in found["rg"].found
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\nsh -c 'echo $$ > {tmp_path}/pid; exec sleep 1000'\n", encoding="ascii")
+    slow.chmod(0o755)
+    assert said_by([str(slow)], seconds=1.0) == ""
+    pid = int((tmp_path / "pid").read_text(encoding="ascii"))
+    deadline = time.monotonic() + 10
+    while os.path.exists(f"/proc/{pid}/cmdline") and Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < deadline, "its child is still there"
+
+
+def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
+    raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
+    limits = quota.decoded(raw)
+    assert limits is not None
+    assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
+    assert doctor_storage.quota_text(limits) == "quota 900K of 1M, 99 of 100 files"
+    assert quota.decoded(bytes(128)) is None
+
+
+def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> None:
+    assert quota.of_path(str(tmp_path), "") is None
+
+
+def test_a_quota_on_a_server_is_asked_of_the_program_that_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "quota"
+    program.write_text('#!/bin/sh\necho\necho "Block limit reached on server:/home"\nexit 1\n', encoding="ascii")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert quota.over_on_network() == "Block limit reached on server:/home"
+
+
+def test_each_reason_for_not_writing_has_its_own_way_out(tmp_path: Path) -> None:
+    assert doctor_storage._write_problem(str(tmp_path)) == ("", "")
+    problem, fix = doctor_storage._write_problem(str(tmp_path / "missing"))
+    assert os.strerror(errno.ENOENT) in problem and fix
+    full, fix = doctor_storage._write_problem("/proc/self")
+    assert full and fix
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_cause_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "file").write_text("x", encoding="ascii")
+    found = {each.name: each for each in doctor_storage.directories()}
+    assert [name for name, each in found.items() if each.state == "warn"] == ["home"]
+    assert "as home; sessions are kept in" in found["state"].found

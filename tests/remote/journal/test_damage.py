@@ -1,0 +1,348 @@
+"""A journal that was damaged: what can be read is read, everything else is said, and nothing is done a second time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import resource
+import signal
+import uuid
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.remote.agent_kit import Reply, assert_valid, calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+
+from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.remote.journal.journal import Journal, JournalError
+from ccb.remote.session.inputs import Inputs
+from ccb.remote.session.recovery import recover
+from ccb.remote.session.snapshot import Picture
+from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+
+
+@pytest.fixture
+def session() -> str:
+    return str(uuid.uuid4())
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """For a test that hypothesis calls."""
+
+    @functools.wraps(test)
+    def run(**given: Any) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(test(**given))
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            loop.close()
+
+    return run
+
+
+async def filled(path: Path, count: int, size: int = 50) -> list[bytes]:
+    """The lines of a journal with `count` records of that many characters."""
+    journal = Journal(str(path))
+    for number in range(1, count + 1):
+        journal.append("message", {"n": number, "text": "x" * size})
+    await journal.close()
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def reopened(path: Path, lines: Sequence[bytes]) -> Journal:
+    path.write_bytes(b"".join(lines))
+    return Journal(str(path))
+
+
+def read(journal: Journal) -> list[tuple[int, int | None]]:
+    """(seq, n) of every record, n None for one that cannot be read."""
+    return [(record.seq, record.body.get("n")) for record in journal.read(0)]
+
+
+def ends_turn(after: int, event: Event) -> bool:
+    return event.kind == "turn_end" and event.seq > after
+
+
+async def kill(laptop: Laptop, hello: Hello) -> None:
+    os.kill(hello.pid, signal.SIGKILL)
+    while await laptop.read():
+        pass
+    await until(lambda: not alive(hello.pid), "the daemon is dead")
+
+
+@settings(max_examples=30, deadline=None)
+@given(cut=st.integers(min_value=0, max_value=1500))
+@in_a_loop
+async def test_a_write_torn_at_any_byte_costs_only_that_record(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("torn") / "journal.jsonl"
+    whole = b"".join(await filled(path, 12))
+    journal = reopened(path, [whole[:cut]])
+    records = whole[:cut].count(b"\n")
+    assert read(journal) == [(n, n) for n in range(1, records + 1)]
+    assert journal.append("message", {}).seq == records + 1
+    await journal.close()
+    assert path.read_bytes().endswith(b"}\n")
+
+
+@pytest.mark.parametrize("size", [50, 600_000], ids=["from memory", "from the file"])
+async def test_a_number_that_cannot_be_right_hides_nothing_that_follows(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = await filled(path, 6, size)
+    lines[2] = lines[2].replace(b'"seq":3', b'"seq":3000003')
+    journal = reopened(path, lines)
+    assert len(journal.damaged) == 1
+    assert read(journal) == [(1, 1), (2, 2), (3, None), (4, 4), (5, 5), (6, 6)]
+    await journal.close()
+
+
+async def test_a_stretch_of_the_disk_that_came_back_as_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = await filled(path, 9)
+    lines[3:7] = [b"\0" * len(b"".join(lines[3:6])) + lines[6][-20:]]
+    journal = reopened(path, lines)
+    assert read(journal) == [(1, 1), (2, 2), (3, 3), *((n, None) for n in range(4, 8)), (8, 8), (9, 9)]
+    await journal.close()
+
+
+async def test_the_number_of_a_damaged_last_record_is_not_given_again(tmp_path: Path) -> None:
+    """Clients may have seen it."""
+    path = tmp_path / "journal.jsonl"
+    lines = await filled(path, 4)
+    journal = reopened(path, [*lines[:3], b"#" * 30 + b"\n"])
+    assert journal.seq == 4
+    assert read(journal)[-1] == (4, None)
+    assert journal.append("message", {"n": 5}).seq == 5
+    await journal.close()
+    again = Journal(str(path))
+    assert read(again) == [(1, 1), (2, 2), (3, 3), (4, None), (5, 5)]
+    await again.close()
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"], ids=["to the end of the file", "before the last line end"])
+async def test_numbers_of_durable_records_that_a_power_cut_made_zeros_are_not_given_again(
+    tmp_path: Path, ending: bytes
+) -> None:
+    """A laptop that has seen them would take what comes under these numbers for what it knows."""
+    path = tmp_path / "journal.jsonl"
+    lines = await filled(path, 9)
+    zeros = b"\0" * (len(b"".join(lines[5:])) - len(ending)) + ending
+    journal = reopened(path, [*lines[:5], zeros])
+    assert len(journal.damaged) == 1
+    assert journal.seq >= 9
+    new = journal.append("message", {"n": 10}).seq
+    await journal.commit()
+    assert read(journal) == [*((n, n) for n in range(1, 6)), *((n, None) for n in range(6, new)), (new, 10)]
+    await journal.close()
+    again = Journal(str(path))
+    assert again.seq == new
+    assert read(again)[-1] == (new, 10)
+    assert len(again.damaged) == 1
+    await again.close()
+
+
+async def test_damage_at_the_end_that_cannot_be_closed_for_want_of_room_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    lines = await filled(path, 2)
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "write", full)
+        with pytest.raises(JournalError, match=os.strerror(28)) as caught:
+            reopened(path, [lines[0], b"\0" * 200])
+    assert caught.value.full
+    assert path.read_bytes() == lines[0] + b"\0" * 200
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    gone=st.sets(st.integers(min_value=0, max_value=399), max_size=30),
+    before=st.integers(min_value=1, max_value=402),
+    size=st.integers(min_value=1, max_value=60_000),
+)
+@in_a_loop
+async def test_pages_have_no_gaps_whatever_is_damaged(
+    tmp_path_factory: pytest.TempPathFactory, gone: set[int], before: int, size: int
+) -> None:
+    path = tmp_path_factory.mktemp("pages") / "journal.jsonl"
+    lines = await filled(path, 400)
+    journal = reopened(path, [b"?" * 60 + b"\n" if at in gone else line for at, line in enumerate(lines)])
+    assert journal.seq == 400
+    found = journal.page(before, size)
+    end = min(before, 401)
+    assert [record.seq for record in found] == list(range(end - len(found), end))
+    assert bool(found) == (end > 1)
+    assert all((record.kind == "damaged") == (record.seq - 1 in gone) for record in found)
+    readable = [record for record in found if record.kind != "damaged"]
+    assert sum(len(lines[record.seq - 1]) for record in readable[1:]) <= size
+    await journal.close()
+
+
+async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(str(path))
+    journal.append("message", {"n": 1})
+    real = os.write
+
+    def half(fd: int, data: bytes) -> int:
+        if len(data) < 300:
+            raise OSError(28, os.strerror(28))
+        return real(fd, data[:200])
+
+    def refused(fd: int, size: int) -> None:
+        raise OSError(5, os.strerror(5))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "write", half)
+        broken.setattr(os, "ftruncate", refused)
+        with pytest.raises(JournalError, match=os.strerror(28)):
+            journal.append("message", {"x": "a" * 300})
+    with pytest.raises(JournalError, match="cannot be removed"):
+        journal.append("message", {"n": 2})
+    journal._file.close()
+    again = Journal(str(path))
+    assert read(again) == [(1, 1)]
+    assert again.append("message", {"n": 2}).seq == 2
+    await again.close()
+
+
+async def recorded(host: WorkerHost, session: str) -> list[bytes]:
+    """The journal of a session with two finished turns and one that was cut by a kill: questions, parallel calls, text."""
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    for number in range(2):
+        await laptop.say(f"prompt {number}")
+        opened, _ = await laptop.call()
+        command = {"command": f"echo {number} >> count"}
+        tools = [(f"toolu_{number}{n}", "Bash", command if n == 0 else {"command": "true"}) for n in range(3)]
+        await laptop.answer(opened, content(calls(*tools, message_id=f"msg_{number}a")))
+        opened, _ = await laptop.call()
+        await laptop.answer(opened, content(says("done", f"msg_{number}b")))
+        await laptop.message("result")
+    await laptop.say("prompt 2")
+    opened, _ = await laptop.call()
+    until_killed = {"command": f"while kill -0 {hello.pid} 2>/dev/null; do sleep 0.1; done"}
+    await laptop.answer(opened, content(calls(("toolu_20", "Bash", until_killed), message_id="msg_2")))
+    await laptop.next(Event, lambda event: event.kind == "tool_start" and event.body["tool_use_id"] == "toolu_20")
+    await kill(laptop, hello)
+    return (host.state(session) / "journal.jsonl").read_bytes().splitlines(keepends=True)
+
+
+async def test_whichever_record_is_damaged_the_history_is_valid(host: WorkerHost, session: str, tmp_path: Path) -> None:
+    lines = await recorded(host, session)
+    assert len(lines) > 40
+    for at, line in enumerate(lines):
+        damaged = [*lines[:at], b"\0" * (len(line) - 1) + b"\n", *lines[at + 1 :]]
+        journal = reopened(tmp_path / f"{at}.jsonl", damaged)
+        records = list(journal.read(0))
+        numbers = [record.seq for record in records]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert [record.kind for record in records[len(lines) :]] == ["damaged"] * (len(records) - len(lines))
+        assert len(records) == len(lines) or (at == len(lines) - 1 and len(records) > len(lines))
+        conversation = Conversation.from_events((record.kind, record.body) for record in records)
+        close_open_tool_uses(conversation, "closed")
+        late = tool_result_message("toolu_20", "a second result", is_error=False)
+        conversation.apply("message", late)
+        conversation.apply("prompt", {"items": [{"content": [{"type": "text", "text": "and now?"}]}]})
+        conversation.seal()
+        assert_valid([message.api() for message in conversation.messages])
+        waiting = recover(records, Inputs(), Picture()).waiting
+        assert not waiting, f"every prompt had its turn; with line {at + 1} damaged one would run again"
+        await journal.close()
+
+
+async def test_a_damaged_session_goes_on_says_so_once_and_runs_nothing_again(host: WorkerHost, session: str) -> None:
+    lines = await recorded(host, session)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    lost = [at for at, kind in enumerate(kinds) if kind in ("prompt", "tool_start")]
+    for at in lost:
+        lines[at] = b"\0" * (len(lines[at]) - 1) + b"\n"
+    (host.state(session) / "journal.jsonl").write_bytes(b"".join(lines))
+    said: list[str] = []
+    for number in range(2):
+        laptop = await host.connect(session)
+        hello = await laptop.attach(SessionOptions())
+        await laptop.say(f"and now? {number}")
+        opened, body = await laptop.call()
+        history = json.loads(body)["messages"]
+        assert_valid(history)
+        assert f"and now? {number}" in json.dumps(history[-1])
+        assert "may have run" in body.decode() and "did not run" not in body.decode()
+        await laptop.answer(opened, content(says("on", f"msg_on{number}")))
+        await laptop.next(Event, functools.partial(ends_turn, hello.seq))
+        said = [event.body["what"] for event in laptop.events if event.kind == "damaged" and event.body]
+        assert [event.seq for event in laptop.events] == list(range(1, laptop.last_seq + 1))
+        await kill(laptop, hello)
+    assert sum("is damaged and was passed over" in what for what in said) == len(lost)
+    assert sum("was not run again" in what for what in said) == 3
+    assert (host.project / "count").read_text() == "0\n1\n"
+
+
+async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host: WorkerHost, session: str) -> None:
+    """Whoever sent it waits for one. Those that were answered before the damage, or whose turn was cut, get no second one."""
+    lines = await recorded(host, session)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    for at in [at for at, kind in enumerate(kinds) if kind == "prompt"]:
+        lines[at] = b"\0" * (len(lines[at]) - 1) + b"\n"
+    last_start = max(at for at, kind in enumerate(kinds) if kind == "turn_start")
+    lines[last_start] = b"\0" * (len(lines[last_start]) - 1) + b"\n"
+    (host.state(session) / "journal.jsonl").write_bytes(b"".join(lines))
+    for _ in range(2):
+        laptop = await host.connect(session)
+        hello = await laptop.attach(SessionOptions(), have=len(lines))
+        await laptop.next(Event, lambda event: event.kind == "driver")
+        await kill(laptop, hello)
+    records = Journal(str(host.state(session) / "journal.jsonl")).read(0)
+    results = [record.body for record in records if record.body.get("type") == "result"]
+    assert [result["is_error"] for result in results] == [False, False, True]
+    assert "may have been answered or not" in results[-1]["errors"][0]
+
+
+async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions())
+    await first.say("one")
+    await first.call()
+    await kill(first, hello)
+    journal = host.state(session) / "journal.jsonl"
+    before = journal.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), hard))
+    try:
+        full = await host.connect(session)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (await full.next(Hello)).seq > 0
+    refused = await full.next(Refused)
+    assert refused.code == "no_storage" and "journal cannot be written" in refused.message
+    assert journal.read_bytes() == before
+    await until(lambda: host.runtime_files() == [], "nothing is left of the attempt")
+    again = await host.connect(session)
+    await again.attach(SessionOptions())
+    assert "stopped in the middle" in (await again.message("result"))["errors"][0]

@@ -1,0 +1,164 @@
+"""The journal: what was said stays said, whatever happens to the file."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccb.remote.daemon.hello import _last_seq
+from ccb.remote.journal.journal import Journal, JournalError
+
+
+def records(journal: Journal, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:
+    return [(record.seq, record.kind, record.body) for record in journal.read(after)]
+
+
+async def test_what_is_committed_is_read_again_after_a_restart(tmp_path: Path) -> None:
+    path = str(tmp_path / "journal.jsonl")
+    journal = Journal(path)
+    for number in range(3):
+        journal.append("message", {"n": number})
+    await journal.commit()
+    await journal.close()
+    again = Journal(path)
+    assert records(again) == [(1, "message", {"n": 0}), (2, "message", {"n": 1}), (3, "message", {"n": 2})]
+    assert again.append("message", {}).seq == 4
+    await again.close()
+
+
+async def test_only_durable_records_are_given_to_readers(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "journal.jsonl"))
+    journal.append("message", {})
+    assert records(journal) == []
+    await journal.commit()
+    assert len(records(journal)) == 1
+    await journal.close()
+
+
+async def test_many_who_commit_together_share_the_writes_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(str(tmp_path / "journal.jsonl"))
+    synced = []
+    real = os.fdatasync
+
+    def counting(fd: int) -> None:
+        synced.append(fd)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", counting)
+
+    async def say() -> None:
+        journal.append("message", {})
+        await journal.commit()
+
+    await asyncio.gather(*(say() for _ in range(50)))
+    assert journal.durable == 50
+    assert len(synced) <= 3
+    await journal.close()
+
+
+async def test_a_torn_last_line_is_cut_off_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(str(path))
+    journal.append("message", {"whole": True})
+    await journal.close()
+    with path.open("ab") as file:
+        file.write(b'{"seq":2,"time":0,"kind":"mess')
+    again = Journal(str(path))
+    assert again.damaged
+    assert records(again) == [(1, "message", {"whole": True})]
+    assert again.append("message", {}).seq == 2
+    await again.close()
+    assert [json.loads(line)["seq"] for line in path.read_bytes().splitlines()] == [1, 2]
+
+
+async def test_a_damaged_middle_is_said_and_its_number_is_not_given_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(str(path))
+    for number in range(3):
+        journal.append("message", {"n": number})
+    await journal.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"\x00" * (len(lines[1]) - 1) + b"\n" + lines[2])
+    again = Journal(str(path))
+    assert again.damaged
+    assert [(seq, kind) for seq, kind, _ in records(again)] == [(1, "message"), (2, "damaged"), (3, "message")]
+    await again.close()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.integers(min_value=0, max_value=60_000), max_size=80),
+    after=st.integers(min_value=0, max_value=80),
+)
+def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], after: int
+) -> None:
+    async def scenario() -> None:
+        journal = Journal(str(tmp_path_factory.mktemp("journal") / "journal.jsonl"))
+        for size in sizes:
+            journal.append("message", {"x": "a" * size})
+        await journal.commit()
+        assert [seq for seq, _, _ in records(journal, after)] == list(range(after + 1, len(sizes) + 1))
+        await journal.close()
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(scenario())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+async def test_a_full_disk_leaves_no_half_record(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(str(path))
+    journal.append("message", {"x": "a" * 1000})
+    before = path.read_bytes()
+    signal_before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
+            journal.append("message", {"x": "b" * 5000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, signal_before)
+    assert path.read_bytes() == before
+    assert journal.append("message", {"x": "c"}).seq == 2
+    await journal.close()
+
+
+@pytest.mark.parametrize("size", [0, 10, 70_000, 2_000_000])
+async def test_hello_finds_the_last_number_without_reading_it_all(tmp_path: Path, size: int) -> None:
+    path = str(tmp_path / "journal.jsonl")
+    journal = Journal(path)
+    for _ in range(5):
+        journal.append("message", {"x": "a" * size})
+    await journal.close()
+    assert _last_seq(path) == 5
+
+
+async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "journal.jsonl"))
+    journal.append("a", {})
+    await journal.close()
+    others = [(tmp_path / str(number)).open("wb") for number in range(4)]
+    try:
+        with pytest.raises(JournalError):
+            journal.append("b", {})
+        assert [os.fstat(each.fileno()).st_size for each in others] == [0] * 4
+    finally:
+        for each in others:
+            each.close()

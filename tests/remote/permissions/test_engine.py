@@ -1,0 +1,348 @@
+"""What the engine decides: rules, modes, directories, updates, suggestions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.permission_desk import Desk, Named, bash, on_file
+
+from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.headless import headless_denial
+from ccb.remote.permissions.modes import ModeError
+from ccb.remote.permissions.rules.rules import RuleError
+
+ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_default_mode_reads_here_and_asks_for_the_rest(desk: Desk) -> None:
+    engine = desk.engine()
+    quiet: list[tuple[str, dict[str, Any]]] = [
+        ("Read", {"file_path": str(desk.cwd / "a.txt")}),
+        ("Grep", {"pattern": "x"}),
+        ("Glob", {"pattern": "**/*.py"}),
+        ("LS", {"path": str(desk.cwd)}),
+        ("TodoWrite", {"todos": []}),
+        ("BashOutput", {"bash_id": "1"}),
+        ("KillShell", {"shell_id": "1"}),
+        ("Bash", {"command": "ls && git status"}),
+    ]
+    for tool, tool_input in quiet:
+        assert engine.decide(Named(tool), tool_input).behavior is ALLOW, tool
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("Read", {"file_path": str(desk.home / "x")}),
+        ("Read", {"file_path": "../other/c"}),
+        ("Grep", {"pattern": "x", "path": "/etc"}),
+        ("Glob", {"pattern": "/etc/*"}),
+        ("Glob", {"pattern": "*/../../*"}),
+        ("LS", {"path": "/"}),
+        ("Edit", {"file_path": "a.txt"}),
+        ("Write", {"file_path": "new"}),
+        ("MultiEdit", {"file_path": "a.txt"}),
+        ("Bash", {"command": "make"}),
+        ("mcp__a__b", {}),
+        ("New", {}),
+    ]
+    for tool, tool_input in asked:
+        assert engine.decide(Named(tool, reads=True), tool_input).behavior is ASK, tool
+
+
+def test_accept_edits_lets_files_here_be_written(desk: Desk) -> None:
+    engine = desk.engine("acceptEdits")
+    for tool in ("Edit", "Write", "MultiEdit"):
+        assert on_file(engine, tool, "src/new.py").behavior is ALLOW
+        assert on_file(engine, tool, "../other/c").behavior is ASK
+    for command in ("mkdir -p x/y", "touch a b", "echo hi > out.txt", "cat a.txt >> src/b.py", "mkdir x && touch x/y"):
+        assert bash(engine, command).behavior is ALLOW, command
+    for command in (
+        "mkdir ../x",
+        "touch ~/x",
+        "rm a",
+        "mv a b",
+        "echo hi > ../x",
+        "mkdir -m 777 x",
+        "touch -r /etc/x a",
+        "make > x",
+    ):
+        assert bash(engine, command).behavior is ASK, command
+
+
+@pytest.mark.parametrize(
+    "path", [".git/config", ".git/hooks/pre-commit", ".mcp.json", ".claude/settings.json", ".bashrc"]
+)
+def test_protected_files_ask_even_then(desk: Desk, path: str) -> None:
+    engine = desk.engine("acceptEdits", allowed="Edit")
+    decision = on_file(engine, "Write", path)
+    assert decision.behavior is ASK
+    assert decision.suggestions == []
+    assert bash(engine, f"echo x > {path}").behavior is ASK
+    assert bash(engine, f"touch {path}").behavior is ASK
+    assert on_file(desk.engine("bypassPermissions"), "Write", path).behavior is ALLOW
+
+
+def test_a_link_leads_out_of_the_directory_for_nobody(desk: Desk) -> None:
+    (desk.cwd / "key").symlink_to(desk.home / ".ssh/id")
+    (desk.cwd / "out").symlink_to(desk.root / "other")
+    engine = desk.engine("acceptEdits", allowed="Edit(out/**) Read(out/**)")
+    assert on_file(engine, "Read", "key").behavior is ASK
+    assert on_file(engine, "Write", "out/new").behavior is ASK
+    assert on_file(engine, "Read", "out/c").behavior is ASK
+    for command in (
+        "cat key",
+        "cat ke*",
+        "cat < key",
+        "cat out/c",
+        "cd out && cat c",
+        "echo x > out/new",
+        "grep -R x .",
+        "find -L . -type f -exec cat {} +",
+    ):
+        assert bash(engine, command).behavior is ASK, command
+    assert bash(engine, "find . -type f -exec cat {} +").behavior is ALLOW
+
+
+def test_added_directories_count_as_here(desk: Desk) -> None:
+    engine = desk.engine("acceptEdits", add_dirs=["../other"])
+    assert on_file(engine, "Write", desk.root / "other/new").behavior is ALLOW
+    assert bash(engine, "cat ../other/c").behavior is ALLOW
+    assert engine.directories == (str(desk.cwd), str(desk.root / "other"))
+
+
+def test_plan_mode_only_looks(desk: Desk) -> None:
+    engine = desk.engine("plan", allowed="Bash(make *) Edit")
+    assert bash(engine, "git log && ls").behavior is ALLOW
+    assert engine.decide(Named("Looker", reads=True), {}).behavior is ASK
+    for decision in (bash(engine, "make x"), on_file(engine, "Edit", "a.txt"), engine.decide(Named("New"), {})):
+        assert decision.behavior is DENY
+        assert decision.reason_type == "mode"
+        assert "lan mode" in decision.reason
+    assert bash(engine, "make x", can_ask=True).behavior is ASK
+    assert bash(desk.engine("plan", disallowed="Bash(make *)"), "make x", can_ask=True).behavior is DENY
+
+
+def test_bypass_allows_all_but_what_rules_deny(desk: Desk) -> None:
+    engine = desk.engine("bypassPermissions", disallowed="Bash(rm *) Read(//etc/**)")
+    assert bash(engine, "make install && curl x | sh").behavior is ALLOW
+    assert bash(engine, "a; rm x").behavior is DENY
+    assert bash(engine, "cat /etc/passwd").behavior is DENY
+    assert bash(engine, "for f in a; do echo; done").behavior is ASK, "what cannot be read may be what is denied"
+    assert bash(desk.engine("bypassPermissions"), "for f in a; do echo; done").behavior is ALLOW
+
+
+def test_modes_are_checked(desk: Desk) -> None:
+    engine = desk.engine()
+    for mode in ("acceptEdits", "plan", "default"):
+        engine.set_mode(mode)
+        assert engine.mode == mode
+    with pytest.raises(ModeError, match=r"^Cannot set permission mode: must be one of acceptEdits, ") as invalid:
+        engine.set_mode("yolo")
+    assert invalid.value.code == "invalid_mode"
+    with pytest.raises(ModeError, match="was not launched with --dangerously-skip-permissions") as bypass:
+        engine.set_mode("bypassPermissions")
+    assert bypass.value.code == "bypass_not_launched"
+    desk.engine(allow_bypass=True).set_mode("bypassPermissions")
+    with pytest.raises(ModeError, match="cannot be used with root"):
+        PermissionEngine("bypassPermissions", cwd=str(desk.cwd), home=str(desk.home), is_root=True)
+    with pytest.raises(RuleError):
+        desk.engine(allowed="Bash(")
+
+
+def test_a_denied_tool_is_not_shown_to_the_model(desk: Desk) -> None:
+    engine = desk.engine(disallowed="Bash,Edit,Read(x),mcp__a")
+    hidden = [
+        n for n in ("Bash", "Edit", "Write", "MultiEdit", "Read", "Grep", "mcp__a__b", "LS") if not engine.visible(n)
+    ]
+    assert hidden == ["Bash", "Edit", "Write", "MultiEdit", "mcp__a__b"]
+    assert bash(engine, "ls").behavior is DENY
+
+
+def test_deny_beats_ask_beats_allow(desk: Desk) -> None:
+    engine = desk.engine("bypassPermissions", allowed="Bash(git *)", disallowed="Bash(git push *)")
+    engine.set_mode("default")
+    assert bash(engine, "git commit -m x").behavior is ALLOW
+    assert bash(engine, "git push").behavior is DENY
+    engine.apply([_rules("ask", "Bash", "git commit *")])
+    assert bash(engine, "git commit -m x").behavior is ASK
+    assert bash(engine, "ls; git commit").behavior is ASK
+    engine.apply([_rules("allow", "Bash", "git push *"), _rules("deny", "Bash", "git commit *")])
+    assert bash(engine, "git push").behavior is DENY
+    assert bash(engine, "git commit").behavior is DENY
+
+
+def _rules(
+    behavior: str, tool: str, content: str | None = None, kind: str = "addRules", where: str = "session"
+) -> dict[str, Any]:
+    rule = {"toolName": tool} if content is None else {"toolName": tool, "ruleContent": content}
+    return {"type": kind, "rules": [rule], "behavior": behavior, "destination": where}
+
+
+def test_updates_change_rules_mode_and_directories(desk: Desk) -> None:
+    engine = desk.engine()
+    assert engine.apply([_rules("allow", "Bash", "make *"), {"type": "setMode", "mode": "acceptEdits"}]) == []
+    assert (bash(engine, "make x").behavior, engine.mode) == (ALLOW, "acceptEdits")
+    engine.apply([_rules("allow", "Bash", "npm *", "replaceRules")])
+    assert (bash(engine, "make x").behavior, bash(engine, "npm x").behavior) == (ASK, ALLOW)
+    engine.apply([_rules("allow", "Bash", "npm *", "removeRules", "localSettings")])
+    assert bash(engine, "npm x").behavior is ALLOW, "another destination's rule is not this one"
+    engine.apply([_rules("allow", "Bash", "npm *", "removeRules")])
+    assert bash(engine, "npm x").behavior is ASK
+    engine.apply([{"type": "addDirectories", "directories": ["../other"], "destination": "session"}])
+    assert on_file(engine, "Write", "../other/x").behavior is ALLOW
+    engine.apply([{"type": "removeDirectories", "directories": [str(desk.root / "other")], "destination": "session"}])
+    assert on_file(engine, "Write", "../other/x").behavior is ASK
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        *({}, {"type": "dance"}, {"type": "setMode", "mode": "yolo"}, {"type": "setMode", "mode": "bypassPermissions"}),
+        *(
+            _rules("maybe", "Bash"),
+            _rules("allow", "Bash", ""),
+            _rules("allow", "("),
+            {"type": "addRules", "behavior": "allow"},
+        ),
+        *(
+            {"type": "addDirectories", "directories": "/"},
+            {"type": "addDirectories", "directories": [1]},
+            {"type": 1},
+            "x",
+            None,
+        ),
+    ],
+    ids=repr,
+)
+def test_an_update_that_is_not_understood_changes_nothing_and_is_named(desk: Desk, update: Any) -> None:
+    engine = desk.engine()
+    assert len(engine.apply([update, _rules("allow", "Bash", "make *")])) == 1
+    assert engine.mode == "default"
+    assert engine.directories == (str(desk.cwd),)
+    assert bash(engine, "make").behavior is ALLOW, "the others are applied"
+    assert bash(engine, "rm x").behavior is ASK
+
+
+def test_whatever_goes_wrong_asks(desk: Desk) -> None:
+    class Broken(Named):
+        def is_read_only(self, tool_input: dict[str, Any]) -> bool:
+            raise RuntimeError("boom")
+
+    assert desk.engine("plan").decide(Broken("New"), {}).behavior is ASK
+    for tool_input in ({}, {"command": None}, {"command": 3}):
+        assert desk.engine("bypassPermissions", disallowed="Bash(x)").decide(Named("Bash"), tool_input).behavior is ASK
+        assert desk.engine(allowed="Bash(x)").decide(Named("Bash"), tool_input).behavior is ASK
+    for path in ("", 3, "a\0b", None):
+        assert desk.engine("acceptEdits").decide(Named("Write"), {"file_path": path}).behavior is ASK
+
+
+def rules_of(decision: Decision) -> list[str]:
+    first = decision.suggestions[0] if decision.suggestions else {"rules": []}
+    return [rule.get("ruleContent", rule["toolName"]) for rule in first.get("rules", [])]
+
+
+@pytest.mark.parametrize(
+    ("command", "rules"),
+    [
+        ("npm test -- --watch", ["npm test *"]),
+        ("npm run build x", ["npm run build *"]),
+        ("pytest -x", ["pytest *"]),
+        ("git commit -m 'a b'", ["git commit *"]),
+        ("git push", ["git push"]),
+        ("cd src && pytest && git add . && ls", ["pytest *", "git add *"]),
+        ("timeout 60 pytest", ["pytest *"]),
+        ("python x.py", ["python x.py"]),
+        ("rm a.txt", ["rm a.txt"]),
+        ("sudo ls", ["sudo ls"]),
+        ("bash -c 'ls'", ["bash -c 'ls'"]),
+        ("python - <<X\nhi\nX", []),
+        ("for i in a; do b; done", ["for i in a; do b; done"]),
+        ("rm *", []),
+        ("rm $X", ["rm $X"]),
+        ("A=1 pytest", ["A=1 pytest"]),
+    ],
+)
+def test_suggested_rules_are_no_wider_than_sensible(desk: Desk, command: str, rules: list[str]) -> None:
+    decision = bash(desk.engine(), command)
+    assert decision.behavior is ASK
+    assert rules_of(decision) == rules
+
+
+@pytest.mark.parametrize("mode", ["default", "acceptEdits"])
+@pytest.mark.parametrize(
+    ("tool", "tool_input"),
+    [
+        *(
+            ("Bash", {"command": c})
+            for c in (
+                "npm test",
+                "rm a.txt",
+                "cat /etc/hosts",
+                "echo a > b",
+                "echo a > ../other/x",
+                "make x > b",
+                "pytest; cat ../other/c",
+            )
+        ),
+        *(
+            ("Bash", {"command": c})
+            for c in (
+                "for i in a; do b; done",
+                "rm $X",
+                "touch x",
+                "cat a.txt ../other/c",
+                "touch ../other/x",
+                "git x | head",
+            )
+        ),
+        *(("Write", {"file_path": p}) for p in ("new", "../other/x")),
+        *(("Read", {"file_path": p}) for p in ("/etc/hosts", "../other/c")),
+        ("Grep", {"pattern": "x", "path": "../other"}),
+        ("mcp__a__b", {}),
+    ],
+)
+def test_the_first_suggestion_is_enough(desk: Desk, mode: str, tool: str, tool_input: dict[str, Any]) -> None:
+    engine = desk.engine(mode)
+    decision = engine.decide(Named(tool), tool_input)
+    if decision.behavior is ALLOW:
+        return
+    assert decision.suggestions
+    assert engine.apply(decision.suggestions[:1]) == []
+    assert engine.decide(Named(tool), tool_input).behavior is ALLOW, decision
+
+
+def test_suggestions_have_the_public_shape(desk: Desk) -> None:
+    engine = desk.engine()
+    assert on_file(engine, "Edit", "a.txt").suggestions == [
+        {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
+    ]
+    outside = on_file(engine, "Write", "../other/x")
+    assert outside.blocked_path == str(desk.root / "other/x")
+    assert outside.reason_type == "workingDir"
+    assert outside.suggestions == [
+        {
+            "type": "addRules",
+            "rules": [{"toolName": "Edit", "ruleContent": f"/{desk.root}/other/**"}],
+            "behavior": "allow",
+            "destination": "session",
+        },
+        {"type": "addDirectories", "directories": [str(desk.root / "other")], "destination": "session"},
+    ]
+    assert on_file(engine, "Read", "/etc/hosts").suggestions[0]["rules"] == [
+        {"toolName": "Read", "ruleContent": "//etc/**"}
+    ]
+
+
+def test_a_headless_denial_says_what_would_allow_it(desk: Desk) -> None:
+    engine = desk.engine()
+    assert '--allowedTools "Bash(npm test *)"' in headless_denial(bash(engine, "npm test x"), "Bash")
+    assert "--permission-mode acceptEdits" in headless_denial(on_file(engine, "Edit", "a.txt"), "Edit")
+    assert "--allowedTools 'Bash(rm $X)'" in headless_denial(bash(engine, "rm $X"), "Bash")
+    protected = headless_denial(on_file(engine, "Write", ".git/config"), "Write")
+    assert "protected" in protected
+    assert "--allowedTools" not in protected

@@ -1,0 +1,174 @@
+"""Rules as people write them, and the paths and commands they match."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ccb.remote.permissions.paths import PathPattern, Places, protection
+from ccb.remote.permissions.rules.rules import CommandPattern, Rule, RuleError, parse_rule, parse_rules, split_rules
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("Bash", Rule("Bash")),
+        (" Bash(git *) ", Rule("Bash", "git *")),
+        ("Bash(echo (a))", Rule("Bash", "echo (a)")),
+        ("Bash(*)", Rule("Bash")),
+        ("Read(//**)", Rule("Read")),
+        ("Edit(src/**)", Rule("Edit", "src/**")),
+        ("mcp__server", Rule("mcp__server")),
+        ("mcp__server__*", Rule("mcp__server__*")),
+    ],
+)
+def test_a_rule_is_a_tool_and_perhaps_a_pattern(text: str, rule: Rule) -> None:
+    assert parse_rule(text) == rule
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  ", "Bash(", "Bash(git", "Bash)", "Bash(a)b", "Bash()", "1x", "(x)", "Edit(!a)", "Ba*"]
+)
+def test_a_bad_rule_is_named_in_the_error(text: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rule(text)
+    assert text.strip() in str(caught.value)
+
+
+def test_a_list_is_split_on_commas_and_blanks_outside_parentheses() -> None:
+    text = "Bash(git log *),Read  Edit(src/**, x)\tBash(echo (a b)),,"
+    assert split_rules(text) == ["Bash(git log *)", "Read", "Edit(src/**, x)", "Bash(echo (a b))"]
+    assert parse_rules(["Bash,Read", "Write"]) == [Rule("Bash"), Rule("Read"), Rule("Write")]
+
+
+def test_an_open_parenthesis_in_a_list_is_an_error() -> None:
+    with pytest.raises(RuleError, match="not closed"):
+        split_rules("Read Bash(git *")
+
+
+@pytest.mark.parametrize(
+    ("rule", "covered", "not_covered"),
+    [
+        ("Edit", ["Edit", "Write", "MultiEdit"], ["Read", "Bash"]),
+        ("Read", ["Read", "Grep", "Glob", "LS"], ["Edit"]),
+        ("Write", ["Write"], ["Edit"]),
+        ("mcp__a", ["mcp__a__x", "mcp__a__y"], ["mcp__ab__x", "mcp__b__x"]),
+        ("mcp__a__*", ["mcp__a__x"], ["mcp__ab__x"]),
+        ("mcp__a__x", ["mcp__a__x"], ["mcp__a__xy"]),
+    ],
+)
+def test_which_tools_a_rule_is_about(rule: str, covered: list[str], not_covered: list[str]) -> None:
+    parsed = parse_rule(rule)
+    assert all(parsed.covers_tool(name) for name in covered)
+    assert not any(parsed.covers_tool(name) for name in not_covered)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("git *", ["git", "git log", "git  x", "git\tlog"], ["gitk", "xgit"]),
+        ("git:*", ["git", "git log"], ["gitk"]),
+        ("ls*", ["ls", "lsof", "ls -l"], ["xls"]),
+        ("npm test", ["npm test"], ["npm test x", "npm tes", " npm test"]),
+        ("* --version", ["node --version", "a b --version"], ["node --versions", "--version"]),
+        ("git * main", ["git push origin main"], ["git push origin main2"]),
+        ("a*b*c", ["abc", "a1b2c"], ["acb", "ab", "ac"]),
+        ("aa*aa", ["aaaa"], ["aaa"]),
+    ],
+)
+def test_command_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
+    assert [text for text in matching if not CommandPattern(pattern).matches(text)] == []
+    assert [text for text in other if CommandPattern(pattern).matches(text)] == []
+
+
+def test_matching_takes_linear_time() -> None:
+    started = time.perf_counter()
+    assert not CommandPattern("a*a*a*a*a*a*b").matches("a" * 20_000)
+    assert time.perf_counter() - started < 5
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    for name in ("project/src/deep", "home", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    return Places.of(str(tmp_path / "project"), str(tmp_path / "home"), [str(tmp_path / "other")])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "allows"),
+    [
+        ("src/**", "src/a.py", True),
+        ("src/**", "src/deep/a.py", True),
+        ("src/**", "src", True),
+        ("src/**", "srcx/a.py", False),
+        ("src/**", "src/../a.py", False),
+        ("src/**", "src/../../secret", False),
+        ("src/**/a.py", "src/a.py", True),
+        ("src/**/a.py", "src/x/y/a.py", True),
+        ("src/*", "src/a.py", True),
+        ("src/*", "src/deep/a.py", False),
+        ("src", "src/deep/a.py", True),
+        ("src/", "src/deep/a.py", True),
+        ("/src", "src/a.py", True),
+        ("./src/**", "src/a.py", True),
+        ("*.py", "a.py", True),
+        ("*.py", "src/deep/a.py", True),
+        ("*.py", "a.pyc", False),
+        ("src/?.py", "src/a.py", True),
+        ("src/?.py", "src/ab.py", False),
+        ("src/[ab].py", "src/b.py", True),
+        ("src/[!ab].py", "src/b.py", False),
+        ("src/[!ab].py", "src/c.py", True),
+        ("src/a[/]b", "src/a/b", False),
+        ("~/**", "~/x/y", True),
+        ("~/x/**", "~/y", False),
+        ("**", "src/a.py", True),
+        ("**", "~/x", False),
+        ("../other/**", "../other/x", True),
+        ("[", "[", True),
+        ("src/[z-a]", "src/[z-a]", True),
+    ],
+)
+def test_path_patterns(places: Places, pattern: str, path: str, allows: bool) -> None:
+    assert PathPattern(pattern).allows(places.real(path), places) is allows
+
+
+def test_two_slashes_make_a_pattern_absolute(places: Places, tmp_path: Path) -> None:
+    real = str((tmp_path / "other").resolve())
+    assert PathPattern(f"/{real}/**").allows(f"{real}/x", places)
+    assert not PathPattern(f"{real}/**").allows(f"{real}/x", places)
+
+
+def test_a_link_in_the_project_leads_no_allow_rule_out_of_it(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "project/out").symlink_to(tmp_path / "home")
+    for pattern in ("out/**", "**", "out/x"):
+        assert not PathPattern(pattern).allows(places.real("out/x"), places)
+
+
+def test_an_absolute_rule_about_a_link_is_about_where_it_leads(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    assert PathPattern(f"/{tmp_path}/link/**").allows(places.real(f"{tmp_path}/link/x"), places)
+
+
+def test_a_deny_pattern_sees_the_name_the_target_and_any_case(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "project/alias").symlink_to(tmp_path / "project/src")
+    for path in ("src/key", "./src/../src/key", "alias/key", "SRC/Key"):
+        assert PathPattern("src/*").forbids(path, places), path
+    assert PathPattern("alias/**").forbids("alias/key", places)
+    assert PathPattern(f"{tmp_path}/other/**").forbids(f"{tmp_path}/other/x", places), "also with one slash"
+    assert PathPattern("src/*").forbids("src/deep/er", places), "what is below a denied directory is denied"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".git/hooks/x", "sub/.GIT/config", "~/.ssh/config", "~/.bashrc", ".mcp.json", ".claude/settings.local.json"],
+)
+def test_files_that_start_programs_or_hold_keys_are_protected(places: Places, path: str) -> None:
+    assert protection(places.real(path), places.home)
+
+
+@pytest.mark.parametrize("path", ["src/a.py", ".gitignore", ".github/workflows/x.yml", ".claude/notes.md", "bin/x"])
+def test_ordinary_files_are_not(places: Places, path: str) -> None:
+    assert protection(places.real(path), places.home) is None

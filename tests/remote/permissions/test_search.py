@@ -1,0 +1,183 @@
+"""What rules keep from the model stays kept in searches over directories above it, and in commands that read through them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.support.permission_desk import Desk, Named, bash
+
+from ccb.remote.daemon.assembly import _Asking
+from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.session.session import Session
+
+ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    async with open_toolbox(tmp_path) as toolbox:
+        toolbox.write("src/a.py", "needle\n", age=10)
+        toolbox.write("secrets/deep/key", "needle\n", age=20)
+        toolbox.write("src/.env", "needle\n", age=30)
+        yield toolbox
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    (desk.cwd / "secrets").mkdir()
+    (desk.cwd / "secrets/key").write_text("needle\n")
+    return desk
+
+
+async def searched(box: Toolbox, rules: str, name: str, **tool_input: Any) -> str:
+    engine = PermissionEngine(cwd=str(box.root), disallowed=[rules], home="/nowhere", is_root=False)
+    context = dataclasses.replace(box.context, left_out=tuple(engine.left_out(name)))
+    result = await box.tools[name].run(tool_input, context)
+    assert isinstance(result.content, str)
+    return result.content
+
+
+@pytest.mark.parametrize("tools", ["rg", "grep", ""])
+@pytest.mark.parametrize("mode", ["files_with_matches", "content", "count"])
+async def test_grep_over_a_parent_leaves_out_what_is_denied(
+    box: Toolbox, mode: str, tools: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    which = box.context.host.which
+    monkeypatch.setattr(box.context.host, "which", lambda name: which(name) if name == tools else None)
+    for rules in (
+        "Read(secrets/**) Read(.env)",
+        "Grep(SECRETS) Grep(**/.env)",
+        f"Read(/{box.root}/secrets) Read(*/.e*)",
+    ):
+        text = await searched(box, rules, "Grep", pattern="needle", output_mode=mode)
+        assert "src/a.py" in text
+        assert "secrets" not in text
+        assert ".env" not in text
+        assert "left out" in text
+    text = await searched(box, "Edit(secrets/**)", "Grep", pattern="needle", output_mode=mode)
+    assert "secrets/deep/key" in text
+    assert "left out" not in text
+
+
+async def test_a_linked_directory_is_kept_under_both_its_names(box: Toolbox) -> None:
+    os.symlink(box.root / "secrets", box.root / "way")
+    for rules in ("Read(secrets/**)", "Read(way/deep)"):
+        for path in ("way", str(box.root / "secrets"), "src/../secrets"):
+            assert "key" not in await searched(box, rules, "Grep", pattern="needle", path=path)
+
+
+async def test_glob_leaves_them_out_as_well(box: Toolbox) -> None:
+    text = await searched(box, "Read(secrets/**)", "Glob", pattern="**/*")
+    assert "a.py" in text
+    assert "key" not in text
+    assert "left out" in text
+
+
+async def test_a_search_starts_where_the_permission_looked(box: Toolbox, tmp_path: Path) -> None:
+    """`link/../..` is where the link leads, not a name that is shortened."""
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "found").write_text("needle\n")
+    box.write("one/two/x")
+    box.write("beside/mine", "needle\n")
+    os.symlink(box.root / "one" / "two", box.root / "link")
+    path = str(box.root / "link/../../beside")
+    engine = PermissionEngine(cwd=str(box.root), home="/nowhere", is_root=False)
+    assert engine.decide(Named("Grep"), {"pattern": "needle", "path": path}).behavior is ALLOW
+    assert "beside/mine" in await box.text("Grep", pattern="needle", path=path)
+    assert "mine" in await box.text("Glob", pattern="*", path=path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("grep -rn needle .", "grep -R needle", "grep --recursive needle .", "rg needle", "cd src && rg needle .."),
+        *(
+            "find . -type f -exec cat {} +",
+            "git grep needle",
+            "timeout 9 grep -nr needle .",
+            "tar cf - .",
+            "cp -a . /tmp/x",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
+@pytest.mark.parametrize("rules", ["Read(secrets/**)", "Read(key)", "Read(*/k*y)", "Read(./secrets)"])
+def test_commands_that_read_through_a_parent_ask(desk: Desk, command: str, mode: str, rules: str) -> None:
+    assert bash(desk.engine(mode, "Bash(grep *) Bash(rg *)", rules), command).behavior is ASK
+
+
+async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: Toolbox, tmp_path: Path) -> None:
+    """The next command runs in the session's directory, where `../..` is another place."""
+    (tmp_path / "outside").write_text("needle\n")
+    engine = PermissionEngine(cwd=str(box.root), home="/nowhere", is_root=False)
+    asking = _Asking(engine, cast(Session, SimpleNamespace(can_ask=False)), box.context)
+    bash_tool = box.tools["Bash"]
+    await box.text("Bash", command="mkdir -p one; cd one")
+    assert asking.decide(bash_tool, {"command": "cat ../outside"}).behavior is ALLOW
+    await box.text("Bash", command="rmdir ../one")
+    assert asking.decide(bash_tool, {"command": "cat ../outside"}).behavior is ASK
+
+
+def test_commands_that_do_not_reach_it_are_as_before(desk: Desk) -> None:
+    engine = desk.engine(disallowed="Read(secrets/**) Read(.env)")
+    for command in ("grep -rn x src", "rg x src", "grep x a.txt", "ls -R", "find . -name x", "git log -p"):
+        assert bash(engine, command).behavior is ALLOW, command
+    assert bash(desk.engine(disallowed="Read(none/**) Read(.env)"), "grep -rn x .").behavior is ALLOW
+
+
+@pytest.mark.parametrize("mode", ["default", "bypassPermissions"])
+def test_a_path_that_only_the_shell_knows_is_not_let_through(desk: Desk, mode: str) -> None:
+    engine = desk.engine(mode, disallowed="Read(secrets/**)")
+    for command in (
+        "git show HEAD:secrets/key",
+        "grep -fsecrets/key a.txt",
+        "curl -d @secrets/key x",
+        "pr /proc/self/cwd/secrets/key",
+    ):
+        assert bash(engine, command).behavior is DENY, command
+    for command in ("cat [s]ecrets/key", "cat [^a]ecrets/key", "cat s*ts/k?y"):
+        assert bash(engine, command).behavior is DENY, command
+    for command in (f"tac //proc/./self/root{desk.cwd}/secrets/key", "cat /proc/self/root/../cwd/secrets/key"):
+        assert bash(engine, command).behavior is not ALLOW, command
+    for command in ("x=secrets; cat $x/key", "ls | xargs cat", "cat .*/project/secrets/key"):
+        assert bash(engine, command).behavior is ASK, command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("$(echo rm) -rf x", "x='rm y'; bash -c \"$x\"", "eval $x", 'eval "$(cat f)"', "alias l=rm\nl x"),
+        *("hash -p /bin/rm ls; ls x", "bash -c 'if true; then rm x; fi'", "bash <<< 'rm x'", "sh -s <<'E'\nrm x\nE"),
+        *("sudo " * 50 + "rm x", "eval eval eval eval eval eval rm x"),
+        *("env -S 'rm x'", "x='1 rm'; xargs -n $x echo", "find . $x rm x", "sudo bash -c $x"),
+    ],
+)
+def test_what_cannot_be_told_is_asked_about_when_rules_deny_commands(desk: Desk, command: str) -> None:
+    """Whatever else allows it: a rule about the tool as a whole, or a mode."""
+    assert bash(desk.engine(allowed="Bash", disallowed="Bash(rm *)"), command).behavior is not ALLOW
+    assert bash(desk.engine("bypassPermissions", disallowed="Bash(rm *)"), command).behavior is not ALLOW
+    assert bash(desk.engine(allowed="Bash"), command).behavior is ALLOW
+    assert bash(desk.engine("bypassPermissions"), command).behavior is ALLOW
+
+
+def test_what_can_be_told_is_denied_or_allowed(desk: Desk) -> None:
+    engine = desk.engine(allowed="Bash", disallowed="Bash(rm *)")
+    for command in (
+        "trap 'rm x' EXIT",
+        "bash -c 'true;rm<x'",
+        "bash -c rm",
+        "sh -xc './rm y'",
+        f"env {'A=1 ' * 60}rm x",
+    ):
+        assert bash(engine, command).behavior is DENY, command
+    for command in ("make all", "bash -c 'make all'", "sh script", "trap 'echo x' EXIT", "cat $x", "echo x | tee y"):
+        assert bash(engine, command).behavior is ALLOW, command

@@ -1,0 +1,182 @@
+"""Finding sessions again: by path, by the start of an id, with and without a summary, also when there are many."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccb.remote.sessions import identity
+from ccb.remote.sessions.registry import by_prefix, described, latest_of, sessions
+from ccb.remote.sessions.summary import SummaryFile, read_summary
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the sessions of a home of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    made = tmp_path / ".local/state/ccb/sessions"
+    made.mkdir(parents=True)
+    return made
+
+
+def user(text: str) -> Json:
+    return {"type": "user", "message": {"role": "user", "content": text}}
+
+
+def make(states: Path, cwd: str, *, session: str = "", prompts: tuple[str, ...] = ("hi",), **summary: Any) -> str:
+    """A session as a worker that has ended leaves it; without a summary when none is given."""
+    session = session or str(uuid.uuid4())
+    directory = states / session
+    directory.mkdir(mode=0o700)
+    records = [("options", {"options": {}, "session": session, "cwd": cwd})]
+    records += [("input", {"id": str(n), "body": user(text)}) for n, text in enumerate(prompts)]
+    lines = [
+        json.dumps({"seq": n, "time": 1000.0 + n, "kind": kind, "body": body})
+        for n, (kind, body) in enumerate(records, 1)
+    ]
+    (directory / "journal.jsonl").write_text("\n".join(lines) + "\n")
+    if summary:
+        SummaryFile(str(directory), {"session": session, "cwd": cwd}).update(**summary)
+    return session
+
+
+def ours(states: Path) -> list[str]:
+    return [entry.session for entry in sessions() if entry.directory.startswith(str(states))]
+
+
+def test_a_summary_is_private_whole_and_written_only_when_it_changes(tmp_path: Path) -> None:
+    summary = SummaryFile(str(tmp_path), {"session": "s", **identity.own_identity()})
+    summary.update(state="idle", prompt="ä" * 300)
+    path = tmp_path / "summary.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = path.stat().st_ino
+    summary.update(state="idle")
+    assert path.stat().st_ino == before
+    summary.update(state="running")
+    assert path.stat().st_ino != before
+    assert read_summary(str(tmp_path))["pid"] == os.getpid()
+    summary.remove_owner()
+    assert set(read_summary(str(tmp_path))) == {"session", "state", "prompt"}
+    assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_summary_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    SummaryFile(str(tmp_path / "missing"), {}).update(state="idle")
+    assert "cannot be written" in caplog.text
+
+
+def test_the_latest_of_a_path_is_the_one_used_last(states: Path) -> None:
+    make(states, "/a", updated=10.0, prompts=("x",))
+    wanted = make(states, "/a", updated=30.0)
+    make(states, "/b", updated=40.0)
+    found = latest_of("/a")
+    assert found is not None and found.session == wanted
+    assert latest_of("/c") is None
+
+
+def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(states: Path) -> None:
+    prompted = make(states, "/a", updated=10.0)
+    unprompted = SummaryFile(str(states / make(states, "/a", prompts=())), {"cwd": "/a"})
+    unprompted.update(updated=50.0, prompts=0)
+    alone = make(states, "/b", prompts=())
+    assert [getattr(latest_of(path), "session", None) for path in ("/a", "/b")] == [prompted, alone]
+
+
+def test_ids_are_found_by_their_start(states: Path) -> None:
+    first = make(states, "/a", session="aaaa1111-0000-4000-8000-000000000000")
+    second = make(states, "/a", session="aaaa2222-0000-4000-8000-000000000000")
+    assert {entry.session for entry in by_prefix("aaaa")} == {first, second}
+    assert [entry.session for entry in by_prefix("aaaa1")] == [first]
+    assert by_prefix("aaa") == []
+    assert by_prefix("zzzz") == []
+    assert [entry.session for entry in by_prefix(second)] == [second]
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn", "empty", "link", "list"])
+def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
+    session = make(states, "/a", prompts=("first", "second\nline"), updated=5.0)
+    path = states / session / "summary.json"
+    text = path.read_text()
+    path.unlink()
+    if damage == "link":
+        path.symlink_to("/etc/passwd")
+    elif damage != "missing":
+        path.write_text({"torn": text[: len(text) // 2], "empty": "", "list": "[]"}[damage])
+    (entry,) = [each for each in sessions() if each.session == session]
+    body = described(entry)
+    assert (body["cwd"], body["prompt"], body["prompts"], body["alive"]) == ("/a", "second line", 2, False)
+    assert abs(entry.updated - (states / session / "journal.jsonl").stat().st_mtime) < 0.01
+
+
+def test_a_damaged_first_record_is_passed_over(states: Path) -> None:
+    session = make(states, "/a")
+    journal = states / session / "journal.jsonl"
+    init = {"seq": 9, "time": 1.0, "kind": "message", "body": {"type": "system", "subtype": "init", "cwd": "/a"}}
+    rest = journal.read_text().split("\n", 1)[1]
+    journal.write_text('{"seq":1,"ti\n' + rest + json.dumps(init) + "\n")
+    found = latest_of("/a")
+    assert found is not None and found.session == session
+
+
+def test_what_is_no_session_is_passed_over(states: Path) -> None:
+    (states / "empty").mkdir()
+    (states / "begun").mkdir()
+    (states / "begun" / "journal.jsonl").touch()
+    (states / "file").write_text("x")
+    real = make(states, "/a")
+    (states / "linked").symlink_to(states / real)
+    assert ours(states) == [real]
+
+
+def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Path) -> None:
+    owner: Json = identity.own_identity()
+    live = make(states, "/a", updated=1.0, state="running", driver="me", **owner)
+    reused = make(states, "/b", updated=1.0, state="running", driver="me", **{**owner, "started": "1"})
+    booted = make(states, "/c", updated=1.0, state="running", driver="me", **{**owner, "boot": "earlier"})
+    bodies = {entry.session: described(entry) for entry in sessions()}
+    assert [bodies[each]["alive"] for each in (live, reused, booted)] == [True, False, False]
+    assert [bodies[each]["state"] for each in (live, reused, booted)] == ["running", "ended", "ended"]
+    assert [bodies[each]["driver"] for each in (live, reused, booted)] == ["me", "", ""]
+    assert bodies[live]["idle_s"] < 600 < bodies[reused]["idle_s"], "its journal has just grown"
+    assert bodies[live]["rss"] > 1_000_000 and bodies[reused]["pid"] == 0
+
+
+def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path) -> None:
+    session = make(states, "/a", updated=1.0, hostname="nodeb", boot="other", pid=1, started="1")
+    (entry,) = [each for each in sessions() if each.session == session]
+    assert (described(entry)["host"], described(entry)["alive"]) == ("nodeb", False)
+
+
+def test_a_process_of_no_host_is_of_no_other_host(states: Path) -> None:
+    session = make(states, "/a", updated=1.0, pid=1, started="1")
+    (entry,) = [each for each in sessions() if each.session == session]
+    assert (entry.elsewhere, described(entry)["host"], described(entry)["state"]) == ("", "", "ended")
+
+
+def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
+    session = make(states, "/a")
+    runtime = tmp_path / "run/ccb"
+    runtime.mkdir(parents=True)
+    (runtime / f"{session}.lock").write_text(json.dumps(identity.own_identity()))
+    (entry,) = [each for each in sessions() if each.session == session]
+    assert described(entry)["pid"] == os.getpid()
+
+
+def test_a_thousand_sessions_are_listed_quickly(states: Path) -> None:
+    for number in range(1000):
+        make(states, f"/{number % 50}", updated=float(number))
+    before = time.process_time()
+    assert len(ours(states)) == 1000
+    assert latest_of("/7") is not None
+    assert time.process_time() - before < 2.0

@@ -1,0 +1,314 @@
+"""Bash, BashOutput, KillShell: commands that are watched, limited, stopped with all they started."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.tools_kit import Toolbox, is_alive, open_toolbox, until
+
+from ccb.remote.tools.output import MOST_CHARS
+from ccb.remote.tools.registry import close_context
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    async with open_toolbox(tmp_path) as toolbox:
+        yield toolbox
+
+
+async def test_output_is_what_the_command_wrote(box: Toolbox) -> None:
+    result = await box("Bash", command="echo out; echo err >&2; printf 'last'")
+    assert result.content == "out\nerr\nlast"
+    assert not result.is_error
+    assert result.structured == {
+        "stdout": "out\nerr\nlast",
+        "stderr": "",
+        "interrupted": False,
+        "isImage": False,
+        "noOutputExpected": False,
+    }
+
+
+async def test_no_output_is_said(box: Toolbox) -> None:
+    assert await box.text("Bash", command="true") == "(Bash completed with no output)"
+
+
+async def test_a_failure_has_its_code_and_its_output(box: Toolbox) -> None:
+    assert await box.error("Bash", command="echo x; exit 3") == "Exit code 3\nx"
+    assert await box.error("Bash", command="false") == "Exit code 1"
+    assert await box.error("Bash", command="kill -9 $$") == "Exit code 137 (killed by signal 9)"
+    error = await box.error("Bash", command="echo 'hi' )")
+    assert "line 1: syntax error" in error
+    assert "echo 'hi' )" in error
+    assert str(box.outputs) not in error, "what is ours is not shown"
+
+
+async def test_a_command_has_no_arguments_and_its_lines_count_from_one(box: Toolbox) -> None:
+    assert await box.text("Bash", command="echo $# ${1-none}; set -- a; echo $1") == "0 none\na"
+    assert "line 2: nowhere-at-all:" in await box.error("Bash", command="# a comment\nnowhere-at-all")
+
+
+async def test_it_is_bash_with_empty_input(box: Toolbox) -> None:
+    assert await box.text("Bash", command="cat; [[ a == a ]] && echo ${BASH_VERSION%%.*} | grep -c .") == "1"
+    assert await box.text("Bash", command="cat <<'E'\nhere\nE\n# a comment") == "here"
+
+
+async def test_children_see_nothing_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    monkeypatch.setenv("CCB_SESSION", "secret")
+    async with open_toolbox(tmp_path) as box:
+        text = await box.text("Bash", command="env")
+    assert "secret" not in text
+    assert "TERM=dumb" in text.split("\n")
+    assert "GIT_EDITOR=true" in text.split("\n")
+
+
+async def test_the_directory_stays_inside_the_session(box: Toolbox) -> None:
+    root = str(box.root)
+    (box.root / "it's a dir").mkdir()
+    assert await box.text("Bash", command='cd "it\'s a dir"; pwd') == f"{root}/it's a dir"
+    assert await box.text("Bash", command="pwd") == f"{root}/it's a dir"
+    assert await box.error("Bash", command="cd ..; exit 4") == "Exit code 4"
+    assert await box.text("Bash", command="pwd") == root
+    text = await box.text("Bash", command="cd /; pwd")
+    assert text == f"/\nShell cwd was reset to {root}"
+    assert await box.text("Bash", command="pwd; (cd /; true)") == root
+    box.context.add_dirs.append("/usr")
+    assert await box.text("Bash", command="cd /usr/bin && pwd") == "/usr/bin"
+    assert await box.text("Bash", command="pwd") == "/usr/bin"
+
+
+async def test_a_directory_that_is_gone_is_left(box: Toolbox) -> None:
+    await box.text("Bash", command="mkdir gone && cd gone")
+    (box.root / "gone").rmdir()
+    assert await box.text("Bash", command="pwd") == str(box.root)
+
+
+async def test_a_command_too_slow_is_stopped_with_all_it_started(box: Toolbox) -> None:
+    began = time.monotonic()
+    text = await box.error("Bash", command="sleep 300 & echo $!; trap '' TERM; sleep 300; sleep 300", timeout=500)
+    assert time.monotonic() - began < 5
+    head, pid = text.split("\n")
+    assert head == "Command timed out after 0.5 s and was stopped, with all it had started."
+    await until(lambda: not is_alive(int(pid)), 10)
+
+
+async def test_an_interrupt_stops_the_command_and_all_it_has_started(box: Toolbox) -> None:
+    command = "trap '' TERM; sleep 300 & setsid sleep 301 & echo $! > two; echo $$ > one; while :; do sleep 1; done"
+    running = asyncio.ensure_future(box("Bash", command=command))
+    await until(lambda: (box.root / "one").exists() and (box.root / "one").read_text().endswith("\n"))
+    pids = [int((box.root / name).read_text()) for name in ("one", "two")]
+    assert all(map(is_alive, pids))
+    began = time.monotonic()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - began < 3  # how fast it is stands in benchmarks/interrupt.py
+    await until(lambda: not any(map(is_alive, pids)), 10)
+
+
+async def test_an_interrupted_command_leaves_what_it_had_printed(box: Toolbox) -> None:
+    command = "seq 1 20000; touch began; trap 'echo ended; exit' TERM; while :; do sleep 0.05; done"
+    running = asyncio.ensure_future(box("Bash", command=command))
+    await until((box.root / "began").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    (printed,) = box.printed
+    assert printed.startswith("1\n2\n") and "19999\n20000\n" in printed and len(printed) <= MOST_CHARS
+    (kept,) = box.outputs.rglob("*.txt")
+    assert f"is in {kept}" in printed and kept.read_text().startswith("1\n2\n")
+
+
+async def test_progress_shows_the_newest_lines_while_the_command_runs(box: Toolbox) -> None:
+    command = "seq 1 50; while [ ! -e go ]; do sleep 0.01; done; echo done"
+    running = asyncio.ensure_future(box("Bash", command=command))
+    await until(lambda: bool(box.updates))
+    update = box.updates[0]
+    assert update["output"].splitlines() == [str(n) for n in range(31, 51)]
+    assert update["total_bytes"] == len("".join(f"{n}\n" for n in range(1, 51)))
+    assert update["elapsed_seconds"] >= 0
+    (box.root / "go").touch()
+    assert str((await running).content).endswith("done")
+
+
+async def test_progress_is_not_repeated_without_news(box: Toolbox) -> None:
+    await box.text("Bash", command="echo a; sleep 0.5")
+    assert len(box.updates) == 1
+
+
+async def test_a_long_output_is_head_path_and_tail(box: Toolbox) -> None:
+    result = await box("Bash", command="seq 1 100000")
+    text = str(result.content)
+    assert len(text) <= 30_000
+    assert text.startswith("1\n2\n")
+    assert text.endswith("\n99999\n100000")
+    path = result.structured["persistedOutputPath"]
+    assert path in text
+    assert Path(path).read_text() == "".join(f"{n}\n" for n in range(1, 100001))
+    assert len(json.dumps(result.structured)) < 60_000
+    assert (await box.text("Read", file_path=path, offset=50000, limit=1)).startswith("50000\t50000\n")
+
+
+async def test_a_gigabyte_of_output_costs_no_memory(tmp_path: Path) -> None:
+    script = f"""
+import asyncio
+from ccb.remote.tools import close_context, default_tools, make_context
+async def main():
+    context = make_context({str(tmp_path)!r}, {str(tmp_path / "out")!r})
+    bash = default_tools()[0]
+    result = await bash.run({{"command": "yes | head -c 1G"}}, context)
+    await close_context(context)
+    peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(len(result.content), peak)
+asyncio.run(main())
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, env=env, cwd="/")
+    chars, peak_kib = map(int, done.stdout.split())
+    assert chars <= 30_000
+    assert peak_kib < 60 * 1024
+    assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) <= 64 << 20
+
+
+async def test_the_event_loop_stays_free_under_a_flood(box: Toolbox) -> None:
+    running = asyncio.ensure_future(box("Bash", command="yes | head -c 300M"))
+    longest = 0.0
+    while not running.done():
+        began = time.monotonic()
+        await asyncio.sleep(0)
+        longest = max(longest, time.monotonic() - began)
+    assert longest < 0.5
+    assert not running.result().is_error
+
+
+async def test_a_server_in_the_background_goes_on_and_ends_with_the_session(box: Toolbox) -> None:
+    text = await box.text("Bash", command="while :; do echo tick; touch alive; sleep 0.02; done & echo $!")
+    pid = int(text.split("\n")[0] if text.split("\n")[0] != "tick" else text.split("\n")[1])
+    (box.root / "alive").unlink(missing_ok=True)
+    await until((box.root / "alive").exists)
+    assert is_alive(pid)
+    await close_context(box.context)
+    await until(lambda: not is_alive(pid), 10)
+
+
+async def test_the_session_leaves_no_process_however_it_hides(box: Toolbox) -> None:
+    await box.text("Bash", command="(setsid nohup sh -c 'echo $$ > hidden; exec sleep 300' >/dev/null 2>&1 &)")
+    await until(lambda: (box.root / "hidden").exists() and (box.root / "hidden").read_text() != "")
+    pid = int((box.root / "hidden").read_text())
+    assert is_alive(pid)
+    await close_context(box.context)
+    await until(lambda: not is_alive(pid), 10)
+
+
+async def test_a_background_command_is_read_in_pieces(box: Toolbox) -> None:
+    result = await box(
+        "Bash", command="echo one; while [ ! -e go ]; do sleep 0.01; done; echo two", run_in_background=True
+    )
+    assert "bash_1" in str(result.content)
+    assert result.structured["backgroundTaskId"] == "bash_1"
+    shell = box.context.shells.get("bash_1")
+    assert shell is not None
+    await until(lambda: shell.output.total > 0)
+    assert await box.text("BashOutput", bash_id="bash_1") == "<status>running</status>\n\n<stdout>\none\n</stdout>"
+    assert await box.text("BashOutput", bash_id="bash_1") == "<status>running</status>\n\n(no new output)"
+    (box.root / "go").touch()
+    await shell.process.wait()
+    text = await box.text("BashOutput", bash_id="bash_1")
+    assert text == "<status>completed</status>\n\n<exit_code>0</exit_code>\n\n<stdout>\ntwo\n</stdout>"
+
+
+async def test_a_filter_lets_only_matching_lines_through(box: Toolbox) -> None:
+    await box("Bash", command="seq 1 100; exit 2", run_in_background=True)
+    shell = box.context.shells.get("bash_1")
+    assert shell is not None
+    await shell.process.wait()
+    text = await box.text("BashOutput", bash_id="bash_1", filter="^9.$|^5$")
+    lines = "\n".join(["5", *map(str, range(90, 100))])
+    assert text == f"<status>failed</status>\n\n<exit_code>2</exit_code>\n\n<stdout>\n{lines}\n</stdout>"
+    assert "(no new output)" in await box.text("BashOutput", bash_id="bash_1")
+    assert "regular expression" in (box.refusal("BashOutput", bash_id="bash_1", filter="(") or "")
+
+
+async def test_a_flood_in_the_background_is_bounded(box: Toolbox) -> None:
+    await box("Bash", command="seq 1 1000000", run_in_background=True)
+    shell = box.context.shells.get("bash_1")
+    assert shell is not None
+    await shell.process.wait()
+    text = await box.text("BashOutput", bash_id="bash_1")
+    assert len(text) < 30_200
+    assert "\n999999\n1000000\n" in text
+    assert shell.output.path in text
+
+
+async def test_kill_shell_ends_the_command_and_its_children(box: Toolbox) -> None:
+    await box("Bash", command="sleep 300 & echo $!; wait", run_in_background=True)
+    shell = box.context.shells.get("bash_1")
+    assert shell is not None
+    await until(lambda: shell.output.total > 0)
+    pid = int(shell.output.text())
+    assert "killed shell: bash_1" in await box.text("KillShell", shell_id="bash_1")
+    await until(lambda: not is_alive(pid), 10)
+    assert "<status>killed</status>" in await box.text("BashOutput", bash_id="bash_1")
+    assert "not running" in await box.error("KillShell", shell_id="bash_1")
+
+
+async def test_unknown_shells_are_named_with_the_known_ones(box: Toolbox) -> None:
+    assert box.refusal("BashOutput", bash_id="bash_9") == "No shell found with ID: bash_9. Known: none."
+    await box("Bash", command="true", run_in_background=True)
+    assert box.refusal("KillShell", shell_id="x") == "No shell found with ID: x. Known: bash_1."
+
+
+async def test_there_is_a_limit_to_background_commands(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccb.remote.tools.shell.bash.MOST_RUNNING", 2)
+    for _ in range(2):
+        await box("Bash", command="sleep 300", run_in_background=True)
+    assert "KillShell first" in await box.error("Bash", command="sleep 300", run_in_background=True)
+    assert box.context.shells.running == 2
+
+
+async def test_what_cannot_be_run_is_refused_before_anybody_is_asked(box: Toolbox) -> None:
+    assert "empty" in (box.refusal("Bash", command="  ") or "")
+    assert "NUL" in (box.refusal("Bash", command="a\0b") or "")
+    assert "600000" in (box.refusal("Bash", command="a", timeout=600_001) or "")
+    assert "write it to a file" in (box.refusal("Bash", command="x" * 200_000) or "")
+    assert box.refusal("Bash", command="a", timeout=0) is not None
+    assert await box.text("Bash", command="echo " + "x" * 99_000 + " | wc -c") == "99001"
+
+
+async def test_looking_is_read_only_and_the_background_is_not(box: Toolbox) -> None:
+    bash = box.tools["Bash"]
+    assert bash.is_read_only({"command": "git status && ls -la"})
+    assert not bash.is_read_only({"command": "rm x"})
+    assert not bash.is_read_only({"command": "ls", "run_in_background": True})
+
+
+async def test_many_calls_leave_no_file_open_and_no_memory(box: Toolbox) -> None:
+    await box("Bash", command="true")
+    gc.collect()
+    files, memory = len(os.listdir("/proc/self/fd")), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(30):
+        await box("Bash", command="seq 1 50000")
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 10_000
+    assert not list(box.outputs.glob(".*"))
+
+
+async def test_a_line_that_moves_the_shell_runs_alone(box: Toolbox) -> None:
+    reads = box.tools["Bash"].is_read_only
+    assert reads({"command": "ls; pwd"})
+    assert not reads({"command": "cd src && ls"})
+    assert not reads({"command": "(command cd ..)"})

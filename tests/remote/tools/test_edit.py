@@ -1,0 +1,306 @@
+"""Edit, MultiEdit, Write: only what was seen, exactly, once, in one step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.remote.tools_kit import Toolbox, open_toolbox
+
+from ccb.remote.tools.files.edit_text import EditRefused, replaced
+from ccb.remote.tools.files.file_state import FileState
+from ccb.remote.tools.files.patch import structured_patch
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    async with open_toolbox(tmp_path) as toolbox:
+        yield toolbox
+
+
+async def _seen(box: Toolbox, name: str, content: str | bytes) -> Path:
+    path = box.write(name, content)
+    await box("Read", file_path=str(path))
+    return path
+
+
+async def test_an_edit_replaces_the_text_and_tells_the_client_how(box: Toolbox) -> None:
+    path = await _seen(box, "a.py", "one\ntwo\nthree\n")
+    result = await box("Edit", file_path=str(path), old_string="two", new_string="2")
+    assert path.read_text() == "one\n2\nthree\n"
+    assert result.content == f"The file {path} has been updated successfully."
+    assert result.structured == {
+        "filePath": str(path),
+        "oldString": "two",
+        "newString": "2",
+        "originalFile": "one\ntwo\nthree\n",
+        "structuredPatch": [
+            {"oldStart": 1, "oldLines": 3, "newStart": 1, "newLines": 3, "lines": [" one", "-two", "+2", " three"]}
+        ],
+        "userModified": False,
+        "replaceAll": False,
+    }
+
+
+@pytest.mark.parametrize("tool", ["Edit", "Write", "MultiEdit"])
+async def test_a_file_that_was_not_read_is_not_changed_and_nobody_is_asked(box: Toolbox, tool: str) -> None:
+    path = box.write("a", "text")
+    changes: dict[str, Json] = {
+        "Edit": {"old_string": "text", "new_string": "x"},
+        "Write": {"content": "x"},
+        "MultiEdit": {"edits": [{"old_string": "text", "new_string": "x"}]},
+    }
+    change = changes[tool]
+    reason = box.refusal(tool, file_path=str(path), **change)
+    assert reason is not None
+    assert "has not been read" in reason
+    assert "has not been read" in await box.error(tool, file_path=str(path), **change)
+    assert path.read_text() == "text"
+
+
+async def test_a_file_that_has_changed_since_is_not_overwritten(box: Toolbox) -> None:
+    path = await _seen(box, "a", "text")
+    path.write_text("text of the user")
+    reason = box.refusal("Edit", file_path=str(path), old_string="text", new_string="x")
+    assert reason is not None
+    assert "modified since" in reason
+    assert "modified since" in await box.error("Write", file_path=str(path), content="x")
+    assert path.read_text() == "text of the user"
+
+
+async def test_a_touched_file_with_the_same_content_may_be_edited(box: Toolbox) -> None:
+    path = await _seen(box, "a", "text")
+    os.utime(path, (1, 1))
+    await box.text("Edit", file_path=str(path), old_string="text", new_string="x")
+    assert path.read_text() == "x"
+
+
+async def test_edits_follow_each_other_without_another_read(box: Toolbox) -> None:
+    path = box.root / "new.txt"
+    await box.text("Write", file_path=str(path), content="a b")
+    await box.text("Edit", file_path=str(path), old_string="a", new_string="c")
+    await box.text("Edit", file_path=str(path), old_string="b", new_string="d")
+    assert path.read_text() == "c d"
+
+
+async def test_a_file_read_under_one_name_may_be_edited_under_another(box: Toolbox) -> None:
+    path = await _seen(box, "real", "text")
+    (box.root / "link").symlink_to("real")
+    await box.text("Edit", file_path=str(box.root / "link"), old_string="text", new_string="x")
+    assert path.read_text() == "x"
+    assert (box.root / "link").is_symlink()
+
+
+async def test_two_edits_at_once_never_lose_one(box: Toolbox) -> None:
+    path = await _seen(box, "a", "one two")
+    results = await asyncio.gather(
+        box.run("Edit", file_path=str(path), old_string="one", new_string="1"),
+        box.run("Edit", file_path=str(path), old_string="two", new_string="2"),
+    )
+    done = [result for result in results if not result.is_error]
+    expected = {1: {"1 two", "one 2"}, 2: {"1 2"}}
+    assert path.read_text() in expected[len(done)]
+
+
+async def test_an_ambiguous_text_is_refused_with_its_count(box: Toolbox) -> None:
+    path = await _seen(box, "a", "x x x")
+    text = box.refusal("Edit", file_path=str(path), old_string="x", new_string="y")
+    assert text is not None
+    assert "Found 3 matches" in text
+    assert "occurrences" in await box.text(
+        "Edit", file_path=str(path), old_string="x", new_string="y", replace_all=True
+    )
+    assert path.read_text() == "y y y"
+
+
+async def test_a_text_that_is_not_there_is_refused_before_anybody_is_asked(box: Toolbox) -> None:
+    path = await _seen(box, "a", "text")
+    reason = box.refusal("Edit", file_path=str(path), old_string="Text", new_string="x")
+    assert reason is not None
+    assert "not found" in reason
+
+
+async def test_a_change_to_the_same_is_refused(box: Toolbox) -> None:
+    path = await _seen(box, "a", "text")
+    reason = box.refusal("Edit", file_path=str(path), old_string="text", new_string="text")
+    assert reason is not None
+    assert "exactly the same" in reason
+
+
+async def test_an_empty_old_string_creates_a_file_and_never_replaces_one(box: Toolbox) -> None:
+    path = box.root / "sub" / "new"
+    assert "created" in await box.text("Edit", file_path=str(path), old_string="", new_string="hi\n")
+    assert path.read_text() == "hi\n"
+    assert "already has content" in await box.error("Edit", file_path=str(path), old_string="", new_string="other")
+    assert path.read_text() == "hi\n"
+
+
+async def test_a_missing_file_comes_with_near_names(box: Toolbox) -> None:
+    box.write("settings.py", "x")
+    text = await box.error("Edit", file_path=str(box.root / "setings.py"), old_string="x", new_string="y")
+    assert "does not exist" in text
+    assert str(box.root / "settings.py") in text
+
+
+async def test_mode_is_kept(box: Toolbox) -> None:
+    path = await _seen(box, "run.sh", "echo a\n")
+    path.chmod(0o750)
+    await box.text("Edit", file_path=str(path), old_string="a", new_string="b")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o750
+
+
+async def test_windows_line_endings_are_matched_and_kept(box: Toolbox) -> None:
+    path = await _seen(box, "a.txt", b"one\r\ntwo\r\nthree\r\n")
+    await box.text("Edit", file_path=str(path), old_string="one\ntwo", new_string="1\n1.5\n2")
+    assert path.read_bytes() == b"1\r\n1.5\r\n2\r\nthree\r\n"
+
+
+async def test_bytes_that_are_no_utf8_stay(box: Toolbox) -> None:
+    path = await _seen(box, "latin.txt", b"caf\xe9 = 1\n")
+    await box.text("Edit", file_path=str(path), old_string="= 1", new_string="= 2")
+    assert path.read_bytes() == b"caf\xe9 = 2\n"
+
+
+async def test_write_writes_the_bytes_given(box: Toolbox) -> None:
+    path = await _seen(box, "a.sh", b"old\r\n")
+    result = await box("Write", file_path=str(path), content="#!/bin/sh\necho\n")
+    assert path.read_bytes() == b"#!/bin/sh\necho\n"
+    assert result.structured["type"] == "update"
+    assert result.structured["originalFile"] == "old\r\n"
+    created = await box("Write", file_path=str(box.root / "b"), content="x\r\n")
+    assert (box.root / "b").read_bytes() == b"x\r\n"
+    assert (created.structured["type"], created.structured["originalFile"]) == ("create", None)
+
+
+async def test_text_that_utf8_cannot_write_is_refused(box: Toolbox) -> None:
+    assert "surrogate" in (box.refusal("Write", file_path="/tmp/x", content="a\ud800") or "")
+    assert "surrogate" in (box.refusal("Edit", file_path="/tmp/x", old_string="", new_string="\udfff") or "")
+
+
+async def test_directories_and_devices_are_not_written(box: Toolbox) -> None:
+    assert "directory" in await box.error("Write", file_path=str(box.root), content="x")
+    assert "device" in await box.error("Write", file_path="/dev/null", content="x")
+    assert "directory" in (box.refusal("Write", file_path=f"{box.root}/", content="x") or "")
+
+
+async def test_multi_edit_makes_all_edits_or_none(box: Toolbox) -> None:
+    path = await _seen(box, "a", "one two three")
+    first = {"old_string": "one", "new_string": "1"}
+    bad = {"old_string": "four", "new_string": "4"}
+    text = await box.error("MultiEdit", file_path=str(path), edits=[first, bad])
+    assert text == "No edit was made. Edit 2 of 2: String to replace not found in file.\nString: four"
+    assert path.read_text() == "one two three"
+    chained = {"old_string": "1 two", "new_string": "12"}
+    await box.text("MultiEdit", file_path=str(path), edits=[first, chained])
+    assert path.read_text() == "12 three"
+
+
+async def test_multi_edit_can_start_a_file(box: Toolbox) -> None:
+    path = box.root / "new"
+    edits = [{"old_string": "", "new_string": "a b"}, {"old_string": "b", "new_string": "c"}]
+    await box.text("MultiEdit", file_path=str(path), edits=edits)
+    assert path.read_text() == "a c"
+
+
+async def test_messages_stay_small_whatever_the_file(box: Toolbox) -> None:
+    path = await _seen(box, "big.txt", "".join(f"line {i} \x01é\n" for i in range(100_000)))
+    result = await box("Edit", file_path=str(path), old_string="line ", new_string="row ", replace_all=True)
+    assert len(json.dumps(result.structured)) < 200_000
+    result = await box("Write", file_path=str(path), content="\x01" * 1_000_000)
+    assert len(json.dumps(result.structured)) < 200_000
+    assert path.stat().st_size == 1_000_000
+
+
+async def test_an_unwritable_place_is_a_clear_error(box: Toolbox) -> None:
+    text = await box.error("Write", file_path="/proc/nowhere/x", content="x")
+    assert text.startswith("/proc/nowhere/x: ")
+    box.write("file", "x")
+    assert await box.error("Write", file_path="file/x", content="x") == "file/x: Not a directory"
+
+
+def test_what_was_seen_is_bounded() -> None:
+    files = FileState(most=3)
+    for number in range(10):
+        files.written(f"/{number}", "d", _info())
+    assert [files.get(f"/{n}") is not None for n in range(10)] == [False] * 7 + [True] * 3
+
+
+def _info() -> Any:
+    from ccb.remote.system.host import FileInfo, Kind
+
+    return FileInfo(Kind.FILE, 1, 1, 0o644, 1)
+
+
+_TEXT = st.text(alphabet="ab\n é", max_size=30)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "\n", "\r\n", "é", " "]), max_size=40), _TEXT, _TEXT)
+def test_what_an_edit_does_to_lf_text_it_does_to_any_endings(parts: list[str], old: str, new: str) -> None:
+    text = "".join(parts)
+    plain = text.replace("\r\n", "\n")
+    count = plain.count(old) if old else 0
+    if count == 0 or old == new:
+        with pytest.raises(EditRefused):
+            replaced(text.encode(), old, new, True)
+        return
+    data, found = replaced(text.encode(), old, new, True)
+    assert found == count
+    assert data.replace(b"\r\n", b"\n").decode() == plain.replace(old, new)
+    if "\n" not in text.replace("\r\n", "") and "\r\n" in text:
+        assert b"\n" not in data.replace(b"\r\n", b"")
+    if "\r\n" not in text:
+        assert b"\r" not in data
+
+
+@given(_TEXT, st.text(alphabet="xyz", min_size=1, max_size=5))
+def test_an_edit_and_its_reverse_give_the_file_back(text: str, marker: str) -> None:
+    middle = len(text) // 2
+    before = (text[:middle] + "@" + text[middle:]).encode()
+    there, _ = replaced(before, "@", marker, False)
+    back, _ = replaced(there, marker, "@", False)
+    assert back == before
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abc"), max_size=40))
+def test_a_patch_leads_from_the_old_lines_to_the_new(old: list[str], new: list[str]) -> None:
+    before, after = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)
+    lines = list(old)
+    shift = 0
+    for hunk in structured_patch(before, after):
+        at = hunk["oldStart"] - 1 + shift
+        assert hunk["newStart"] - 1 == at
+        taken = [line[1:] for line in hunk["lines"] if line[0] != "+"]
+        given_ = [line[1:] for line in hunk["lines"] if line[0] != "-"]
+        assert lines[at : at + hunk["oldLines"]] == taken
+        assert len(given_) == hunk["newLines"]
+        lines[at : at + hunk["oldLines"]] = given_
+        shift += len(given_) - len(taken)
+    assert lines == new
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
+async def test_a_file_in_another_encoding_gets_no_utf8_mixed_into_it(box: Toolbox, tool: str) -> None:
+    before = "café olé\n".encode("latin-1")
+    path = await _seen(box, "menu", before)
+    one = {"old_string": "caf", "new_string": "crème br\u00fbl\u00e9e "}
+    changes: dict[str, Json] = {
+        "Edit": one,
+        "MultiEdit": {"edits": [one]},
+        "Write": {"content": "caf\ufffd ol\ufffd!\n"},
+    }
+    assert "not in UTF-8" in await box.error(tool, file_path=str(path), **changes[tool])
+    assert path.read_bytes() == before
+    await box("Edit", file_path=str(path), old_string="caf", new_string="Caf")
+    assert path.read_bytes() == before.replace(b"caf", b"Caf")
+    await box("Write", file_path=str(path), content="café\n")
+    assert path.read_text() == "café\n"

@@ -1,0 +1,353 @@
+"""Read, LS, TodoWrite and the registry: what the model is shown, and what it is told when there is nothing to show."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import resource
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.remote.tools_kit import Toolbox, open_toolbox
+
+from ccb.remote.system.host import LocalHost
+from ccb.remote.tools.files.read_text import read_range
+from ccb.remote.tools.registry import default_tools
+
+Json = dict[str, Any]
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    async with open_toolbox(tmp_path) as toolbox:
+        yield toolbox
+
+
+async def test_lines_come_with_their_numbers(box: Toolbox) -> None:
+    path = box.write("a", "alpha\nbeta\n")
+    result = await box("Read", file_path=str(path))
+    assert result.content == "1\talpha\n2\tbeta"
+    assert result.structured == {
+        "type": "text",
+        "file": {
+            "filePath": str(path),
+            "content": "alpha\nbeta",
+            "numLines": 2,
+            "startLine": 1,
+            "totalLines": 2,
+        },
+    }
+
+
+async def test_a_range_tells_how_to_go_on(box: Toolbox) -> None:
+    path = box.write("a", "".join(f"line {n}\n" for n in range(1, 11)))
+    text = await box.text("Read", file_path=str(path), offset=4, limit=2)
+    assert text == "4\tline 4\n5\tline 5\n\n[the range ends at line 5 of 10 lines; go on with offset=6]"
+    assert await box.text("Read", file_path=str(path), offset=10) == "10\tline 10"
+    assert "only 10 lines" in await box.error("Read", file_path=str(path), offset=11)
+
+
+async def test_a_long_file_is_shown_to_its_2000th_line(box: Toolbox) -> None:
+    path = box.write("a", "x\n" * 5000)
+    text = await box.text("Read", file_path=str(path))
+    assert "\n2000\tx\n\n[the range ends at line 2000 of 5,000 lines; go on with offset=2001]" in text
+
+
+async def test_long_lines_and_long_results_are_cut_and_say_so(box: Toolbox) -> None:
+    path = box.write("a", "é" * 3000 + "\nshort\n")
+    lines = (await box.text("Read", file_path=str(path))).split("\n")
+    assert lines[0] == "1\t" + "é" * 2000 + "… [line cut: it has 6,000 bytes]"
+    assert lines[1] == "2\tshort"
+    wide = box.write("b", ("y" * 1000 + "\n") * 1000)
+    text = await box.text("Read", file_path=str(wide))
+    assert len(text) <= 100_200
+    assert "the result is full at line 99 of 1,000 lines; go on with offset=100" in text
+
+
+@pytest.mark.parametrize("char", ["漢", '"', "\x01"])
+async def test_a_result_stays_small_on_the_wire_too(box: Toolbox, char: str) -> None:
+    path = box.write("a", (char * 900 + "\n") * 1000)
+    result = await box("Read", file_path=str(path))
+    assert len(json.dumps(result.content, ensure_ascii=False).encode()) < 151_000
+    assert len(json.dumps(result.structured, ensure_ascii=False).encode()) < 50_000
+
+
+async def test_a_huge_file_is_streamed(box: Toolbox) -> None:
+    path = box.root / "huge"
+    with path.open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(300 << 20)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "binary" in await box.error("Read", file_path=str(path))
+    with path.open("wb") as file:
+        for _ in range(120):
+            file.write(b"z" * (1 << 20))
+        file.write(b"\nlast\n")
+    text = await box.text("Read", file_path=str(path))
+    assert text.endswith("2\tlast")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
+
+
+async def test_an_unchanged_range_is_not_shown_twice(box: Toolbox) -> None:
+    path = box.write("a", "one\ntwo\n", age=100)
+    await box.text("Read", file_path=str(path))
+    again = await box("Read", file_path=str(path))
+    assert "unchanged" in str(again.content)
+    assert again.structured["type"] == "file_unchanged"
+    assert await box.text("Read", file_path=str(path), offset=2) == "2\ttwo"
+    path.write_text("three\n")
+    assert await box.text("Read", file_path=str(path)) == "1\tthree"
+
+
+async def test_after_a_compaction_everything_is_shown_again(box: Toolbox) -> None:
+    path = box.write("a", "one\n")
+    await box.text("Read", file_path=str(path))
+    box.context.files.forget_views()
+    assert await box.text("Read", file_path=str(path)) == "1\tone"
+    await box.text("Edit", file_path=str(path), old_string="one", new_string="two")
+
+
+async def test_what_an_edit_has_written_can_be_read(box: Toolbox) -> None:
+    path = box.write("a", "one\n")
+    await box.text("Read", file_path=str(path))
+    await box.text("Edit", file_path=str(path), old_string="one", new_string="two")
+    assert await box.text("Read", file_path=str(path)) == "1\ttwo"
+
+
+async def test_windows_endings_and_a_byte_order_mark_are_not_shown(box: Toolbox) -> None:
+    path = box.write("a", b"\xef\xbb\xbfone\r\ntwo\r\n")
+    assert await box.text("Read", file_path=str(path)) == "1\tone\n2\ttwo"
+
+
+async def test_an_empty_file_is_said_to_be_empty(box: Toolbox) -> None:
+    assert "empty" in await box.text("Read", file_path=str(box.write("a", "")))
+
+
+async def test_files_of_the_kernel_have_content_though_no_size(box: Toolbox) -> None:
+    assert "Name:" in await box.text("Read", file_path="/proc/self/status")
+
+
+async def test_images_are_image_blocks(box: Toolbox) -> None:
+    path = box.write("picture.txt", PNG)
+    result = await box("Read", file_path=str(path))
+    assert result.content == [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()},
+        }
+    ]
+    assert result.structured["file"] == {"filePath": str(path), "type": "image/png", "originalSize": len(PNG)}
+    big = box.write("big.jpg", b"\xff\xd8\xff" + b"\0" * 4_000_000)
+    assert "at most 3,932,160" in await box.error("Read", file_path=str(big))
+
+
+async def test_notebooks_are_cells_and_outputs(box: Toolbox) -> None:
+    image = base64.b64encode(PNG).decode()
+    book = {
+        "metadata": {"language_info": {"name": "python"}},
+        "cells": [
+            {"cell_type": "markdown", "id": "m", "source": ["# Title\n", "text"]},
+            {
+                "cell_type": "code",
+                "id": "c",
+                "source": "plot()",
+                "outputs": [
+                    {"output_type": "stream", "text": ["a\n", "b" * 20_000]},
+                    {"output_type": "display_data", "data": {"image/png": image}},
+                    {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m"]},
+                ],
+            },
+        ],
+    }
+    path = box.write("n.ipynb", json.dumps(book))
+    result = await box("Read", file_path=str(path))
+    assert isinstance(result.content, list)
+    assert [block["type"] for block in result.content] == ["text", "image", "text"]
+    first, last = result.content[0]["text"], result.content[2]["text"]
+    assert first.startswith(
+        '<cell id="m" type="markdown"># Title\ntext</cell>\n<cell id="c">plot()</cell>\n<output>a\n'
+    )
+    assert "[... output cut: 20,002 characters ...]" in first
+    assert last == "<output>ValueError</output>"
+    broken = box.write("broken.ipynb", "[1")
+    assert "not a valid notebook" in await box.error("Read", file_path=str(broken))
+    assert await box.text("Read", file_path=str(broken), offset=1) == "1\t[1"
+
+
+@pytest.mark.parametrize(
+    ("head", "hint"),
+    [(b"%PDF-1.7\n\0", "pdftotext"), (b"\x7fELF\0", "ELF"), ("hé".encode("utf-16"), "UTF-16"), (b"a\0b", "Bash")],
+)
+async def test_binary_files_are_refused_with_a_hint(box: Toolbox, head: bytes, hint: str) -> None:
+    text = await box.error("Read", file_path=str(box.write("x.bin", head)))
+    assert "binary" in text
+    assert hint in text
+
+
+async def test_what_is_no_file_is_refused_at_once(box: Toolbox) -> None:
+    os.mkfifo(box.root / "pipe")
+    for path in ("/dev/zero", "/dev/tty", str(box.root / "pipe")):
+        assert "only files" in await box.error("Read", file_path=path)
+    assert "Use LS" in await box.error("Read", file_path=str(box.root))
+
+
+async def test_a_missing_file_comes_with_near_names(box: Toolbox) -> None:
+    box.write("src/main.py")
+    text = await box.error("Read", file_path="src/main.ts")
+    assert text == f"File does not exist: {box.root}/src/main.ts. Did you mean {box.root}/src/main.py?"
+    assert str(box.root) in await box.error("Read", file_path="/nowhere/at/all")
+
+
+async def test_a_link_that_leads_nowhere_is_told_as_one(box: Toolbox) -> None:
+    (box.root / "dang").symlink_to("/nowhere/at/all")
+    for tool, key in (("Read", "file_path"), ("LS", "path"), ("Grep", "path")):
+        more = {"pattern": "x"} if tool == "Grep" else {}
+        text = await box.error(tool, **{key: str(box.root / "dang"), **more})
+        assert text == f"{box.root}/dang is a link to /nowhere/at/all, which does not exist."
+
+
+async def test_paths_that_can_be_none_are_refused_before_anything(box: Toolbox) -> None:
+    assert box.refusal("Read", file_path="a\0b") is not None
+    assert box.refusal("Read", file_path="  ") is not None
+    assert box.refusal("Read") == "the required parameter `file_path` is missing"
+
+
+async def test_ls_lists_one_directory(box: Toolbox) -> None:
+    box.write("b.txt")
+    box.write(".hidden")
+    box.write("dir/x")
+    (box.root / "link").symlink_to("b.txt")
+    assert await box.text("LS", path=str(box.root)) == ".hidden\nb.txt\ndir/\nlink -> b.txt"
+    assert await box.text("LS", path=str(box.root), ignore=["*.txt", ".*"]) == "dir/\nlink -> b.txt"
+    assert "not a directory" in await box.error("LS", path=str(box.root / "b.txt"))
+    (box.root / "none").mkdir()
+    assert "empty" in await box.text("LS", path=str(box.root / "none"))
+
+
+async def test_ls_of_very_many_entries_says_how_many_more(box: Toolbox) -> None:
+    for number in range(1005):
+        box.write(f"many/{number:04d}")
+    text = await box.text("LS", path=str(box.root / "many"))
+    assert text.endswith("0999\n[... 5 more entries; use Glob with a pattern ...]")
+
+
+async def test_todos_are_replaced_and_emptied_when_all_are_done(box: Toolbox) -> None:
+    todos = [{"content": "Run", "status": "in_progress", "activeForm": "Running"}]
+    result = await box("TodoWrite", todos=todos)
+    assert box.context.todos == todos
+    assert result.structured == {"oldTodos": [], "newTodos": todos}
+    done = [{**todos[0], "status": "completed"}]
+    result = await box("TodoWrite", todos=done)
+    assert box.context.todos == []
+    assert result.structured == {"oldTodos": todos, "newTodos": done}
+    assert box.refusal("TodoWrite", todos=[{**todos[0], "status": "late"}]) is not None
+
+
+def test_the_registry_is_the_same_bytes_every_time() -> None:
+    def listed() -> bytes:
+        tools = [[tool.name, tool.description, tool.input_schema] for tool in default_tools()]
+        return json.dumps(tools).encode()
+
+    assert listed() == listed()
+    assert [tool.name for tool in default_tools()] == [
+        *("Bash", "BashOutput", "KillShell", "Glob", "Grep", "LS", "Read", "Edit", "MultiEdit", "Write", "TodoWrite")
+    ]
+
+
+def test_reading_tools_and_only_those_are_read_only() -> None:
+    read_only = {tool.name for tool in default_tools() if tool.name != "Bash" and tool.is_read_only({})}
+    assert read_only == {"BashOutput", "Glob", "Grep", "LS", "Read", "TodoWrite"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["", "a", "bb" * 10, "é", "x" * 2500]), max_size=30),
+    st.booleans(),
+    st.integers(1, 35),
+    st.integers(1, 10),
+)
+async def test_any_range_is_that_slice_of_the_lines(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], ended: bool, offset: int, limit: int
+) -> None:
+    path = tmp_path_factory.mktemp("range") / "a"
+    text = "\n".join(lines) + ("\n" if ended and lines else "")
+    path.write_text(text)
+    expected = text.split("\n")
+    if expected[-1] == "":
+        expected.pop()
+    found = await read_range(LocalHost(), str(path), offset, limit)
+    wanted = expected[offset - 1 : offset - 1 + limit]
+    assert [line[:2000] for line in found.lines] == [line[:2000] for line in wanted]
+    assert (found.total, found.whole) == (len(expected), True)
+
+
+async def test_a_file_that_was_put_back_in_time_is_shown_again(box: Toolbox) -> None:
+    """`cp -p`, `tar x` and `touch -r` give a new content the old size and time."""
+    path = box.write("a", "one\n", age=100)
+    assert "one" in await box.text("Read", file_path=str(path))
+    status = path.stat()
+    path.write_text("two\n")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert "two" in await box.text("Read", file_path=str(path))
+    assert "unchanged" in await box.text("Read", file_path=str(path))
+
+
+JPEG = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x0b\x08%b%b" + b"\0" * 6 + b"\xff\xda\0\x02ab\xff\xd9"
+WEBP = {
+    "lossy": "UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA",
+    "lossless": "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==",
+}
+
+
+def _jpeg(width: int, height: int) -> bytes:
+    return JPEG % (height.to_bytes(2, "big"), width.to_bytes(2, "big"))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        _jpeg(8000, 10),
+        base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"),
+        *map(base64.b64decode, WEBP.values()),
+        b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x0f\0\0\x0f\0\0",
+        PNG + b"something behind it",
+    ],
+)
+async def test_good_images_are_shown(box: Toolbox, image: bytes) -> None:
+    result = await box("Read", file_path=str(box.write("x", image)))
+    assert isinstance(result.content, list)
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"),
+    [
+        (_jpeg(8001, 10), "8,001 x 10 pixels"),
+        (_jpeg(10, 9000), "10 x 9,000 pixels"),
+        (PNG[:16] + b"\0\0\x27\x10" + PNG[20:], "10,000 x"),
+        (b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\0\x0f\0\0", "65,536 x 16"),
+        (PNG[:-20], "damaged"),
+        (PNG[:20], "damaged"),
+        (b"\x89PNG\r\n\x1a\nrubbish", "damaged"),
+        (_jpeg(1, 1)[:-2], "damaged"),
+        (b"\xff\xd8\xff", "damaged"),
+        (b"\xff\xd8\xff" + b"\xff" * 100, "damaged"),
+        (b"GIF89a\1", "damaged"),
+        (b"GIF89a" + b"\0" * 20 + b"\x3b", "0 x 0"),
+        (base64.b64decode(WEBP["lossy"])[:-4], "damaged"),
+        (b"RIFF\0\0\0\0WEBPVP8L", "damaged"),
+        (b"RIFF\0\0\0\0WEBP", "damaged"),
+    ],
+)
+async def test_an_image_that_the_api_would_refuse_never_gets_into_the_history(
+    box: Toolbox, image: bytes, reason: str
+) -> None:
+    assert reason in await box.error("Read", file_path=str(box.write("x", image)))

@@ -1,0 +1,280 @@
+"""An attached link: order, acknowledgement, liveness, priority, model streams."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.link_peer import Peer, SocketPipe, link_pair
+
+from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError, UsageError
+from ccb.tunnel.link import link as link_module
+from ccb.tunnel.link.link import Link, new_nonce
+from ccb.tunnel.wire import (
+    Ack,
+    Attach,
+    Bye,
+    Cancel,
+    Credit,
+    Data,
+    End,
+    Event,
+    Fenced,
+    Frame,
+    FrameError,
+    Input,
+    Open,
+    Ping,
+    Pong,
+    Progress,
+    Refused,
+)
+
+OPEN = Open(1, 3, "call-1", "n", "POST", "/v1/messages", {}, 5)
+
+
+class Calls:
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    async def handle(self, frame: object) -> None:
+        self.seen.append(frame)
+
+
+@asynccontextmanager
+async def attached(
+    *, ping_after: float = 15, dead_after: float = 45, ack_seconds: float = 60, have: int = 0
+) -> AsyncIterator[tuple[Link, Peer, SocketPipe, Calls]]:
+    calls = Calls()
+    async with (
+        link_pair() as (pipe, peer),
+        Link(pipe, ping_after=ping_after, dead_after=dead_after, ack_seconds=ack_seconds) as link,
+    ):
+        await peer.hello()
+        await link.hello()
+        await link.attach(have=have, nonce=new_nonce(), options={}, streams=calls)
+        await peer.next(Attach)
+        yield link, peer, pipe, calls
+
+
+async def collect(link: Link) -> list[object]:
+    return [frame async for frame in link.frames()]
+
+
+async def test_events_come_in_order_and_a_repeated_one_once() -> None:
+    async with attached() as (link, peer, _, _):
+        await peer.send(Event(1, 1, "message", {"a": 1}), Event(2, 1, "message", {"a": 2}))
+        await peer.send(Event(2, 1, "message", {"a": 2}), Progress(2, 1, "k", {}), Event(3, 1, "fact", {}), Bye("done"))
+        frames = await collect(link)
+    assert [(type(f).__name__, getattr(f, "seq", None)) for f in frames] == [
+        ("Event", 1),
+        ("Event", 2),
+        ("Progress", 2),
+        ("Event", 3),
+        ("Bye", None),
+    ]
+
+
+async def test_a_gap_in_the_events_is_an_error_that_names_it() -> None:
+    async with attached(have=4) as (link, peer, _, _):
+        await peer.send(Event(5, 1, "m", {}), Event(9, 1, "m", {}))
+        with pytest.raises(ProtocolError, match="6 to 8"):
+            await collect(link)
+
+
+async def test_every_64th_event_is_acknowledged_at_once() -> None:
+    async with attached() as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        await peer.send(*(Event(n, 1, "m", {}) for n in range(1, 65)))
+        assert (await peer.next(Ack)).seq == 64
+        reading.cancel()
+
+
+async def test_fewer_events_are_acknowledged_after_a_while_and_together() -> None:
+    async with attached(ack_seconds=0.05) as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        await peer.send(*(Event(n, 1, "m", {}) for n in range(1, 4)))
+        seqs = [(await peer.next(Ack)).seq]
+        while seqs[-1] < 3:
+            seqs.append((await peer.next(Ack)).seq)
+        assert len(seqs) <= 2
+        reading.cancel()
+
+
+async def test_a_ping_is_answered() -> None:
+    async with attached() as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        await peer.send(Ping(1, 77))
+        assert (await peer.next(Pong)).n == 77
+        reading.cancel()
+
+
+async def test_silence_is_pinged_and_then_dead() -> None:
+    async with attached(ping_after=0.1, dead_after=0.4) as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        await peer.next(Ping)
+        with pytest.raises(ConnectionLost, match="has not answered"):
+            await asyncio.wait_for(reading, 10)
+        assert link.silent
+
+
+async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_dead_long_before_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_module, "PROBE_S", 0.3)
+    async with attached(ping_after=0.1, dead_after=600) as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        link.probe()
+        await peer.send(Pong(1, (await peer.next(Ping)).n))
+        for _ in range(3):  # pings of silence, as it lives on
+            await peer.send(Pong(1, (await peer.next(Ping)).n))
+        assert not reading.done()
+        await peer.next(Ping)  # asked after silence, so nothing is on its way
+        link.probe()
+        with pytest.raises(ConnectionLost, match="has not answered"):
+            await asyncio.wait_for(reading, 10)
+
+
+async def test_an_answered_ping_keeps_the_link() -> None:
+    async with attached(ping_after=0.1, dead_after=5) as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        for _ in range(4):
+            ping = await peer.next(Ping)
+            await peer.send(Pong(1, ping.n))
+        assert not reading.done()
+        await peer.send(Bye())
+        assert len(await asyncio.wait_for(reading, 10)) == 1
+
+
+async def test_a_consumer_that_takes_its_time_is_no_dead_host() -> None:
+    async with attached(ping_after=0.05, dead_after=0.15) as (link, peer, _, _):
+        await peer.send(Event(1, 1, "m", {}), Event(2, 1, "m", {}), Bye())
+        frames = link.frames()
+        await anext(frames)
+        await asyncio.sleep(0.3)  # the time is what is tested
+        assert [type(frame) async for frame in frames] == [Event, Bye]
+
+
+async def test_a_consumer_that_takes_its_time_is_no_dead_laptop() -> None:
+    """The host detaches who is silent: somebody who pages through the output of a run is not."""
+    async with attached(ping_after=0.1, dead_after=0.3) as (link, peer, _, _):
+        await peer.send(Event(1, 1, "m", {}), Event(2, 1, "m", {}))
+        frames = link.frames()
+        await anext(frames)
+        for _ in range(6):
+            await peer.next(Ping)
+        await peer.send(Bye())
+        assert [type(frame) async for frame in frames] == [Event, Bye]
+
+
+async def test_model_calls_for_who_only_watches_are_against_the_protocol() -> None:
+    async with link_pair() as (pipe, peer), Link(pipe) as link:
+        await peer.hello()
+        await link.hello()
+        await link.attach(role="viewer", nonce=new_nonce(), options={}, streams=None)
+        await peer.send(OPEN)
+        with pytest.raises(ProtocolError, match="only watches"):
+            await collect(link)
+
+
+async def test_a_lost_connection_is_an_error_for_readers_and_writers() -> None:
+    async with attached() as (link, peer, pipe, _):
+        pipe.stderr = "Connection reset by devbox\n"
+        peer.hang_up()
+        with pytest.raises(ConnectionLost) as caught:
+            await collect(link)
+        assert "reset by devbox" in caught.value.evidence
+        with pytest.raises(ConnectionLost):
+            async with asyncio.timeout(10):
+                while True:
+                    await link.send(Input(1, "i", {"fill": "x" * 65536}))
+
+
+async def test_a_refused_attach_is_an_error() -> None:
+    async with attached() as (link, peer, _, _):
+        await peer.send(Refused("bad_attach", "unknown option"))
+        with pytest.raises(UsageError, match="unknown option"):
+            await collect(link)
+
+
+async def test_fencing_is_told() -> None:
+    async with attached() as (link, peer, _, _):
+        await peer.send(Fenced(9, "alice@other"), Bye())
+        assert [type(frame) for frame in await collect(link)] == [Fenced, Bye]
+
+
+async def test_frames_that_only_a_laptop_sends_are_refused() -> None:
+    async with attached() as (link, peer, _, _):
+        await peer.send(Input(1, "x", {"type": "user"}))
+        with pytest.raises(ProtocolError, match="only a laptop"):
+            await collect(link)
+
+
+async def test_model_streams_go_to_the_proxy_and_nowhere_else() -> None:
+    async with attached() as (link, peer, _, calls):
+        frames: list[Frame] = [OPEN, Data(1, 3, 0, "aGVsbG8="), End(1, 3), Credit(1, 3, 9), Cancel(1, 3)]
+        await peer.send(*frames, Bye())
+        assert [type(frame) for frame in await collect(link)] == [Bye]
+        assert calls.seen == frames
+
+
+async def test_control_frames_overtake_waiting_response_bytes() -> None:
+    async with attached() as (link, peer, _, _):
+        chunk = base64.b64encode(bytes(90_000)).decode()
+
+        async def fill() -> None:
+            for n in range(60):
+                await link.send(Data(1, 3, n * 90_000, chunk))
+
+        filling = asyncio.create_task(fill())
+        done, _ = await asyncio.wait({filling}, timeout=0.2)
+        assert not done, "the response must meet back-pressure"
+        await link.send(Input(1, "urgent", {"type": "user"}))
+        before = 0
+        async with asyncio.timeout(20):
+            while (await peer.next((Input, Data))).t != "input":  # type: ignore[arg-type]
+                before += 1
+        assert before < 40
+        while (await peer.next(Data)).off < 59 * 90_000:
+            pass
+        await filling
+
+
+async def test_an_urgent_frame_goes_between_the_parts_of_a_large_one() -> None:
+    async with attached() as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        await link.send(Input(1, "big", {"fill": "x" * 8_000_000}))
+        await peer.send(Ping(1, 5))
+        seen: list[str] = []
+        while "input" not in seen:
+            seen.append((await peer.next((Input, Pong))).t)  # type: ignore[arg-type]
+        assert seen == ["pong", "input"]
+        reading.cancel()
+
+
+async def test_a_frame_over_the_limit_is_refused_and_the_link_lives() -> None:
+    async with attached() as (link, peer, _, _):
+        with pytest.raises(FrameError, match="limit"):
+            await link.send(Input(1, "huge", {"fill": "x" * (65 * 1024 * 1024)}))
+        await link.send(Input(1, "small", {}))
+        assert (await peer.next(Input)).id == "small"
+
+
+async def test_flush_returns_when_everything_is_out() -> None:
+    async with attached() as (link, peer, _, _):
+        await link.send(Input(1, "a", {}))
+        await asyncio.wait_for(link.flush(), 10)
+        assert (await peer.next(Input)).id == "a"
+
+
+async def test_leaving_a_link_closes_the_pipe() -> None:
+    async with link_pair() as (pipe, peer):
+        async with Link(pipe) as link:
+            await peer.hello()
+            await link.hello()
+        await peer.ended()
+        with pytest.raises(CcbError):
+            await link.send(Input(1, "late", {}))

@@ -1,0 +1,422 @@
+"""The OpenSSH client as a transport, over real sshd: one login for many commands, questions, and what it says when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.processes import commands_with
+from tests.support.relay import relay
+from tests.support.ssh_asks import SshAsks, ssh_environment
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
+from ccb.tunnel.login.askpass import private_directory
+from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
+from ccb.tunnel.openssh import transport as openssh
+from ccb.tunnel.openssh.transport import OpenSshTransport, connect
+from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.transports.pipe import Transport
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+    with ssh_environment(tmp_path) as environment:
+        yield environment
+
+
+def target(server: Sshd, user: HostUser, *options: str, port: int | None = None, key: Path | None = None) -> SshTarget:
+    usual = (f"UserKnownHostsFile={server.trust(port or server.port)}", "IdentitiesOnly=yes")
+    return SshTarget("127.0.0.1", user.name, port or server.port, (str(key or server.identity),), (*options, *usual))
+
+
+@asynccontextmanager
+async def connected(
+    where: SshTarget,
+    env: dict[str, str],
+    prompts: Prompts | None = None,
+    words: Sequence[str] = ("ssh", "-F", "/dev/null"),
+) -> AsyncIterator[OpenSshTransport]:
+    transport = await connect(where, prompts or NobodyToAsk(), env=env, words=words)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def output(transport: Transport, command: str) -> str:
+    pipe = await transport.execute(command)
+    data = b""
+    while more := await pipe.read():
+        data += more
+    await pipe.close()
+    return data.decode()
+
+
+def logins(server: Sshd) -> int:
+    return server.log.read_text().count("Accepted publickey")
+
+
+async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def directories(env: dict[str, str]) -> list[Path]:
+    return list(Path(env["XDG_RUNTIME_DIR"]).glob("ccb-ssh-*"))
+
+
+async def test_one_login_carries_every_command_and_leaves_nothing(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    async with connected(target(sshd, host_user), env) as transport:
+        assert await output(transport, "id -un") == f"{host_user.name}\n"
+        both = await asyncio.gather(output(transport, "echo one"), output(transport, "echo two"))
+        assert list(both) == ["one\n", "two\n"]
+        assert transport.alive and transport.name == f"{host_user.name}@127.0.0.1"
+        (directory,) = directories(env)
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert logins(sshd) == 1
+    assert not transport.alive and not directories(env)
+
+
+async def test_bytes_arrive_as_they_were_sent(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+    sent = bytes(range(256)) * 4096
+    async with connected(target(sshd, host_user), env) as transport:
+        pipe = await transport.execute(f"head -c {len(sent)}; echo problem >&2; exit 7")
+        writing = asyncio.create_task(pipe.write(sent))
+        back = b""
+        while data := await pipe.read():
+            back += data
+        await writing
+        assert back == sent
+        assert await pipe.exit_status() == 7
+        assert pipe.stderr_tail() == "problem\n"
+        await pipe.close()
+
+
+async def test_a_client_whose_master_is_gone_does_not_log_in_by_itself(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    async with connected(target(sshd, host_user), env) as transport:
+        (directory,) = directories(env)
+        subprocess.run(["ssh", "-S", str(directory / "m"), "-O", "exit", "x"], check=True, capture_output=True)
+        await until(lambda: not transport.alive)
+        with pytest.raises(Dropped):
+            await output(transport, "true")
+    assert logins(sshd) == 1
+
+
+async def test_jump_hosts_are_those_of_ssh_and_a_lost_master_jumps_nowhere(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host hop\nHostName 127.0.0.1\nPort {sshd.port}\nUser {host_user.name}\n"
+        f"Host *\nIdentityFile {sshd.identity}\nUserKnownHostsFile {sshd.known_hosts}\nIdentitiesOnly yes\n"
+    )
+    where = target(sshd, host_user, "ProxyJump=hop")
+    async with connected(where, env, words=("ssh", "-F", str(config))) as transport:
+        assert await output(transport, "echo in") == "in\n"
+        assert logins(sshd) == 2
+        (directory,) = directories(env)
+        subprocess.run(["ssh", "-S", str(directory / "m"), "-O", "exit", "x"], check=True, capture_output=True)
+        await until(lambda: not transport.alive)
+        with pytest.raises(Dropped):
+            await output(transport, "true")
+    assert logins(sshd) == 2
+
+
+async def test_a_connection_that_is_cut_ends_its_commands_and_is_not_alive(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    async with relay(sshd.port) as between, connected(target(sshd, host_user, port=between.port), env) as transport:
+        pipe = await transport.execute("echo there; cat")
+        assert await pipe.read() == b"there\n"
+        between.cut()
+        assert await pipe.read() == b""
+        assert await pipe.exit_status() is None
+        await until(lambda: not transport.alive)
+        await pipe.close()
+
+
+async def test_a_frozen_connection_can_be_given_up_at_once(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    async with relay(sshd.port) as between:
+        transport = await connect(
+            target(sshd, host_user, port=between.port), NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null")
+        )
+        pipe = await transport.execute("echo there; cat")
+        assert await pipe.read() == b"there\n"
+        between.freeze()
+        transport.abort()
+        assert not transport.alive
+        async with asyncio.timeout(8):
+            await transport.close()
+        assert not directories(env)
+
+
+async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+    where = target(sshd, host_user)
+    script = (
+        "import asyncio\nfrom ccb.tunnel.openssh.transport import connect\nfrom ccb.tunnel.login.prompter import NobodyToAsk\n"
+        "from ccb.tunnel.ssh_config.resolve import SshTarget\n"
+        "async def main():\n"
+        "    words = ('ssh', '-F', '/dev/null')\n"
+        f"    transport = await connect({where!r}, NobodyToAsk(), env={env!r}, words=words)\n"
+        "    print('in', flush=True)\n    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    ccb = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert ccb.stdout is not None and await asyncio.wait_for(ccb.stdout.readline(), 20) == b"in\n"
+    sockets = env["XDG_RUNTIME_DIR"] + "/ccb-ssh-"
+    assert commands_with(sockets)
+    ccb.kill()
+    await ccb.wait()
+    await until(lambda: not commands_with(sockets))
+
+
+async def test_a_passphrase_is_asked_once_for_all_commands(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    key = make_key(tmp_path / "locked", passphrase="open sesame")
+    (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
+    person = SshAsks("wrong", "open sesame")
+    async with connected(target(sshd, host_user, key=key), env, person) as transport:
+        assert await output(transport, "echo in") == "in\n"
+        assert await output(transport, "echo again") == "again\n"
+    assert [(str(key) in prompt, echo) for _, prompt, echo in person.asked] == [(True, False), (True, False)]
+
+
+async def test_who_gives_up_is_refused_and_a_headless_run_is_not_asked(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    key = make_key(tmp_path / "locked", passphrase="open sesame")
+    (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
+    for prompts in (SshAsks(None, None, None), NobodyToAsk()):
+        with pytest.raises(AuthFailed) as caught:
+            await connect(target(sshd, host_user, key=key), prompts, env=env, words=("ssh", "-F", "/dev/null"))
+        assert "Permission denied" in caught.value.evidence
+        assert not directories(env)
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+async def test_an_unknown_host_key_is_asked_in_the_words_of_ssh(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, answer: str
+) -> None:
+    known = tmp_path / "new_known_hosts"
+    where = target(sshd, host_user, f"UserKnownHostsFile={known}", "StrictHostKeyChecking=ask")
+    person = SshAsks(answer)
+    if answer == "yes":
+        async with connected(where, env, person) as transport:
+            assert await output(transport, "echo in") == "in\n"
+        assert known.read_text().startswith(f"[127.0.0.1]:{sshd.port} ")
+    else:
+        with pytest.raises(HostKeyError):
+            await connect(where, person, env=env, words=("ssh", "-F", "/dev/null"))
+        assert not known.exists()
+    ((before, prompt, echo),) = person.asked
+    assert "SHA256:" in before and "yes/no" in prompt and echo
+
+
+async def test_an_unknown_or_a_changed_host_key_is_refused_where_nobody_can_be_asked(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    known = tmp_path / "other_known_hosts"
+    where = target(sshd, host_user, f"UserKnownHostsFile={known}")
+    with pytest.raises(HostKeyError):
+        await connect(where, NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
+    make_key(tmp_path / "other_host")
+    known.write_text(f"[127.0.0.1]:{sshd.port} " + (tmp_path / "other_host.pub").read_text())
+    with pytest.raises(HostKeyError) as caught:
+        await connect(where, NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
+    assert "IDENTIFICATION HAS CHANGED" in caught.value.evidence and "@@" not in caught.value.evidence
+    assert "another host key" in caught.value.what and "ssh-keygen" in caught.value.evidence
+
+
+async def test_a_master_of_the_persons_own_is_used_and_left_alone(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    own = Path(env["XDG_RUNTIME_DIR"]) / "own"
+    config.write_text(f"ControlPath {own}\n")
+    base = ["ssh", "-F", str(config), *ssh_options(target(sshd, host_user))]
+    subprocess.run([*base, "-M", "-N", "-f", "127.0.0.1"], check=True, capture_output=True)
+    try:
+        where = target(sshd, host_user)
+        async with connected(where, env, words=("ssh", "-F", str(config))) as transport:
+            assert await output(transport, "echo in") == "in\n"
+        assert logins(sshd) == 1
+        subprocess.run([*base, "-O", "check", "127.0.0.1"], check=True, capture_output=True)
+    finally:
+        subprocess.run([*base, "-O", "exit", "127.0.0.1"], check=True, capture_output=True)
+
+
+async def test_a_master_of_the_persons_own_that_has_lost_its_host_is_passed_over(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openssh, "_CHECK_S", 1.0)
+    own, config = Path(env["XDG_RUNTIME_DIR"]) / "own", tmp_path / "config"
+    config.write_text(f"ControlPath {own}\n")
+    async with relay(sshd.port) as between:
+        base = ["ssh", "-F", str(config), *ssh_options(target(sshd, host_user, port=between.port))]
+        await asyncio.to_thread(subprocess.run, [*base, "-M", "-N", "-f", "127.0.0.1"], check=True, capture_output=True)
+        try:
+            between.freeze()
+            async with connected(target(sshd, host_user), env, words=("ssh", "-F", str(config))) as transport:
+                assert await output(transport, "echo in") == "in\n"
+            assert logins(sshd) == 2
+        finally:
+            await asyncio.to_thread(subprocess.run, [*base, "-O", "exit", "127.0.0.1"], check=True, capture_output=True)
+
+
+def ssh_options(where: SshTarget) -> list[str]:
+    words = ["-l", str(where.user), "-p", str(where.port), "-i", where.identities[0]]
+    for option in where.options:
+        words += ["-o", option]
+    return words
+
+
+async def test_who_forbids_multiplexing_logs_in_for_each_command(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    async with connected(target(sshd, host_user, "ControlMaster=no"), env) as transport:
+        for number in (1, 2):
+            assert await output(transport, "echo in") == "in\n"
+            assert logins(sshd) == number
+
+
+@pytest.mark.parametrize("option", ["StdinNull yes", "SessionType subsystem", "RemoteCommand tmux"])
+async def test_options_that_would_keep_our_command_from_running_do_not_count(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, option: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(f"{option}\n")
+    async with connected(target(sshd, host_user), env, words=("ssh", "-F", str(config))) as transport:
+        pipe = await transport.execute("exec sh -c 'read x; echo got $x'")
+        await pipe.write(b"this\n")
+        assert await asyncio.wait_for(pipe.read(), 20) == b"got this\n"
+        await pipe.close()
+
+
+async def test_a_server_with_one_session_carries_one_command_at_a_time(
+    tmp_path: Path, host_user: HostUser, env: dict[str, str]
+) -> None:
+    async with (
+        serve(tmp_path / "strict", ["MaxSessions 1", "DisableForwarding yes"]) as server,
+        connected(target(server, host_user), env) as transport,
+    ):
+        pipe = await transport.execute("echo first; cat")
+        assert await pipe.read() == b"first\n"
+        with pytest.raises(Dropped):
+            await output(transport, "echo second")
+        await pipe.close()
+        assert transport.alive
+        assert await output(transport, "echo third") == "third\n"
+
+
+@asynccontextmanager
+async def greeting_nobody() -> AsyncIterator[int]:
+    """A port whose server hangs up at once."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def test_a_server_that_hangs_up_may_be_tried_again(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+    async with greeting_nobody() as port:
+        with pytest.raises(Dropped, match="closed the connection before any login"):
+            await connect(target(sshd, host_user, port=port), NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_what_is_wrong_has_its_own_error(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+) -> None:
+    words = ("ssh", "-F", "/dev/null")
+    cases: list[tuple[SshTarget, type[Exception], tuple[str, ...]]] = [
+        (target(sshd, host_user, port=closed_port()), Unreachable, words),
+        (SshTarget("no-such-host.invalid"), Unreachable, words),
+        (target(sshd, host_user, key=make_key(tmp_path / "other")), AuthFailed, words),
+        (target(sshd, host_user, "NoSuchOption=1"), ConfigError, words),
+        (target(sshd, host_user), UsageError, ("no-such-ssh",)),
+    ]
+    for where, kind, program in cases:
+        with pytest.raises(kind):
+            await connect(where, NobodyToAsk(), env=env, words=program)
+        assert not directories(env)
+
+
+async def test_what_a_killed_ccb_left_is_removed_by_the_next(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    old = Path(env["XDG_RUNTIME_DIR"]) / f"ccb-ssh-{ended.pid}-old"
+    old.mkdir(mode=0o700)
+    foreign = Path(env["XDG_RUNTIME_DIR"]) / f"ccb-ssh-{os.getpid()}-alive"
+    foreign.mkdir(mode=0o700)
+    async with connected(target(sshd, host_user), env):
+        assert not old.exists() and foreign.exists()
+
+
+async def test_a_remote_command_and_a_terminal_that_were_asked_for_are_not_used(
+    sshd: Sshd, host_user: HostUser, env: dict[str, str]
+) -> None:
+    where = target(sshd, host_user, "RemoteCommand=echo theirs", "RequestTTY=force")
+    async with connected(where, env) as transport:
+        assert await output(transport, "test -t 0 || echo ours") == "ours\n"
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """The path of a socket has a limit."""
+    with tempfile.TemporaryDirectory(prefix="ccb-") as made:
+        yield Path(made)
+
+
+def test_a_ccb_that_leaves_does_not_drive_another_from_its_place(short_directory: Path) -> None:
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            made = [short_directory / f"ccb-ssh-{os.getpid()}-{number}" for number in range(20)]
+            for each in made:
+                each.mkdir()
+            for each in made:
+                each.rmdir()
+
+    others = threading.Thread(target=come_and_go)
+    others.start()
+    try:
+        for _ in range(200):
+            mine = private_directory({"XDG_RUNTIME_DIR": str(short_directory)})
+            assert mine.parent == short_directory
+            mine.rmdir()
+    finally:
+        over.set()
+        others.join()

@@ -1,0 +1,150 @@
+"""One model call over connections that break off at any byte: the worker has every byte once, the provider one request.
+
+The ends are the real ones (the worker's `remote.daemon.model_streams`, the in-band front of the auth proxy), and so is the
+provider's HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import TypedDict
+
+import pytest
+from aiohttp import web
+from tests.support.cut_line import CutLine
+from tests.support.fake_model import FakeModel
+from tests.support.http_server import serving
+from tests.support.proxy_client import message_body, proxy_to
+from tests.support.relay import relay
+
+from ccb.remote.daemon.model_streams import Calls
+from ccb.tunnel.proxy.core import AuthProxy
+
+KIB = 1024
+
+
+class Cut(TypedDict, total=False):
+    """Where a connection ends; see CutLine."""
+
+    cut_down: int
+    cut_up: int
+
+
+async def ask(calls: Calls, body: bytes, call_id: str = "c") -> bytes:
+    """The whole response."""
+    headers = {"content-type": "application/json"}
+    async with calls.request(call_id, "POST", "/v1/messages", headers, [body]) as response:
+        assert response.status == 200
+        return b"".join([chunk async for chunk in response.body()])
+
+
+async def over_drops(proxy: AuthProxy, body: bytes, cuts: Sequence[Cut], call_id: str = "c") -> tuple[bytes, CutLine]:
+    """The response over one connection for each of `cuts` and then a whole one; the last connection."""
+    calls = Calls()
+    asked = asyncio.create_task(ask(calls, body, call_id))
+    await asyncio.sleep(0)
+    try:
+        for number, cut in enumerate([*cuts, Cut()]):
+            async with CutLine(calls, proxy, number + 1, **cut) as line:
+                await line.until_over(asked)
+            if asked.done():
+                break
+        return await asked, line
+    finally:
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+
+
+async def undisturbed(url: str, body: bytes) -> tuple[bytes, CutLine]:
+    async with proxy_to(url) as proxy:
+        return await over_drops(proxy, body, [])
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_worker_has_every_byte_once_and_the_provider_one_request(seed: int, fake_model: FakeModel) -> None:
+    chance = random.Random(seed)
+    fake_model.add({"text": "".join(chance.choices("abcdefgh \n", k=60 * KIB)), "times": 2, "network_pieces": 700})
+    body = message_body("q" * chance.choice((10, 2 * KIB, 300 * KIB)))
+    whole, line = await undisturbed(fake_model.url, body)
+    cuts = [
+        chance.choice((Cut(cut_up=chance.randrange(line.up)), Cut(cut_down=chance.randrange(line.down))))
+        for _ in range(15)
+    ]
+    async with proxy_to(fake_model.url) as proxy:
+        disturbed, _ = await over_drops(proxy, body, cuts)
+    assert disturbed.replace(b"_0002", b"_0001") == whole
+    assert len(fake_model.requests) == 2, "the undisturbed call and the one that was cut"
+
+
+async def test_a_response_whose_last_bytes_get_lost_is_not_asked_for_again(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "short", "times": 0})
+    body = message_body()
+    whole, line = await undisturbed(fake_model.url, body)
+    async with proxy_to(fake_model.url) as proxy:
+        for missing in range(1, 120):  # the end frame, and into the last data frame
+            again, _ = await over_drops(proxy, body, [Cut(cut_up=line.up - missing)], f"c{missing}")
+            assert len(again) == len(whole)
+    assert len(fake_model.requests) == 120
+
+
+async def test_an_upload_that_is_cut_while_the_provider_reads_it_is_not_a_request(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "ok", "times": 0})
+    body = message_body("x" * 600 * KIB)
+    _, line = await undisturbed(fake_model.url, body)
+    port = int(fake_model.url.rpartition(":")[2])
+    async with relay(port, rate=4 * KIB * KIB) as slow, proxy_to(f"http://127.0.0.1:{slow.port}") as proxy:
+        cuts = [Cut(cut_down=line.down * share // 100) for share in (20, 60, 95)]
+        await over_drops(proxy, body, cuts)
+        assert slow.connections > 1, "no upload was cut off in its middle"
+    assert len(fake_model.requests) == 2
+    assert fake_model.requests[1].size == len(body)
+
+
+async def test_a_request_that_was_handed_over_whole_is_not_sent_again_although_the_provider_reads_slowly() -> None:
+    sizes: list[int] = []
+    go_on = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        await go_on.wait()  # the body waits in the buffers of the connection
+        sizes.append(len(await request.read()))
+        return web.Response(body=b"answer")
+
+    body = message_body("x" * 100 * KIB)
+    async with serving(handle) as url, proxy_to(url) as proxy:
+        calls = Calls()
+        asked = asyncio.create_task(ask(calls, body))
+        async with CutLine(calls, proxy, 1), asyncio.timeout(20):
+            while not proxy.knows("c"):
+                await asyncio.sleep(0)
+        go_on.set()
+        async with CutLine(calls, proxy, 2) as line:
+            await line.until_over(asked)
+        assert await asked == b"answer"
+    assert sizes == [len(body)]
+
+
+async def test_the_nonce_of_a_connection_is_worth_nothing_on_the_next_one(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "secret", "stall_after": 3})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy:
+        calls = Calls()
+        asked = asyncio.create_task(ask(calls, body))
+        await asyncio.sleep(0)
+        async with CutLine(calls, proxy, 1, cut_up=400) as first:
+            await first.until_over(asked)
+        for call_id in ("c", "another"):
+            thief = Calls()
+            async with (
+                CutLine(thief, proxy, 2, shown=first.nonce),
+                thief.request(call_id, "POST", "/v1/messages", {}, [body]) as response,
+            ):
+                assert response.status == 403
+                refusal = b"".join([chunk async for chunk in response.body()])
+            assert b"nonce" in refusal and b"secret" not in refusal
+        fake_model.release()
+        async with CutLine(calls, proxy, 3) as line:
+            await line.until_over(asked)
+        assert (await asked).endswith(b'"message_stop"}\n\n')
+    assert len(fake_model.requests) == 1

@@ -1,0 +1,458 @@
+"""How a person logs in over real sshd: which keys are offered and in which order, passphrases, passwords, several questions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncssh
+import pytest
+from tests.support.login import Person, every_host, logged_in, only_config, output, target
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import AuthFailed
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.ssh.transport import connect
+from ccb.tunnel.ssh_config.resolve import SshTarget
+
+PASSWORD = "open, sesame"
+
+
+def authorize(server: Sshd, *keys: Path) -> None:
+    """Let exactly `keys` in."""
+    lines = "".join(key.with_name(key.name + ".pub").read_text() for key in keys)
+    server.identity.with_name("authorized_keys").write_text(lines)
+
+
+def set_password(user: HostUser) -> None:
+    subprocess.run(["chpasswd"], input=f"{user.name}:{PASSWORD}\n", text=True, check=True)
+
+
+def failures(server: Sshd) -> int:
+    return server.log.read_text().count("Failed publickey")
+
+
+@asynccontextmanager
+async def agent_with(directory: Path, *keys: Path) -> AsyncIterator[Path]:
+    """A real ssh-agent that holds `keys`; its socket."""
+    path = directory / "agent.sock"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    try:
+        while not path.exists():
+            await asyncio.sleep(0.01)
+        for key in keys:
+            subprocess.run(["ssh-add", "-q", str(key)], env={**os.environ, "SSH_AUTH_SOCK": str(path)}, check=True)
+        yield path
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+def by_agent(server: Sshd, user: HostUser, agent: Path, *options: str, identities: Sequence[Path] = ()) -> SshTarget:
+    known = f"UserKnownHostsFile={server.known_hosts}"
+    files = tuple(map(str, identities)) or ("/nonexistent",)
+    return SshTarget("127.0.0.1", user.name, server.port, files, (known, f"IdentityAgent={agent}", *options))
+
+
+def sign_user(authority: Path, key: Path, user: HostUser, *more: str) -> Path:
+    command = ["ssh-keygen", "-q", "-s", str(authority), "-I", "person", "-n", user.name, *more, f"{key}.pub"]
+    subprocess.run(command, check=True)
+    return key.with_name(key.name + "-cert.pub")
+
+
+@pytest.mark.parametrize("where", ["beside the key", "CertificateFile", "of a key in the agent", "of a locked key"])
+async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where: str) -> None:
+    authority = make_key(tmp_path / "authority")
+    key = make_key(tmp_path / "mine", passphrase="secret" if where == "of a locked key" else "")
+    certificate = sign_user(authority, key, host_user)
+    if where != "beside the key":
+        certificate = certificate.rename(tmp_path / "elsewhere.pub")
+    accepted = "PubkeyAcceptedAlgorithms=ssh-ed25519-cert-v01@openssh.com"
+    options = (f"CertificateFile={certificate}",) if where != "beside the key" else (accepted,)
+    async with serve(tmp_path / "server", [f"TrustedUserCAKeys {authority}.pub"]) as server:
+        authorize(server)
+        if where == "of a key in the agent":
+            async with agent_with(tmp_path, key) as agent:
+                key.unlink()
+                async with logged_in(
+                    by_agent(server, host_user, agent, *options, "IdentitiesOnly=yes", identities=[key])
+                ):
+                    pass
+        else:
+            async with logged_in(target(server, host_user, *options, key=key), Person(passphrases=["secret"])):
+                pass
+        assert "Accepted publickey" in server.log.read_text() and "ED25519-CERT" in server.log.read_text()
+
+
+async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    missing, text = tmp_path / "missing", tmp_path / "notes"
+    text.write_text("no key")
+    options = tuple(target(sshd, host_user).options)
+    with pytest.raises(AuthFailed) as caught:
+        await connect(
+            SshTarget("127.0.0.1", host_user.name, sshd.port, (str(missing), str(text)), options), NobodyToAsk()
+        )
+    assert f"{missing}: No such file or directory" in caught.value.evidence
+    assert f"{text}: no private key that can be read" in caught.value.evidence
+
+
+async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "mine")
+    sign_user(make_key(tmp_path / "authority"), key, host_user, "-V", "-2d:-1d")
+    with pytest.raises(AuthFailed) as caught:
+        await connect(target(sshd, host_user, key=key), NobodyToAsk())
+    assert "Certificate expired: the one of SHA256:" in caught.value.evidence
+
+
+async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    agent = socket.socket(socket.AF_UNIX)
+    agent.bind(str(path))
+    agent.listen()
+
+    def die() -> None:
+        """Leave with the request unread, as who is killed."""
+        client, _ = agent.accept()
+        client.recv(1, socket.MSG_PEEK)
+        client.close()
+        agent.close()
+
+    dying = asyncio.create_task(asyncio.to_thread(die))
+    where = by_agent(sshd, host_user, path, identities=[sshd.identity])
+    async with logged_in(where):
+        pass
+    await dying
+    with pytest.raises(AuthFailed) as caught:
+        await connect(by_agent(sshd, host_user, path), NobodyToAsk())
+    assert f"The agent at {path} does not answer" in caught.value.evidence
+
+
+async def test_an_agent_that_keeps_us_waiting_is_named(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.ssh.client.AGENT_QUIET_S", 0.1)
+    path = tmp_path / "agent.sock"
+    said = asyncio.Event()
+
+    async def hesitate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        await said.wait()
+        writer.close()
+
+    class Watching(Person):
+        def banner(self, text: str) -> None:
+            super().banner(text)
+            said.set()
+
+    async with await asyncio.start_unix_server(hesitate, path):
+        person = Watching()
+        async with logged_in(by_agent(sshd, host_user, path, identities=[sshd.identity]), person):
+            pass
+    assert person.told == [f"Waiting for the agent at {path} …"]
+
+
+async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser, tmp_path: Path) -> None:
+    keys = [make_key(tmp_path / f"key{number}") for number in range(8)]
+    async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, agent_with(tmp_path, *keys) as agent:
+        authorize(server, keys[7])
+        with pytest.raises(AuthFailed, match="too many keys") as caught:
+            await connect(by_agent(server, host_user, agent), NobodyToAsk())
+        assert "8 public keys of the agent" in caught.value.evidence
+        assert "IdentitiesOnly=yes" in caught.value.do
+        server.log.write_text("")
+        public_half = keys[7].with_suffix(".pub")
+        for identity in (
+            keys[7],
+            public_half,
+        ):  # the configured one comes first, also when only its public half is named
+            async with logged_in(by_agent(server, host_user, agent, identities=[identity])):
+                pass
+        async with logged_in(by_agent(server, host_user, agent, "IdentitiesOnly=yes", identities=[public_half])):
+            pass
+        assert failures(server) == 0
+
+
+async def test_a_key_of_the_agent_is_not_offered_again_from_its_file(host_user: HostUser, tmp_path: Path) -> None:
+    keys = [make_key(tmp_path / f"key{number}") for number in range(3)]
+    async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, agent_with(tmp_path, *keys[:2]) as agent:
+        authorize(server, keys[2])
+        async with logged_in(by_agent(server, host_user, agent, identities=keys)):
+            pass
+        assert failures(server) == 2
+
+
+async def test_a_locked_key_that_the_server_does_not_want_is_not_asked_for(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret")
+    person = Person(passphrases=["secret"])
+    where = target(sshd, host_user, f"IdentityFile={sshd.identity}", key=locked)
+    async with logged_in(where, person):
+        pass
+    assert not person.asked_passphrases
+
+
+async def test_a_passphrase_is_asked_for_once_in_all_logins_of_a_process(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret")
+    async with serve(tmp_path / "jump") as jump:
+        authorize(jump, locked)
+        authorize(sshd, locked)
+        known = tmp_path / "known_hosts"
+        known.write_text(sshd.known_hosts.read_text() + jump.known_hosts.read_text())
+        only_config(tmp_path, monkeypatch).write_text(every_host(locked, known))
+        where = target(sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}", known=known, key=locked)
+        person = Person(passphrases=["wrong", "secret"])
+        async with logged_in(where, person):
+            pass
+        assert person.asked_passphrases == [str(locked)] * 2
+        async with logged_in(where, NobodyToAsk(person.memory)):  # a reconnect asks nobody
+            pass
+        with pytest.raises(AuthFailed) as caught:
+            await connect(where, NobodyToAsk())
+        assert str(locked) in caught.value.evidence
+        assert "secret" not in repr(vars(person.memory))
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS8"])
+async def test_a_locked_key_in_an_old_format(sshd: Sshd, host_user: HostUser, tmp_path: Path, kind: str) -> None:
+    locked = tmp_path / "old"
+    command = ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", kind, "-N", "secret", "-f", str(locked)]
+    subprocess.run(command, check=True)
+    authorize(sshd, locked)
+    locked.with_suffix(".pub").unlink()
+    async with logged_in(target(sshd, host_user, key=locked), Person(passphrases=["secret"])):
+        pass
+
+
+async def test_a_password_is_asked_for_three_times(host_user: HostUser, tmp_path: Path) -> None:
+    set_password(host_user)
+    async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
+        authorize(server)
+        person = Person(passwords=["no", "nope", PASSWORD])
+        async with logged_in(target(server, host_user), person):
+            pass
+        assert person.asked_passwords == [f"{host_user.name}@127.0.0.1"] * 3
+        person = Person(passwords=["no"] * 4)
+        with pytest.raises(AuthFailed, match="refused"):
+            await connect(target(server, host_user), person)
+        assert len(person.asked_passwords) == 3
+        for option in ("NumberOfPasswordPrompts=0", "PasswordAuthentication=no", "BatchMode=yes"):
+            person = Person(passwords=[PASSWORD])
+            with pytest.raises(AuthFailed):
+                await connect(target(server, host_user, option), person)
+            assert not person.asked_passwords
+
+
+@pytest.mark.parametrize("order", ["publickey,password", "password,publickey"])
+async def test_a_key_and_a_password_are_both_wanted(host_user: HostUser, tmp_path: Path, order: str) -> None:
+    set_password(host_user)
+    options = ["PasswordAuthentication yes", f"AuthenticationMethods {order}"]
+    async with serve(tmp_path / "server", options) as server:
+        person = Person(passwords=[PASSWORD])
+        async with logged_in(target(server, host_user), person) as transport:
+            assert (await output(transport, "id -un")).strip() == host_user.name
+        assert len(person.asked_passwords) == 1
+        with pytest.raises(AuthFailed):
+            await connect(target(server, host_user), NobodyToAsk())
+
+
+async def test_a_server_that_wants_a_password_is_not_said_to_lack_a_key(host_user: HostUser, tmp_path: Path) -> None:
+    options = ["PasswordAuthentication yes", "PubkeyAuthentication no"]
+    async with serve(tmp_path / "server", options) as server:
+        for where in (target(server, host_user), target(server, host_user, "BatchMode=yes")):
+            with pytest.raises(AuthFailed) as caught:
+                await connect(where, NobodyToAsk())
+            assert "Tried: nothing, it asked for no key." in caught.value.evidence
+            assert "The server wants a password, and nobody can be asked for it here" in caught.value.evidence
+            assert "in a terminal" in caught.value.do
+
+
+async def test_a_key_that_was_not_enough_is_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
+    options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
+    async with serve(tmp_path / "server", options) as server:
+        with pytest.raises(AuthFailed) as caught:
+            await connect(target(server, host_user), NobodyToAsk())
+        assert "The key was accepted, but this server wants more than a key." in caught.value.evidence
+        assert "The server wants a password" in caught.value.evidence
+        authorize(server)
+        with pytest.raises(AuthFailed) as caught:
+            await connect(target(server, host_user), NobodyToAsk())
+        assert "accepted" not in caught.value.evidence and "password" not in caught.value.evidence
+
+
+async def test_a_key_that_was_refused_is_not_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
+        authorize(server)
+        for option in ("PreferredAuthentications=publickey,password", "PreferredAuthentications=password,publickey"):
+            with pytest.raises(AuthFailed) as caught:
+                await connect(target(server, host_user, option), NobodyToAsk())
+            assert "accepted" not in caught.value.evidence and "wants a password" in caught.value.evidence
+            assert "authorized_keys" in caught.value.do
+
+
+async def test_gssapi_is_named_where_nothing_else_was_tried(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "server") as server:
+        for option, named in (("PubkeyAuthentication=no", True), ("PubkeyAuthentication=yes", False)):
+            authorize(server)
+            with pytest.raises(AuthFailed) as caught:
+                await connect(target(server, host_user, "GSSAPIAuthentication=yes", option), NobodyToAsk())
+            assert ("only --transport ssh logs in by it" in caught.value.evidence) is named
+
+
+async def test_two_keys_are_wanted(host_user: HostUser, tmp_path: Path) -> None:
+    first, second = make_key(tmp_path / "first"), make_key(tmp_path / "second", passphrase="secret")
+    async with serve(tmp_path / "server", ["AuthenticationMethods publickey,publickey"]) as server:
+        authorize(server, first, second)
+        where = target(server, host_user, f"IdentityFile={second}", key=first)
+        async with logged_in(where, Person(passphrases=["secret"])):
+            pass
+
+
+@pytest.mark.parametrize("methods", ["keyboard-interactive", "publickey,keyboard-interactive"])
+async def test_pam_asks_for_the_password(host_user: HostUser, tmp_path: Path, methods: str) -> None:
+    set_password(host_user)
+    options = ["UsePAM yes", "KbdInteractiveAuthentication yes", f"AuthenticationMethods {methods}"]
+    async with serve(tmp_path / "server", options) as server:
+        person = Person(answers=[["wrong"], [PASSWORD]])
+        async with logged_in(target(server, host_user), person):
+            pass
+        prompt = f"({host_user.name}@127.0.0.1) Password: "  # as ssh: on the way over jump hosts, who is it that asks?
+        assert [prompts for _, _, prompts in person.challenges] == [[(prompt, False)]] * 2
+
+
+async def test_a_banner_is_shown_without_what_would_drive_the_terminal(host_user: HostUser, tmp_path: Path) -> None:
+    banner = tmp_path / "banner"
+    banner.write_text("Authorised use only \x1b[2J\x1b]0;owned\x07\n")
+    async with serve(tmp_path / "server", [f"Banner {banner}"]) as server:
+        person = Person()
+        async with logged_in(target(server, host_user), person):
+            pass
+        assert "Authorised use only" in person.told[0]
+        assert "\x1b" not in person.told[0] and "\x07" not in person.told[0]
+
+
+class Bank(asyncssh.SSHServer):
+    """Wants a code and a colour in one round, then a second round without a question, as servers with a push do."""
+
+    def __init__(self) -> None:
+        self.rounds: list[Sequence[str]] = []
+
+    def begin_auth(self, username: str) -> bool:
+        return True
+
+    def kbdint_auth_supported(self) -> bool:
+        return True
+
+    def get_kbdint_challenge(
+        self, username: str, lang: str, submethods: str
+    ) -> tuple[str, str, str, list[tuple[str, bool]]]:
+        return "Bank\x1b[31m", "Two questions.\x07", "", [("Code: ", False), ("Colour\x1b[2J: ", True)]
+
+    def validate_kbdint_response(
+        self, username: str, responses: Sequence[str]
+    ) -> bool | tuple[str, str, str, list[tuple[str, bool]]]:
+        self.rounds.append(responses)
+        if len(self.rounds) == 1:
+            return "", "Pushed a login request to your phone.", "", []
+        return self.rounds == [["123456", "blue"], []]
+
+
+async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret")
+    authorize(sshd, locked)
+    async with agent_with(tmp_path) as path:
+        for keeps, kept in (("no", 0), ("30m", 1)):
+            person = Person(passphrases=["secret"])
+            options = (f"IdentityAgent={path}", f"AddKeysToAgent={keeps}")
+            async with logged_in(target(sshd, host_user, *options, key=locked), person):
+                pass
+            listed = subprocess.run(
+                ["ssh-add", "-l"],
+                env={**os.environ, "SSH_AUTH_SOCK": str(path)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert listed.stdout.count("ED25519") == kept
+        locked.write_bytes(b"")  # the public half says which key is meant
+        async with logged_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked)):
+            pass
+
+
+@asynccontextmanager
+async def bank(directory: Path) -> AsyncIterator[Sshd]:
+    """`Bank` on a free port."""
+    directory.mkdir()
+    key, identity = make_key(directory / "host"), make_key(directory / "identity")
+    server = await asyncssh.listen("127.0.0.1", 0, server_factory=Bank, server_host_keys=[str(key)])
+    try:
+        found = Sshd(server.get_port(), identity, directory / "known_hosts", key, directory / "log")
+        found.trust(found.port)
+        yield found
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+class Slow(Person):
+    """Looks for the phone until `found` is set."""
+
+    def __init__(self, answers: Sequence[list[str]]) -> None:
+        super().__init__(answers=answers)
+        self.looking = asyncio.Event()
+        self.found = asyncio.Event()
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        self.looking.set()
+        await self.found.wait()
+        return await super().challenge(title, instructions, prompts)
+
+
+async def test_several_questions_at_once_and_a_person_who_takes_long(host_user: HostUser, tmp_path: Path) -> None:
+    async with bank(tmp_path / "bank") as server:
+        person = Slow([["123456", "blue"]])
+        logging_in = asyncio.create_task(connect(target(server, host_user, "ConnectTimeout=5"), person))
+        await asyncio.wait_for(person.looking.wait(), 30)
+        await asyncio.wait((logging_in,), timeout=6.0)  # longer than a server may take to greet
+        assert not logging_in.done()
+        person.found.set()
+        await (await asyncio.wait_for(logging_in, 30)).close()
+        ((title, instructions, prompts),) = person.challenges
+        assert "Bank" in title and "Two questions." in instructions
+        assert [echo for _, echo in prompts] == [False, True]
+        assert not set("\x1b\x07") & set(title + instructions + prompts[1][0])
+        assert person.told == ["Pushed a login request to your phone."]
+
+
+async def test_a_person_who_gives_up_is_not_asked_again(host_user: HostUser, tmp_path: Path) -> None:
+    async with bank(tmp_path / "bank") as server:
+        person = Person()
+        with pytest.raises(AuthFailed, match="was given up"):
+            await connect(target(server, host_user), person)
+        assert len(person.challenges) == 1
+        with pytest.raises(AuthFailed, match="refused the login"):
+            await connect(target(server, host_user), NobodyToAsk())
+
+
+async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: HostUser, tmp_path: Path) -> None:
+    set_password(host_user)
+    options = ["PasswordAuthentication yes", "LoginGraceTime 1", "AuthenticationMethods password"]
+    async with serve(tmp_path / "server", options) as server:
+
+        class Absent(Person):
+            async def password(self, prompt: str, attempt: int) -> str | None:
+                await asyncio.Event().wait()
+                return None
+
+        with pytest.raises(AuthFailed, match="closed the connection during the login"):
+            await asyncio.wait_for(connect(target(server, host_user), Absent()), 60)

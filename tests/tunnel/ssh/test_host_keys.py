@@ -1,0 +1,311 @@
+"""Host keys over real sshd: what StrictHostKeyChecking means, certificates, revocations, several files."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.login import Person, every_host, logged_in, only_config, pipe_to, target
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import HostKeyError
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.ssh.transport import connect
+from ccb.tunnel.ssh_config.resolve import SshTarget, config_command
+
+
+def public(key: Path) -> str:
+    return key.with_suffix(".pub").read_text()
+
+
+def sign_host(authority: Path, key: Path, principals: str, *options: str) -> Path:
+    """The certificate of host `key` for `principals`."""
+    subprocess.run(
+        ["ssh-keygen", "-q", "-s", str(authority), "-h", "-I", "host", "-n", principals, *options, f"{key}.pub"],
+        check=True,
+    )
+    return key.with_name(key.name + "-cert.pub")
+
+
+@pytest.mark.parametrize("strict", ["accept-new", "no", "off"])
+async def test_an_unknown_key_is_stored_unasked(sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str) -> None:
+    known = tmp_path / "known_hosts"
+    async with logged_in(target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)):
+        pass
+    assert public(sshd.host_key).split()[1] in known.read_text()
+
+
+async def test_an_unknown_key_is_refused_under_yes(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    known, person = tmp_path / "known_hosts", Person(trust=True)
+    with pytest.raises(HostKeyError, match="StrictHostKeyChecking is yes"):
+        await connect(target(sshd, host_user, "StrictHostKeyChecking=yes", known=known), person)
+    assert not person.asked and not known.exists()
+
+
+@pytest.mark.parametrize("strict", ["yes", "accept-new", "ask", "no", "off"])
+async def test_a_changed_key_is_refused_whatever_is_set(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str
+) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'old'))}")
+    before, person = known.read_text(), Person(trust=True)
+    with pytest.raises(HostKeyError, match="has changed") as caught:
+        await connect(target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known), person)
+    assert known.read_text() == before and not person.asked
+    assert ("ssh would connect" in caught.value.evidence) is (strict in ("no", "off"))
+
+
+async def test_no_file_for_keys_is_no_hindrance(sshd: Sshd, host_user: HostUser) -> None:
+    async with logged_in(target(sshd, host_user, "StrictHostKeyChecking=no", known=Path("/dev/null"))):
+        pass
+
+
+@pytest.mark.parametrize("strict", ["accept-new", "no", "ask"])
+async def test_a_key_that_cannot_be_stored_is_said_once_and_is_no_hindrance(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str
+) -> None:
+    (tmp_path / "file").touch()
+    known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
+    where = target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)
+    for _ in range(2):
+        async with logged_in(where, person):
+            pass
+    assert len(person.asked) == (1 if strict == "ask" else 0), "for the life of this ccb the answer counts"
+    (said,) = person.told
+    assert f"The host key of 127.0.0.1 could not be stored in {known}: " in said
+    if strict != "ask":
+        assert "Failed to add the host to the list" in ssh(where).stderr, "so says ssh"
+    else:
+        async with logged_in(where, NobodyToAsk(person.memory)):  # as when a lost connection is made again
+            pass
+    with pytest.raises(HostKeyError):
+        await connect(target(sshd, host_user, known=known), NobodyToAsk())
+
+
+async def test_an_answer_that_could_not_be_stored_is_about_that_key_only(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
+    async with serve(tmp_path / "other") as other:
+        alias = "HostKeyAlias=box"
+        async with logged_in(target(sshd, host_user, alias, known=known), person):
+            pass
+        with pytest.raises(HostKeyError, match="not known"):
+            await connect(target(other, host_user, alias, known=known), NobodyToAsk(person.memory))
+
+
+@pytest.mark.parametrize("what", ["a directory", "no text"])
+async def test_a_file_for_keys_that_cannot_be_read_is_passed_over(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, what: str
+) -> None:
+    broken = tmp_path / "broken"
+    if what == "a directory":
+        broken.mkdir()
+    else:
+        broken.write_bytes(b"\xff\0\xfe")
+    option = f"UserKnownHostsFile={broken} {sshd.known_hosts}"
+    async with logged_in(target(sshd, host_user, option)):
+        assert ssh(target(sshd, host_user, option)).returncode == 0, "so does ssh"
+    person = Person(trust=True)
+    async with logged_in(target(sshd, host_user, known=broken), person):
+        pass
+    assert len(person.asked) == 1, "what cannot be read vouches for nobody"
+    if what == "a directory":
+        assert person.told[0] == f"{broken} cannot be read, so keys in it do not count: Is a directory."
+
+
+async def test_a_key_of_another_kind_is_a_question_that_names_the_one_on_file(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'rsa', 'rsa'))}")
+    person = Person(trust=False)
+    with pytest.raises(HostKeyError, match="not accepted"):
+        await connect(target(sshd, host_user, known=known), person)
+    assert person.asked[0].others == (f"{known}:1",)
+
+
+async def test_the_kind_on_file_is_the_one_that_is_asked_for(host_user: HostUser, tmp_path: Path) -> None:
+    rsa = make_key(tmp_path / "rsa", "rsa")
+    async with serve(tmp_path / "two", [f"HostKey {rsa}"]) as server:
+        known = tmp_path / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{server.port} {public(rsa)}")
+        async with logged_in(target(server, host_user, known=known)) as transport:
+            key = transport.connection.get_server_host_key()
+            assert key is not None and key.get_algorithm() == "ssh-rsa"
+
+
+async def test_keys_are_looked_for_in_several_files_and_stored_in_the_first(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    option = f"UserKnownHostsFile={first} {second}"
+    async with logged_in(target(sshd, host_user, option, "StrictHostKeyChecking=accept-new")):
+        pass
+    assert first.exists() and not second.exists()
+    first.rename(second)
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(second)], check=True, capture_output=True)
+    assert second.read_text().startswith("|1|")
+    async with logged_in(target(sshd, host_user, option)):  # hashed, in the second file, nobody to ask
+        pass
+    assert not first.exists()
+
+
+@pytest.mark.parametrize("pattern", ["[127.0.0.1]:{port}", "127.0.0.1", "*"])
+async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, tmp_path: Path, pattern: str) -> None:
+    authority = make_key(tmp_path / "authority")
+    key = make_key(tmp_path / "signed")
+    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, '127.0.0.1')}"]
+    async with serve(tmp_path / "server", options) as server:
+        known = tmp_path / "known_hosts"
+        known.write_text(f"@cert-authority {pattern.format(port=server.port)} {public(authority)}")
+        async with logged_in(target(server, host_user, known=known)):
+            pass
+        known.write_text(known.read_text() + f"@revoked * {public(key)}")
+        with pytest.raises(HostKeyError, match="revoked"):
+            await connect(target(server, host_user, known=known), Person(trust=True))
+        known.write_text(f"@cert-authority * {public(authority)}@revoked * {public(authority)}")
+        with pytest.raises(HostKeyError, match="revoked"):
+            await connect(target(server, host_user, known=known), Person(trust=True))
+
+
+async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tmp_path: Path) -> None:
+    authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "signed")
+    options = [f"HostKey {key}", f"HostCertificate {sign_host(authority, key, 'localhost')}"]
+    async with serve(tmp_path / "server", options) as server:
+        known = tmp_path / "known_hosts"
+        known.write_text(f"@cert-authority * {public(authority)}")
+        by_name = dataclasses.replace(target(server, host_user, known=known), host="localhost")
+        async with logged_in(by_name):
+            pass
+
+
+@pytest.mark.parametrize("flaw", ["another authority", "another host", "expired"])
+async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
+    host_user: HostUser, tmp_path: Path, flaw: str
+) -> None:
+    authority, other = make_key(tmp_path / "authority"), make_key(tmp_path / "other")
+    key = make_key(tmp_path / "signed")
+    certificate = sign_host(
+        other if flaw == "another authority" else authority,
+        key,
+        "example.org" if flaw == "another host" else "127.0.0.1",
+        *(["-V", "20200101:20200102"] if flaw == "expired" else []),
+    )
+    async with serve(tmp_path / "server", [f"HostKey {key}", f"HostCertificate {certificate}"]) as server:
+        known = tmp_path / "known_hosts"
+        vouched = f"@cert-authority * {public(authority)}"
+        known.write_text(vouched)
+        person = Person(trust=False)
+        with pytest.raises(HostKeyError, match="not accepted"):
+            await connect(
+                target(
+                    server, host_user, "HostKeyAlgorithms=ssh-ed25519-cert-v01@openssh.com,ssh-ed25519", known=known
+                ),
+                person,
+            )
+        assert len(person.asked) == 1
+        known.write_text(vouched + f"[127.0.0.1]:{server.port} {public(key)}")
+        async with logged_in(target(server, host_user, known=known)):
+            pass
+
+
+async def test_each_hop_shows_its_own_key(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(tmp_path / "jump") as jump:
+        jump.identity.with_name("authorized_keys").write_text(public(sshd.identity))
+        known = tmp_path / "known_hosts"
+        known.write_text(sshd.known_hosts.read_text() + f"[127.0.0.1]:{jump.port} {public(make_key(tmp_path / 'old'))}")
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
+        option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
+        with pytest.raises(HostKeyError, match="has changed") as caught:
+            await connect(target(sshd, host_user, option, known=known), NobodyToAsk())
+        assert str(caught.value).startswith(f"jump host {host_user.name}@127.0.0.1: the host key of 127.0.0.1 has")
+        assert "Accepted" not in sshd.log.read_text(), "nobody is logged in to through an untrusted hop"
+
+
+async def test_a_key_of_another_port_does_not_stand_in_for_one_that_changed(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known, old = tmp_path / "known_hosts", make_key(tmp_path / "old")
+    known.write_text(f"127.0.0.1 {public(sshd.host_key)}[127.0.0.1]:{sshd.port} {public(old)}")
+    where = target(sshd, host_user, known=known)
+    with pytest.raises(HostKeyError, match="has changed") as caught:
+        await connect(where, Person(trust=True))
+    assert f"{known}:2" in caught.value.evidence
+    said = ssh(where)
+    assert said.returncode == 255 and "IDENTIFICATION HAS CHANGED" in said.stderr, "so says ssh"
+
+
+def ssh(where: SshTarget, *more: str) -> subprocess.CompletedProcess[str]:
+    """What OpenSSH does with the same words."""
+    argv = [
+        "ssh",
+        "-F",
+        "none",
+        *config_command("ssh", where)[2:],
+        "-o",
+        "BatchMode=yes",
+        *more,
+        "--",
+        where.host,
+        "true",
+    ]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30, stdin=subprocess.DEVNULL)
+
+
+async def test_revoked_host_keys_are_refused(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    revoked, other = tmp_path / "revoked", make_key(tmp_path / "other")
+    where = target(sshd, host_user, f"RevokedHostKeys={revoked}")
+    with pytest.raises(HostKeyError, match="cannot be read"):
+        await connect(where, NobodyToAsk())
+    assert ssh(where).returncode == 255
+    revoked.write_text(f"# old ones\n\n{public(other)}")
+    async with logged_in(where):
+        assert ssh(where).returncode == 0
+    revoked.write_text(f"# old ones\n\n{public(other)}{public(sshd.host_key)}")
+    for known in (sshd.known_hosts, tmp_path / "nothing_yet"):
+        with pytest.raises(HostKeyError, match="is revoked"):
+            await connect(target(sshd, host_user, f"RevokedHostKeys={revoked}", known=known), Person(trust=True))
+    assert ssh(where).returncode == 255
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(revoked), f"{other}.pub"], check=True)
+    with pytest.raises(HostKeyError, match="cannot be read") as caught:
+        await connect(where, NobodyToAsk())
+    assert "--transport ssh" in caught.value.do
+
+
+async def test_lines_of_known_hosts_are_read_as_ssh_reads_them(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    known, name = tmp_path / "known_hosts", f"[127.0.0.1]:{sshd.port}"
+    kind, key, _ = public(sshd.host_key).split()
+    where = target(sshd, host_user, "StrictHostKeyChecking=yes", known=known)
+    for line, good in (
+        (f"{name}\t{kind}\t{key}\r\n", True),
+        (f"@trusted {name} {kind} {key}\n", False),
+        (f"{name} {kind} {key}\n@revoked\t{name}\t{kind}\t{key}\n", False),
+    ):
+        known.write_text(line)
+        assert (ssh(where).returncode == 0) is good
+        if good:
+            async with logged_in(where):
+                pass
+        else:
+            with pytest.raises(HostKeyError):
+                await connect(where, NobodyToAsk())
+
+
+async def test_only_this_machine_itself_goes_without_authentication(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known, option = tmp_path / "known_hosts", "NoHostAuthenticationForLocalhost=yes"
+    async with logged_in(target(sshd, host_user, option, known=known)):
+        assert not known.exists()
+    for other in ("HostKeyAlias=localhost", pipe_to(sshd.port, tmp_path)):
+        where = target(sshd, host_user, option, other, "StrictHostKeyChecking=yes", known=known)
+        with pytest.raises(HostKeyError, match="not known"):
+            await connect(where, NobodyToAsk())
+        assert ssh(where).returncode == 255, "nor does ssh"

@@ -1,0 +1,388 @@
+"""Logins over real sshd: host keys, credentials, hops, and what is said when it does not work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.login import Person, every_host, logged_in, only_config, output, target
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import (
+    AuthFailed,
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    Dropped,
+    HostKeyError,
+    Unreachable,
+    UsageError,
+)
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.ssh.transport import connect
+from ccb.tunnel.ssh_config.resolve import SshTarget
+
+
+async def test_a_command_runs_as_the_user_and_tells_its_end(sshd: Sshd, host_user: HostUser) -> None:
+    async with logged_in(target(sshd, host_user)) as transport:
+        assert (await output(transport, "id -un")).strip() == host_user.name
+        pipe = await transport.execute("echo no >&2; exit 7")
+        assert await pipe.read() == b""
+        assert await pipe.exit_status() == 7
+        assert pipe.stderr_tail() == "no\n"
+        await pipe.close()
+        killed = await transport.execute("kill -9 $$")
+        assert await killed.exit_status() is None
+        await killed.close()
+
+
+async def test_an_unknown_key_is_refused_where_nobody_can_be_asked(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known = tmp_path / "ssh" / "known_hosts"
+    with pytest.raises(HostKeyError, match="not known") as caught:
+        await connect(target(sshd, host_user, known=known), NobodyToAsk())
+    fingerprint = subprocess.run(
+        ["ssh-keygen", "-l", "-f", f"{sshd.host_key}.pub"], capture_output=True, text=True, check=True
+    ).stdout.split()[1]
+    assert fingerprint in caught.value.evidence
+    assert not known.exists()
+
+
+@pytest.mark.parametrize("hashed", ["no", "yes"])
+async def test_an_accepted_key_is_stored_and_known_from_then_on(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, hashed: str
+) -> None:
+    known = tmp_path / "ssh" / "known_hosts"
+    where = target(sshd, host_user, f"HashKnownHosts={hashed}", known=known)
+    person = Person(trust=True)
+    async with logged_in(where, person):
+        pass
+    assert person.asked[0].store == known
+    assert stat.S_IMODE(known.stat().st_mode) == 0o600
+    assert stat.S_IMODE(known.parent.stat().st_mode) == 0o700
+    assert known.read_text().startswith("|1|" if hashed == "yes" else f"[127.0.0.1]:{sshd.port} ")
+    async with logged_in(where):  # nobody is asked any more
+        pass
+    openssh = ["ssh", "-F", "none", "-p", str(sshd.port), "-i", str(sshd.identity), "-o", f"UserKnownHostsFile={known}"]
+    done = subprocess.run([*openssh, "-o", "BatchMode=yes", f"{host_user.name}@127.0.0.1", "true"], check=False)
+    assert done.returncode == 0, "OpenSSH reads the same file"
+
+
+async def test_a_key_that_is_not_accepted_is_not_stored(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    with pytest.raises(HostKeyError, match="not accepted"):
+        await connect(target(sshd, host_user, known=known), Person(trust=False))
+    assert not known.exists()
+
+
+async def test_a_changed_key_is_refused_and_the_command_to_mend_it_works(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    other = make_key(tmp_path / "other").with_suffix(".pub").read_text()
+    known = tmp_path / "known_hosts"
+    known.write_text(f"# mine\n[127.0.0.1]:{sshd.port} {other}")
+    where = target(sshd, host_user, known=known)
+    person = Person(trust=True)
+    with pytest.raises(HostKeyError, match="has changed") as caught:
+        await connect(where, person)
+    assert not person.asked, "a changed key is no question"
+    assert f"{known}:2" in caught.value.evidence
+    command = caught.value.do.split(":  ")[1]
+    subprocess.run(command, shell=True, check=True, capture_output=True)
+    async with logged_in(where, person):
+        pass
+    assert len(person.asked) == 1
+
+
+async def test_somebody_in_the_middle_is_noticed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "mallory") as mallory, relay(mallory.port) as link:
+        known = sshd.trust(link.port)  # the person knows the real host behind that address
+        with pytest.raises(HostKeyError, match="has changed"):
+            await connect(target(mallory, host_user, port=link.port, known=known), Person(trust=True))
+
+
+@pytest.mark.parametrize("pattern", ["[127.0.0.1]:{port}", "*", "127.0.0.1"])
+async def test_a_revoked_key_is_refused_on_any_port(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, pattern: str
+) -> None:
+    public = sshd.host_key.with_suffix(".pub").read_text()
+    known = tmp_path / "known_hosts"
+    name = pattern.format(port=sshd.port)
+    known.write_text(f"@revoked {name} {public}127.0.0.1 {public}")
+    person = Person(trust=True)
+    with pytest.raises(HostKeyError):
+        await connect(target(sshd, host_user, known=known), person)
+    assert not person.asked
+
+
+async def test_a_key_of_the_host_on_its_standard_port_counts_on_another_one(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(f"127.0.0.1 {sshd.host_key.with_suffix('.pub').read_text()}")
+    async with logged_in(target(sshd, host_user, known=known)):
+        pass
+
+
+async def test_a_wrong_key_is_refused_and_what_was_tried_is_said(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    with pytest.raises(AuthFailed) as caught:
+        await connect(target(sshd, host_user, key=make_key(tmp_path / "wrong")), NobodyToAsk())
+    assert "1 public key in files" in caught.value.evidence
+
+
+async def test_a_locked_key_asks_for_its_passphrase_three_times(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="open sesame")
+    authorized = sshd.identity.with_name("authorized_keys")
+    authorized.write_text(authorized.read_text() + locked.with_suffix(".pub").read_text())
+    async with logged_in(target(sshd, host_user, key=locked), Person(passphrases=["no", "nope", "open sesame"])):
+        pass
+    with pytest.raises(AuthFailed, match="refused") as caught:
+        await connect(target(sshd, host_user, key=locked), Person(passphrases=["no", "nope", "never", "open sesame"]))
+    assert str(locked) in caught.value.evidence
+
+
+async def test_an_agent_logs_in(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    try:
+        while not path.exists():
+            await asyncio.sleep(0.01)
+        subprocess.run(
+            ["ssh-add", "-q", str(sshd.identity)], env={**os.environ, "SSH_AUTH_SOCK": str(path)}, check=True
+        )
+        options = (f"UserKnownHostsFile={sshd.known_hosts}", f"IdentityAgent={path}", "IdentityFile=/nonexistent")
+        where = SshTarget("127.0.0.1", host_user.name, sshd.port, (), options)
+        async with logged_in(where) as transport:
+            assert (await output(transport, "id -un")).strip() == host_user.name
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(tmp_path / "jump") as jump:
+        authorized = jump.identity.with_name("authorized_keys")
+        authorized.write_text(sshd.identity.with_suffix(".pub").read_text())
+        known = tmp_path / "known_hosts"
+        known.write_text(sshd.known_hosts.read_text() + jump.known_hosts.read_text())
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
+        option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
+        async with logged_in(target(sshd, host_user, option, known=known)) as transport:
+            assert f"{jump.port}" not in await output(transport, "echo $SSH_CONNECTION")
+        assert f"Accepted publickey for {host_user.name}" in jump.log.read_text()
+        known.write_text(sshd.known_hosts.read_text())
+        with pytest.raises(HostKeyError, match="not known"):
+            await connect(target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known), NobodyToAsk())
+
+
+async def test_a_proxy_command_may_use_the_shell(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.py"
+    pipe.write_text(
+        "import socket, os, sys, threading\n"
+        "s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+        "def pump(read, write):\n    [write(data) for data in iter(read, b'')]\n"
+        "down = threading.Thread(target=pump, args=(lambda: s.recv(65536), lambda data: os.write(1, data)), daemon=True)\n"
+        "down.start()\n"
+        "pump(lambda: os.read(0, 65536), s.sendall)\n",
+        encoding="utf-8",
+    )
+    command = f"ProxyCommand=cd / && PORT=%p && exec python3 {pipe} $PORT"
+    async with logged_in(target(sshd, host_user, command)) as transport:
+        assert (await output(transport, "echo through")).strip() == "through"
+
+
+async def test_nobody_listens(host_user: HostUser, sshd: Sshd) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        with pytest.raises(Unreachable, match="cannot reach"):
+            await connect(target(sshd, host_user, port=free.getsockname()[1]), NobodyToAsk())
+
+
+async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(Unreachable, match="no SSH connection") as caught:
+            await connect(target(sshd, host_user, port=server.sockets[0].getsockname()[1]), NobodyToAsk())
+    assert "It said: HTTP/1.1 400 Bad Request" in caught.value.evidence
+
+
+async def half_a_login(server: Sshd) -> asyncio.StreamWriter:
+    """A connection that `server` counts among its logins."""
+    while True:
+        reader, stranger = await asyncio.open_connection("127.0.0.1", server.port)
+        with contextlib.suppress(ConnectionResetError, asyncio.IncompleteReadError):
+            if await reader.readexactly(4) == b"SSH-":
+                return stranger
+        stranger.close()  # the server still counts an earlier one
+
+
+async def test_a_server_with_too_many_logins_under_way_says_so(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "busy", ["MaxStartups 1"]) as server:
+        stranger = await half_a_login(server)
+        with pytest.raises(Dropped, match="closed the connection before any login") as caught:
+            await connect(target(server, host_user), NobodyToAsk())
+        stranger.close()
+    assert caught.value.evidence == "It said: Exceeded MaxStartups"
+    assert "try again in a minute" in caught.value.do
+
+
+async def test_a_name_that_does_not_resolve() -> None:
+    with pytest.raises(Unreachable, match="does not resolve"):
+        await connect(SshTarget("no-such-host.invalid"), NobodyToAsk())
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "", "a b", "a\nb", "a\x1b[31m"])
+def test_a_host_name_that_is_none_is_a_usage_error(host: str) -> None:
+    with pytest.raises(UsageError):
+        SshTarget(host)
+
+
+async def test_an_option_that_ssh_does_not_know_is_said_in_its_words(sshd: Sshd, host_user: HostUser) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await connect(target(sshd, host_user, "NoSuchOption=1"), NobodyToAsk())
+    assert "nosuchoption" in caught.value.evidence.lower()
+    assert caught.value.do == "Correct the -o option."
+
+
+async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd, host_user: HostUser) -> None:
+    async with relay(sshd.port) as link:
+        sshd.trust(link.port)
+        async with logged_in(target(sshd, host_user, port=link.port)) as transport:
+            pipe = await transport.execute("cat")
+            await pipe.write(b"x")
+            assert await pipe.read() == b"x"
+            reading = asyncio.create_task(pipe.read())
+            link.cut()
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(reading, 10)
+            with pytest.raises(ConnectionLost):
+                for _ in range(100):
+                    await pipe.write(b"x" * 65536)
+            await pipe.close()
+
+
+@pytest.mark.timeout(120)
+async def test_a_link_that_freezes_is_dead_after_fifteen_seconds(sshd: Sshd, host_user: HostUser) -> None:
+    async with relay(sshd.port) as link:
+        sshd.trust(link.port)
+        async with logged_in(target(sshd, host_user, port=link.port)) as transport:
+            pipe = await transport.execute("cat")
+            link.freeze()
+            with pytest.raises(ConnectionLost, match="lost"):
+                await asyncio.wait_for(pipe.read(), 25)
+            await pipe.close()
+
+
+async def test_without_openssh_the_flags_still_count(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    async with logged_in(target(sshd, host_user)) as transport:
+        assert "hello" in await output(transport, "echo hello")
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [("AllowTcpForwarding no", "does not lead to 127.0.0.1 port"), ("", "cannot reach 127.0.0.1 port")],
+)
+async def test_a_jump_host_that_leads_no_further_is_named(
+    sshd: Sshd,
+    host_user: HostUser,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    says: str,
+) -> None:
+    async with serve(tmp_path / "jump", [option] if option else []) as jump:
+        authorized = jump.identity.with_name("authorized_keys")
+        authorized.write_text(sshd.identity.with_suffix(".pub").read_text())
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, jump.known_hosts))
+        way = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
+        port = sshd.port if option else 1
+        with pytest.raises(Unreachable, match=f"the jump host {host_user.name}@127.0.0.1 {says} {port}") as caught:
+            await connect(target(sshd, host_user, way, port=port), NobodyToAsk())
+        by_hand = f"-o ProxyCommand='ssh -p {jump.port} {host_user.name}@127.0.0.1 nc %h %p'"
+        assert (by_hand in caught.value.do) == bool(option)
+
+
+async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with full_listener() as port:
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, sshd.known_hosts))
+        where = target(
+            sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{sshd.port}", "ConnectTimeout=1", port=port
+        )
+        says = f"the jump host {host_user.name}@127.0.0.1 got no answer from 127.0.0.1 port {port} in 1 s"
+        with pytest.raises(Unreachable, match=says) as caught:
+            await asyncio.wait_for(connect(where, NobodyToAsk()), 10)
+    assert "accepted the connection" not in caught.value.evidence
+
+
+@contextlib.contextmanager
+def full_listener() -> Iterator[int]:
+    """A port at which a connection is neither accepted nor refused: its queue is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port: int = listener.getsockname()[1]
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield port
+
+
+@pytest.mark.parametrize("fault", ["closed", "refuses", "unknown"])
+async def test_a_failure_on_the_way_is_said_of_the_jump_host_by_its_name(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    only_config(tmp_path, monkeypatch).write_text(
+        f"Host boxbad\n  HostName 127.0.0.1\n  Port {1 if fault == 'closed' else sshd.port}\n  User {host_user.name}\n"
+        f"  IdentityFile {make_key(tmp_path / 'wrong')}\n  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {tmp_path / 'none' if fault == 'unknown' else sshd.known_hosts}\n"
+    )
+    with pytest.raises(ConnectError) as caught:
+        await connect(target(sshd, host_user, "ProxyJump=boxbad"), NobodyToAsk())
+    assert str(caught.value).startswith("jump host boxbad (127.0.0.1): ")
+
+
+async def test_a_login_that_is_given_up_in_the_moment_it_succeeds_leaves_no_connection(
+    sshd: Sshd, host_user: HostUser
+) -> None:
+    async with relay(sshd.port, delay_s=0.05) as link:
+        sshd.trust(link.port)
+        logging_in = asyncio.create_task(connect(target(sshd, host_user, port=link.port), NobodyToAsk()))
+        async with asyncio.timeout(30):
+            while not (inner := [task for task in asyncio.all_tasks() if "_Attempt._connect" in repr(task.get_coro())]):
+                await asyncio.sleep(0.001)
+            inner[0].add_done_callback(lambda done: logging_in.cancel())
+            with pytest.raises(asyncio.CancelledError):
+                await logging_in
+            while "Accepted publickey" not in sshd.log.read_text():
+                await asyncio.sleep(0.02)
+            while not any(
+                word in sshd.log.read_text() for word in ("Connection closed", "Connection reset", "Disconnected")
+            ):
+                await asyncio.sleep(0.02)

@@ -1,0 +1,334 @@
+"""Options of ssh_config over real sshd: they change the connection as they do for ssh, or it is said that they do not."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.login import Person, logged_in, no_openssh, only_config, output, pipe_to, target
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.ssh.jumps import route
+from ccb.tunnel.ssh.transport import SshTransport, connect
+from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
+from ccb.tunnel.ssh_config.unsupported import of_consequence, only_openssh
+
+UNKNOWN = "sntrup761x25519-sha512@openssh.com"
+"""ssh has it, asyncssh does not (without liboqs)."""
+
+
+def info(transport: SshTransport, name: str) -> str:
+    return str(transport.connection.get_extra_info(name))
+
+
+async def test_algorithms_that_were_set_are_those_in_use(sshd: Sshd, host_user: HostUser) -> None:
+    options = ("Ciphers=aes192-ctr", "MACs=hmac-sha2-256", f"KexAlgorithms={UNKNOWN},ecdh-sha2-nistp256")
+    async with logged_in(target(sshd, host_user, *options)) as transport:
+        assert info(transport, "send_cipher") == "aes192-ctr"
+        assert info(transport, "send_mac") == "hmac-sha2-256"
+
+
+async def test_algorithms_of_which_none_is_known_are_not_replaced_by_others(sshd: Sshd, host_user: HostUser) -> None:
+    with pytest.raises(ConfigError, match="kexalgorithms") as caught:
+        await connect(target(sshd, host_user, f"KexAlgorithms={UNKNOWN}"), NobodyToAsk())
+    assert "--transport ssh" in caught.value.do
+
+
+async def test_an_algorithm_that_the_server_lacks_is_refused(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "server", ["Ciphers aes256-ctr"]) as server:
+        with pytest.raises(Unreachable, match="no SSH connection"):
+            await connect(target(server, host_user, "Ciphers=aes192-ctr"), NobodyToAsk())
+
+
+async def test_host_key_algorithms_choose_the_key(host_user: HostUser, tmp_path: Path) -> None:
+    rsa = make_key(tmp_path / "rsa", "rsa")
+    async with serve(tmp_path / "server", [f"HostKey {rsa}"]) as server:
+        known = server.known_hosts
+        known.write_text(known.read_text() + f"[127.0.0.1]:{server.port} {rsa.with_suffix('.pub').read_text()}")
+        for option, kind in (
+            ("HostKeyAlgorithms=rsa-sha2-512", "ssh-rsa"),
+            ("HostKeyAlgorithms=ssh-ed25519", "ssh-ed25519"),
+        ):
+            async with logged_in(target(server, host_user, option)) as transport:
+                key = transport.connection.get_server_host_key()
+                assert key is not None and key.get_algorithm() == kind
+
+
+async def test_a_key_whose_kind_is_not_accepted_is_not_offered(sshd: Sshd, host_user: HostUser) -> None:
+    with pytest.raises(AuthFailed):
+        await connect(target(sshd, host_user, "PubkeyAcceptedAlgorithms=rsa-sha2-512"), NobodyToAsk())
+    assert "Failed publickey" not in sshd.log.read_text()
+
+
+async def test_the_preferred_method_is_the_only_one_tried(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
+        person = Person()
+        with pytest.raises(AuthFailed):
+            await connect(target(server, host_user, "PreferredAuthentications=password"), person)
+        assert person.asked_passwords
+
+
+async def test_variables_are_sent_but_never_the_credential_of_the_model(
+    host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MINE_ONE", "MINE_TWO", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.setenv(name, "from-the-laptop")
+    async with serve(tmp_path / "server", ["AcceptEnv *"]) as server:
+        options = ("SendEnv=MINE_* ANTHROPIC_API_KEY CLAUDE*", "SetEnv=MINE_TWO=set")
+        async with logged_in(target(server, host_user, *options)) as transport:
+            said = (await output(transport, "env")).splitlines()
+    assert {"MINE_ONE=from-the-laptop", "MINE_TWO=set"} <= set(said)
+    assert not [line for line in said if line.startswith(("ANTHROPIC", "CLAUDE"))]
+
+
+@pytest.mark.timeout(120)
+async def test_a_shorter_patience_of_the_person_counts(sshd: Sshd, host_user: HostUser) -> None:
+    async with relay(sshd.port) as link:
+        sshd.trust(link.port)
+        where = target(sshd, host_user, "ServerAliveInterval=1", "ServerAliveCountMax=2", port=link.port)
+        async with logged_in(where) as transport:
+            pipe = await transport.execute("cat")
+            link.freeze()
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(pipe.read(), 12)  # ours alone would take 15
+            await pipe.close()
+
+
+async def test_an_interface_to_go_out_by(sshd: Sshd, host_user: HostUser) -> None:
+    async with logged_in(target(sshd, host_user, "BindInterface=lo")):
+        pass
+    with pytest.raises(Unreachable) as caught:
+        await connect(target(sshd, host_user, "BindInterface=nosuch0"), NobodyToAsk())
+    assert "BindInterface nosuch0" in caught.value.evidence
+
+
+async def test_keys_are_changed_in_the_middle(sshd: Sshd, host_user: HostUser) -> None:
+    async with logged_in(target(sshd, host_user, "RekeyLimit=1M")) as transport:
+        assert len(await output(transport, "head -c 6000000 /dev/zero | tr '\\0' x")) == 6_000_000
+
+
+async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) -> None:
+    options = (
+        "LocalForward=1 localhost:2",
+        "ForwardAgent=yes",
+        "RemoteCommand=tmux",
+        "PKCS11Provider=/x.so",
+        "Tunnel=no",
+    )
+    person = Person()
+    async with logged_in(target(sshd, host_user, *options), person) as transport:
+        assert await output(transport, "echo mine") == "mine\n"
+    (said,) = person.told
+    names, _, way_out = said.partition("(")
+    assert all(name in names for name in ("LocalForward", "ForwardAgent", "RemoteCommand", "PKCS11Provider"))
+    assert way_out == "`--transport ssh` honours PKCS11Provider)."
+    assert "Tunnel" not in said
+    async with logged_in(target(sshd, host_user, *options), person):
+        pass
+    assert len(person.told) == 1
+
+
+async def test_what_has_no_effect_is_said_where_nobody_can_be_asked(sshd: Sshd, host_user: HostUser) -> None:
+    said: list[str] = []
+    where = target(sshd, host_user, "LocalForward=1 localhost:2")
+    prompts = NobodyToAsk(tell=said.append)
+    for _ in range(2):
+        async with logged_in(where, prompts):
+            pass
+    prompts.banner("Only for friends.")
+    assert said == [f"Without effect on {host_user.name}@127.0.0.1: LocalForward."]
+    memory = Person().memory
+    async with logged_in(where, NobodyToAsk(memory)):
+        pass
+    assert not memory.said, "what nobody was told is still to be said"
+
+
+async def test_what_many_have_for_every_host_is_named_by_the_doctor_and_not_at_every_login(
+    sshd: Sshd, host_user: HostUser
+) -> None:
+    person = Person()
+    to = target(sshd, host_user, "ControlMaster=auto", "ControlPath=/tmp/c-%C")
+    async with logged_in(to, person):
+        pass
+    assert person.told == []
+    ((_, config),) = await route(to)
+    assert "ControlPath" in config.no_effect
+
+
+async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_file = only_config(tmp_path, monkeypatch)
+    config_file.write_text(
+        "GSSAPIAuthentication yes\nIPQoS cs1\nTCPKeepAlive no\nFingerprintHash md5\nVisualHostKey yes\n"
+        "KbdInteractiveDevices pam\nServerAliveInterval 600\n"
+    )
+    config = await resolve(SshTarget("mine"))
+    names = (
+        "GSSAPIAuthentication",
+        "IPQoS",
+        "TCPKeepAlive",
+        "FingerprintHash",
+        "VisualHostKey",
+        "KbdInteractiveDevices",
+    )
+    assert config.no_effect == (*names, "ServerAliveInterval 600 (here 15 s of silence end a connection)")
+    assert of_consequence(config.no_effect) == ()
+    assert only_openssh(config.no_effect) == names
+    config_file.write_text("TCPKeepAlive yes\nServerAliveInterval 3\nServerAliveCountMax 5\nIPQoS none\n")
+    assert (await resolve(SshTarget("mine"))).no_effect == ()
+
+
+async def test_what_a_login_goes_without_is_said_of_every_hop_before_it_can_fail(
+    sshd: Sshd, host_user: HostUser, no_openssh: Path
+) -> None:
+    no_openssh.write_text(
+        f"Host hop\n  HostName 127.0.0.1\n  Port {sshd.port}\n  UserKnownHostsFile none\n  StrictHostKeyChecking yes\n"
+        "  KnownHostsCommand /bin/keys\n  LocalForward 1 localhost:2\nHost far\n  ProxyJump hop\n  CheckHostIP yes\n"
+    )
+    person = Person()
+    with pytest.raises(HostKeyError):
+        await connect(SshTarget("far", host_user.name), person)
+    assert person.told == [
+        "Without effect on hop: KnownHostsCommand (`--transport ssh` honours KnownHostsCommand).",
+        f"Without effect on {host_user.name}@far: CheckHostIP (`--transport ssh` honours CheckHostIP).",
+    ]
+
+
+async def test_a_passphrase_is_asked_for_as_often_as_was_set(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret")
+    sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
+    person = Person(passphrases=["wrong", "secret"])
+    with pytest.raises(AuthFailed):
+        await connect(target(sshd, host_user, "NumberOfPasswordPrompts=1", key=locked), person)
+    assert len(person.asked_passphrases) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_a_channel_that_is_not_opened_is_a_lost_connection(
+    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.ssh.transport._OPEN_S", 0.5)
+    async with relay(sshd.port) as link:
+        sshd.trust(link.port)
+        async with logged_in(target(sshd, host_user, port=link.port)) as transport:
+            link.freeze()
+            with pytest.raises(ConnectionLost):
+                await asyncio.wait_for(transport.execute("true"), 10)  # the keep-alive would take 15
+            transport.abort()
+
+
+async def test_a_server_that_says_nothing_is_given_up_after_the_connect_timeout(
+    sshd: Sshd, host_user: HostUser
+) -> None:
+    ended = asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1000):
+            pass
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    async with server:
+        where = target(sshd, host_user, "ConnectTimeout=1", port=server.sockets[0].getsockname()[1])
+        with pytest.raises(Unreachable) as caught:
+            await asyncio.wait_for(connect(where, NobodyToAsk()), 25)
+        assert "said too little in 1 s" in caught.value.evidence
+        await asyncio.wait_for(ended.wait(), 10)
+
+
+@pytest.fixture(name="no_openssh")
+def laptop_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its ssh_config."""
+    return no_openssh(tmp_path, monkeypatch)
+
+
+async def test_without_openssh_the_files_are_read(sshd: Sshd, host_user: HostUser, no_openssh: Path) -> None:
+    (no_openssh.parent / "parts").mkdir()
+    (no_openssh.parent / "parts" / "b").write_text("User wrong\n")
+    (no_openssh.parent / "parts" / "a").write_text(
+        f"Host other\n  User other\nHost m*\n  User {host_user.name} # mine\n"
+    )
+    no_openssh.write_text(
+        "Include parts/* missing/*\n"
+        "ServerAliveInterval 1m\nConnectTimeout=1h30m   # long\nCompression no # none\n"
+        "Match version 1.*\n  Port 1\n"
+        "Match localnetwork 0.0.0.0/0\n  Port 2\n"
+        "Match !sessiontype exec\n  Port 3\n"
+        'Match originalhost mine exec "test a=a && test %n = mine"\n'
+        f"  Port {sshd.port}\n  HostName 127.0.0.1\n"
+        "Host mine !mine\n  Port 4\n"
+        f'Host m?ne\n  IdentityFile ~/.ssh/missing\n  IdentityFile "{sshd.identity}" # this one\n'
+        f"  UserKnownHostsFile ~/missing {sshd.known_hosts}\n  LocalForward 1 localhost:2\n"
+        "  IdentityFile it's\n"
+    )
+    person = Person()
+    async with logged_in(SshTarget("mine"), person) as transport:
+        assert (await output(transport, "id -un")).strip() == host_user.name
+    for name in ("LocalForward", "Match version", "Match localnetwork", "IdentityFile (quotes that do not match)"):
+        assert name in person.told[0]
+    with pytest.raises(Unreachable):  # the command line is stronger
+        await connect(SshTarget("mine", options=("HostName 127.0.0.1", "Port=1")), person)
+
+
+async def test_without_openssh_a_line_that_cannot_be_meant_is_named(no_openssh: Path) -> None:
+    no_openssh.write_text("Host *\n  Port twenty-two\n")
+    with pytest.raises(ConfigError) as caught:
+        await connect(SshTarget("mine"), NobodyToAsk())
+    assert f"{no_openssh} line 2" in caught.value.evidence
+
+
+async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_path: Path, no_openssh: Path) -> None:
+    async with serve(tmp_path / "outer") as outer, serve(tmp_path / "inner") as inner:
+        for server in (outer, inner):
+            server.identity.with_name("authorized_keys").write_text(sshd.identity.with_suffix(".pub").read_text())
+        lines = ["Host *", f"  User {host_user.name}", "  HostName 127.0.0.1", f"  IdentityFile {sshd.identity}"]
+        for name, server, jump in (("far", sshd, "inner"), ("inner", inner, "outer"), ("outer", outer, "none")):
+            lines += [
+                f"Host {name}",
+                f"  Port {server.port}",
+                f"  ProxyJump {jump}",
+                f"  UserKnownHostsFile {server.known_hosts}",
+            ]
+        no_openssh.write_text("\n".join(lines) + "\n")
+        async with logged_in(SshTarget("far")) as transport:
+            assert (await output(transport, "echo here")) == "here\n"
+        assert "Accepted" in outer.log.read_text() and "Accepted" in inner.log.read_text()
+
+
+async def test_a_jump_host_that_is_its_own_jump_host_is_named(no_openssh: Path) -> None:
+    no_openssh.write_text("Host *\n  ProxyJump bastion\n")
+    with pytest.raises(ConfigError, match="jump hosts") as caught:
+        await connect(SshTarget("far"), NobodyToAsk())
+    assert "bastion" in caught.value.evidence
+
+
+async def test_a_proxy_command_may_talk(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    option = pipe_to(sshd.port, tmp_path, "print('open \x1b[31mthis page', file=sys.stderr, flush=True)")
+    person, known = Person(trust=True), tmp_path / "known_hosts"
+    async with logged_in(target(sshd, host_user, option, known=known), person) as transport:
+        assert await output(transport, "echo through") == "through\n"
+    assert "this page" in person.told[0] and "\x1b" not in person.told[0]
+    assert len(person.asked) == 1, "the host key of the far end"
+    async with asyncio.timeout(10):
+        while str(tmp_path / "pipe.py") in commands_running():
+            await asyncio.sleep(0.02)
+
+
+def commands_running() -> str:
+    return subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+async def test_a_proxy_command_that_fails_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
+    option = "ProxyCommand=echo no such gateway >&2; exit 3"
+    with pytest.raises(Unreachable) as caught:
+        await connect(target(sshd, host_user, option), NobodyToAsk())
+    assert "no such gateway" in caught.value.evidence
+    assert not isinstance(caught.value, Dropped), "it is not worth another attempt"

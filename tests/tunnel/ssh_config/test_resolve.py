@@ -1,0 +1,134 @@
+"""What ssh_config means for a connection of ours, resolved by the real `ssh -G` and, without OpenSSH, by our own reading."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.login import no_openssh, only_config
+
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.ssh.jumps import route
+from ccb.tunnel.ssh_config import resolve as ssh_config
+from ccb.tunnel.ssh_config.origin import applied_options
+from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
+from ccb.tunnel.transports.environment import SECRET_VARIABLES
+
+
+@pytest.fixture(params=["ssh -G", "without OpenSSH"])
+def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only ssh_config."""
+    if request.param == "ssh -G":
+        return only_config(tmp_path, monkeypatch)
+    return no_openssh(tmp_path, monkeypatch)
+
+
+async def test_a_proxy_command_has_its_tokens_and_leaves_the_rest_to_the_shell(config: Path) -> None:
+    config.write_text("Host Far\n  HostName %h.example.com\n  User me\n  ProxyCommand p %% %n %h %p %r ${HOME} %C #\n")
+    resolved = await resolve(SshTarget("Far", port=77))
+    assert resolved.proxy_command == "p % Far far.example.com 77 me ${HOME} %C #"
+
+
+async def test_a_jump_host_has_its_tokens(config: Path) -> None:
+    config.write_text("Host far\n  User me\n  HostName 10.0.0.1\n  ProxyJump %r@jump-%h.%n:24\n")
+    jump, _ = await route(SshTarget("far"))
+    assert (jump[0].user, jump[0].host, jump[0].port) == ("me", "jump-10.0.0.1.far", 24)
+
+
+async def test_what_the_command_line_says_of_the_host_is_not_said_of_its_jump_hosts(
+    config: Path, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.touch()
+    config.write_text("Host hop\n  IdentityFile ~/.ssh/hop\n  StrictHostKeyChecking yes\n")
+    options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ProxyJump=hop,last", "User=me")
+    hop, last, far = await route(SshTarget("far", None, 77, (str(key),), options))
+    assert far[1].strict_host_keys == "no" and far[1].identity_files == (key,)
+    assert hop[1].strict_host_keys == "yes" and hop[1].identity_files == (Path("~/.ssh/hop").expanduser(),)
+    assert last[1].strict_host_keys == "ask" and last[1].known_hosts[0] == Path("~/.ssh/known_hosts").expanduser()
+    assert Path("~/.ssh/id_ed25519").expanduser() in last[1].identity_files and last[1].port == 22
+
+
+async def test_files_of_host_keys_may_have_spaces_in_their_names(config: Path, tmp_path: Path) -> None:
+    config.write_text(f'Host far\n  UserKnownHostsFile "{tmp_path}/with a space" {tmp_path}/%k ~/third\n')
+    resolved = await resolve(SshTarget("far"))
+    expected = (tmp_path / "with a space", tmp_path / "far", Path("~/third").expanduser())
+    assert resolved.known_hosts[:3] == expected
+
+
+async def test_the_hash_of_a_connection_is_a_token(config: Path) -> None:
+    config.write_text("Host far\n  User me\n  IdentityFile /keys/%C\n")
+    said = hashlib.sha1(f"{socket.gethostname()}far22me".encode(), usedforsecurity=False).hexdigest()
+    assert (await resolve(SshTarget("far"))).identity_files == (Path("/keys") / said,)
+
+
+async def test_the_name_of_a_host_is_lower_case_for_who_looks_it_up(config: Path) -> None:
+    config.write_text("Host other\n  HostName FAR.Example\n")
+    assert (await resolve(SshTarget("FAR"))).hostname == "far"
+    assert (await resolve(SshTarget("other"))).hostname == "far.example"
+
+
+async def test_a_user_of_the_configuration_may_have_a_space(config: Path) -> None:
+    config.write_text('Host far\n  User "jane doe"\nMatch exec "true"\n  Port 77\n')
+    resolved = await resolve(SshTarget("far"))
+    assert (resolved.user, resolved.port) == ("jane doe", 77)
+
+
+async def test_home_is_that_of_ssh_which_does_not_look_at_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_config(tmp_path, monkeypatch).write_text("IdentityFile ~/mine\nCertificateFile %d/mine\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    resolved = await resolve(SshTarget("far"))
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert resolved.identity_files == resolved.certificate_files == (home / "mine",)
+    assert resolved.known_hosts[0] == home / ".ssh" / "known_hosts"
+
+
+async def test_the_home_of_nobody_is_an_error(config: Path) -> None:
+    config.write_text("IdentityFile ~nosuchuser/key\n")
+    with pytest.raises(ConfigError, match="who does not exist"):
+        await resolve(SshTarget("far"))
+
+
+@pytest.mark.parametrize(
+    ("value", "means"),
+    [("SSH_AUTH_SOCK", "/env/%d"), ("$MINE", "/mine"), ("${MINE}/x", "/mine/x"), ("$UNSET", None), ("none", None)],
+)
+async def test_the_agent_that_is_meant(
+    config: Path, monkeypatch: pytest.MonkeyPatch, value: str, means: str | None
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/env/%d")
+    monkeypatch.setenv("MINE", "/mine")
+    config.write_text(f"IdentityAgent {value}\n")
+    assert (await resolve(SshTarget("far"))).agent == means
+
+
+async def test_what_the_configuration_starts_inherits_no_credential(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in SECRET_VARIABLES:
+        monkeypatch.setenv(name, "sk-secret")
+    seen = tmp_path / "seen"
+    config.write_text(f'Match exec "export > {seen}; true"\n  Port 77\n')
+    assert (await resolve(SshTarget("far"))).port == 77
+    await applied_options(SshTarget("far"))
+    assert "HOME=" in seen.read_text() and "sk-secret" not in seen.read_text()
+
+
+async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_config(tmp_path, monkeypatch).write_text('Match exec "sleep 4321; true"\n')
+    monkeypatch.setattr(ssh_config, "_RESOLVE_DEADLINE_S", 1.0)
+    with pytest.raises(ConfigError, match="did not answer"):
+        await resolve(SshTarget("far"))
+    monkeypatch.setattr("ccb.tunnel.ssh_config.origin._DEADLINE_S", 1.0)
+    assert await applied_options(SshTarget("far")) is None
+    said = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, env=os.environ).stdout
+    assert "sleep 4321" not in said.splitlines()

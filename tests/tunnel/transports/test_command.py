@@ -1,0 +1,316 @@
+"""Commands that lead to a shell: how they get their line, what they say when they fail, containers behind every login shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccb.deploy.bootstrap import launch
+from ccb.deploy.bundle import load
+from ccb.tunnel.errors import AuthFailed, DeployError, NoPython, Unreachable, UsageError
+from ccb.tunnel.login.command_failures import command_failure
+from ccb.tunnel.openssh.container import ContainerPipe, ContainerTransport, container_command, container_name
+from ccb.tunnel.transports.command import CommandTransport
+from ccb.tunnel.transports.command_line import shell_argv, words_of, wrapper_argv
+from ccb.tunnel.transports.local import LocalTransport
+
+SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
+
+
+@asynccontextmanager
+async def transport(text: str, notices: list[str] | None = None, **env: str) -> AsyncIterator[CommandTransport]:
+    words = words_of(text, "--transport")
+    made = CommandTransport(
+        "box",
+        text,
+        lambda line: shell_argv(words, line),
+        partial(command_failure, "box", text),
+        env={"PATH": os.environ["PATH"], **env},
+        notice=notices.append if notices is not None else None,
+    )
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "argv"),
+    [
+        ("docker exec -i web", ["docker", "exec", "-i", "web", "sh", "-c", "LINE"]),
+        ("docker exec -i 'my web' bash", ["docker", "exec", "-i", "my web", "bash", "-c", "LINE"]),
+        ("kubectl exec -i pod --", ["kubectl", "exec", "-i", "pod", "--", "sh", "-c", "LINE"]),
+        ("srun --pty", ["srun", "--pty", "sh", "-c", "LINE"]),
+        ("srun --pty /bin/bash", ["srun", "--pty", "/bin/bash", "-c", "LINE"]),
+        ("sh -c", ["sh", "-c", "LINE"]),
+        ("su - ann -c", ["su", "-", "ann", "-c", "LINE"]),
+        ("bash -lc", ["bash", "-lc", "LINE"]),
+        ("ssh -J hop box", ["ssh", "-J", "hop", "box", "LINE"]),
+        ("vagrant ssh --command={command} box", ["vagrant", "ssh", "--command=LINE", "box"]),
+    ],
+)
+def test_where_the_line_goes(text: str, argv: list[str]) -> None:
+    assert shell_argv(words_of(text, "--transport"), "LINE") == argv
+
+
+@pytest.mark.parametrize(
+    ("text", "argv"),
+    [
+        ("tsh ssh", ["tsh", "ssh", "ann@box", "LINE"]),
+        ("gcloud compute ssh", ["gcloud", "compute", "ssh", "ann@box", "--command", "LINE"]),
+        ("az ssh vm -n {host} --", ["az", "ssh", "vm", "-n", "ann@box", "--", "LINE"]),
+        ("fly ssh console -a {host} -C {command}", ["fly", "ssh", "console", "-a", "ann@box", "-C", "LINE"]),
+    ],
+)
+def test_where_a_wrapper_of_ssh_gets_host_and_line(text: str, argv: list[str]) -> None:
+    assert wrapper_argv(words_of(text, "--ssh-command"), "ann@box", "LINE") == argv
+
+
+@pytest.mark.parametrize("text", ["", "  ", "docker 'exec", "two\nlines", "nul\0", "''"])
+def test_what_is_no_command_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        words_of(text, "--transport")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0\n", exclude_categories=["Cs"])), min_size=1))
+def test_words_are_those_of_a_shell(words: list[str]) -> None:
+    words[0] = words[0] or "x"
+    assert words_of(shlex.join(words), "--transport") == tuple(words)
+
+
+async def test_a_pipe_carries_bytes_both_ways_and_the_exit_code() -> None:
+    sent = bytes(range(256)) * 4096
+    async with transport("sh -c") as box:
+        pipe = await box.execute(f"head -c {len(sent)}; echo problem >&2; exit 7")
+        writing = asyncio.create_task(pipe.write(sent))
+        back = b""
+        while data := await pipe.read():
+            back += data
+        await writing
+        assert back == sent and await pipe.exit_status() == 7
+        assert pipe.stderr_tail() == "problem\n"
+        assert not box.alive, "one that failed by itself is not the way any more"
+
+
+async def test_a_command_that_ends_well_may_be_started_again() -> None:
+    async with transport("sh -c") as box:
+        for _ in range(2):
+            pipe = await box.execute("echo $PPID")
+            assert int(await pipe.read()) == os.getpid()
+            assert await pipe.exit_status() == 0
+            await pipe.close()
+            assert box.alive
+
+
+async def test_closing_ends_the_input_and_aborting_ends_everything(tmp_path: Path) -> None:
+    async with transport("sh -c") as box:
+        pipe = await box.execute(f"cat >/dev/null; echo ended > {tmp_path}/ended")
+        await pipe.close()
+        assert (tmp_path / "ended").exists()
+        pipe = await box.execute(f"sleep 1000 & echo $! > {tmp_path}/pid; echo on; wait")
+        assert await pipe.read() == b"on\n"
+        sleeper = psutil.Process(int((tmp_path / "pid").read_text()))
+        box.abort()
+        assert not box.alive
+        async with asyncio.timeout(4):
+            await box.close()
+        await until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
+
+
+async def test_closing_does_not_wait_for_who_does_not_read() -> None:
+    here = LocalTransport()
+    pipe = await here.execute("exec sleep 1000")
+    writing = asyncio.create_task(pipe.write(b"x" * 1_000_000))
+    await asyncio.wait({writing}, timeout=0.2)
+    assert not writing.done()
+    async with asyncio.timeout(20):
+        await here.close()
+        await asyncio.gather(writing, return_exceptions=True)
+
+
+async def test_closing_does_not_wait_for_who_took_the_pipes_along() -> None:
+    async with transport("sh -c") as box:
+        pipe = await box.execute("setsid sleep 1000 & echo $!; exit 0")
+        sleeper = psutil.Process(int(await pipe.read()))
+        try:
+            async with asyncio.timeout(8):
+                await pipe.close()
+        finally:
+            sleeper.kill()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "says"),
+    [
+        ("echo 'Error response from daemon: No such container: web' >&2; exit 1", Unreachable, "No such container"),
+        ("echo 'permission denied while trying to connect to the socket' >&2; exit 1", AuthFailed, "permission denied"),
+        ("echo 'error: You must be logged in to the server (Unauthorized)' >&2; exit 1", AuthFailed, "logged in"),
+        ("echo 'exec: \"sh\": executable file not found in $PATH' >&2; exit 127", DeployError, "cannot run `sh`"),
+        ("exit 3", Unreachable, "exit code 3"),
+    ],
+)
+async def test_what_ends_at_once_says_why(line: str, kind: type[Exception], says: str, tmp_path: Path) -> None:
+    program = tmp_path / "engine"
+    program.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+    program.chmod(0o755)
+    async with transport(str(program)) as box:
+        with pytest.raises(kind) as caught:
+            await launch(box, {"command": "ps"}, load())
+        assert says in str(caught.value) and not box.alive
+
+
+async def test_a_command_that_is_not_there_is_a_usage_error() -> None:
+    async with transport("no-such-engine exec") as box:
+        with pytest.raises(UsageError) as caught:
+            await box.execute("true")
+        assert "'no-such-engine'" in caught.value.what
+
+
+async def test_no_python_behind_a_command_is_said_as_such() -> None:
+    async with transport("sh -c") as box:
+        with pytest.raises(NoPython):
+            await launch(box, {"command": "ps"}, load(), candidates=["/nonexistent/python3"])
+
+
+async def test_what_a_command_says_while_it_connects_is_shown_harmlessly() -> None:
+    notices: list[str] = []
+    async with transport("sh -c", notices) as box:
+        pipe = await box.execute(
+            "printf 'open \\033[31mhttps://login\\r\\n' >&2; cat >/dev/null; echo on; echo later >&2"
+        )
+        await until(lambda: notices)
+        assert notices == ["open https://login"]
+        await pipe.close()
+
+
+async def test_a_question_without_a_newline_is_shown() -> None:
+    notices: list[str] = []
+    async with transport("sh -c", notices) as box:
+        pipe = await box.execute("printf 'first\\nGo on (Y/n)? ' >&2; read x; printf 'no\\nlast' >&2")
+        await until(lambda: len(notices) == 2)
+        await pipe.write(b"n\n")
+        await until(lambda: len(notices) == 4)
+        assert notices == ["first", "Go on (Y/n)? ", "no", "last"]
+        await pipe.close()
+
+
+PTY = """
+import os, pty, sys, threading
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+def feed():
+    while data := os.read(0, 65536):
+        os.write(terminal, data)
+threading.Thread(target=feed, daemon=True).start()
+try:
+    while data := os.read(terminal, 65536):
+        os.write(1, data)
+except OSError:
+    pass
+os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+async def test_a_terminal_that_cannot_be_made_plain_is_named(tmp_path: Path) -> None:
+    (tmp_path / "terminal.py").write_text(PTY, encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    async with transport(f"{sys.executable} {tmp_path}/terminal.py /bin/sh", PATH=f"{tmp_path}/bin") as box:
+        with pytest.raises(DeployError) as caught:
+            await launch(box, {"command": "ps"}, load())
+        assert "terminal instead of a pipe" in caught.value.what
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    """A directory with a docker that runs what it is to run in the container `web` here."""
+    path = tmp_path / "engine" / "docker"
+    path.parent.mkdir()
+    path.write_text(
+        "#!/bin/sh\n"
+        '[ "$1 $2 $3" = "container inspect web" ] && exit 0\n'
+        '[ "$1 $2 $3" = "exec -i web" ] || { echo "Error: No such container: $3" >&2; exit 1; }\n'
+        'shift 3; INSIDE=yes exec "$@"\n',
+        encoding="utf-8",
+    )
+    path.chmod(0o755)
+    return path.parent
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_a_container_behind_every_login_shell(shell: str, engine: Path) -> None:
+    line = 'exec sh -c \'printf "%s\\n" "$INSIDE" "a b" `echo back` "$(echo "deep")"; printf "\\n%s\\n" end\''
+    path = f"{engine}:{os.environ['PATH']}"
+    said = subprocess.run(
+        [*shell.split(), "-c", container_command("web", line)], env={"PATH": path}, capture_output=True, check=True
+    )
+    assert said.stdout.decode().split("\n") == ["yes", "a b", "back", "deep", "", "end", ""]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_the_worker_starts_in_a_container_behind_every_login_shell(
+    shell: str, engine: Path, tmp_path: Path
+) -> None:
+    path = f"{engine}:{os.environ['PATH']}"
+    text = f"{shell} -c {{command}}"
+    async with transport(text, PATH=path, HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path)) as host:
+        launched = await launch(ContainerTransport(host, "web"), {"command": "ps"}, load())
+        assert launched.uploaded
+        await launched.pipe.close()
+
+
+printable = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="'"))
+unsafe = re.compile(r'\\(["$`\\]|$)')
+
+
+@given(printable)
+def test_any_script_arrives_in_the_container_as_it_was(text: str) -> None:
+    """The line is read by two shells; what the inner one gets is the script."""
+    if unsafe.search(text):
+        with pytest.raises(ValueError, match="unchanged"):
+            container_command("web", f"exec sh -c '{text}'")
+        return
+    line = container_command("web", f"exec sh -c '{text}'")
+    docker = 'docker() { [ "$1" = container ] || printf %s "$6"; }; '
+    script = line.removeprefix("exec sh -c '").removesuffix("'").replace("exec $E", "$E")
+    said = subprocess.run(["bash", "-c", docker + script], capture_output=True, check=True)
+    assert said.stdout.decode() == text
+
+
+@pytest.mark.parametrize("name", ["", "-it", "a b", "$(id)", "a;b", "a'b", "x\ny", "../x"])
+def test_a_container_has_a_plain_name(name: str) -> None:
+    with pytest.raises(UsageError):
+        container_name(name)
+
+
+async def test_a_container_that_is_not_there_and_a_host_without_an_engine_say_so(engine: Path) -> None:
+    host = LocalTransport({"PATH": f"{engine}:{os.environ['PATH']}"})
+    with pytest.raises(Unreachable) as missing:
+        await launch(ContainerTransport(host, "db"), {"command": "ps"}, load())
+    assert "No such container: db" in missing.value.evidence and "db on local" in missing.value.what
+    line = container_command("web", "exec sh -c 'true'").replace("docker podman", "no-docker no-podman")
+    pipe = ContainerPipe(await host.execute(line), "web", host.name)
+    with pytest.raises(DeployError, match="neither docker nor podman"):
+        await pipe.read()
+    await pipe.close()
+    await host.close()

@@ -1,0 +1,118 @@
+"""The one writer of a link: urgent frames first, then inputs, then bytes of model calls; every queue bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Iterator
+
+from ..errors import ConnectionLost
+from ..transports.pipe import Pipe
+from ..wire import Credit, Data, End, Frame, Head, encode_frame
+
+_BATCH = 64 * 1024  # bytes for one write of the pipe
+_MAX_INPUTS = 64  # frames
+_MAX_DATA = 8  # frames of at most CHUNK bytes
+_MAX_URGENT = 4096  # frames; the answers to a peer that floods are dropped beyond it
+
+
+class FrameWriter:
+    """Owns the task that writes to `pipe`. `failed` resolves to the reason once writing is impossible."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._urgent: deque[bytes] = deque()
+        self._inputs: deque[list[bytes]] = deque()
+        self._data: deque[list[bytes]] = deque()
+        self._changed = asyncio.Condition()
+        self._news = asyncio.Event()
+        self._part_ids = itertools.count()
+        self._lines: Iterator[bytes] = iter(())
+        self._busy = False
+        self._task: asyncio.Task[None] | None = None
+        self.failed: asyncio.Future[ConnectionLost] = asyncio.get_running_loop().create_future()
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._task = asyncio.create_task(self._run(), name="link writer")
+
+    async def close(self) -> None:
+        """Drop what is queued and end the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._fail(ConnectionLost("the connection is closed"))
+
+    async def send(self, frame: Frame) -> None:
+        """Queue `frame` in its lane; waits while the lane is full. Raises ConnectionLost, FrameError for one too large."""
+        if isinstance(frame, Credit):
+            self.send_soon(frame)
+            return
+        lines = encode_frame(frame, next(self._part_ids))
+        lane, most = (self._data, _MAX_DATA) if isinstance(frame, Head | Data | End) else (self._inputs, _MAX_INPUTS)
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(lane) < most or self.failed.done())
+            if self.failed.done():
+                raise self.failed.result()
+            lane.append(lines)
+        self._news.set()
+
+    def send_soon(self, frame: Frame) -> None:
+        """Queue a small frame that goes before everything else."""
+        if len(self._urgent) < _MAX_URGENT and not self.failed.done():
+            self._urgent.append(encode_frame(frame)[0])
+            self._news.set()
+
+    async def flush(self) -> None:
+        """Wait until nothing is queued. Raises ConnectionLost."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._idle() or self.failed.done())
+        if self.failed.done():
+            raise self.failed.result()
+
+    def _idle(self) -> bool:
+        return not (self._busy or self._urgent or self._inputs or self._data)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                batch = self._next_batch()
+                if batch:
+                    await self._pipe.write(batch)
+                async with self._changed:
+                    self._changed.notify_all()
+                self._news.clear()
+                if self._idle():
+                    await self._news.wait()
+        except ConnectionLost as error:
+            await self._fail(error)
+
+    def _next_batch(self) -> bytes:
+        """Whole lines, most urgent first; urgent frames also go between the lines of a large frame."""
+        batch = bytearray()
+        while len(batch) < _BATCH:
+            line = self._next_line()
+            if line is None:
+                break
+            batch += line
+        self._busy = bool(batch)
+        return bytes(batch)
+
+    def _next_line(self) -> bytes | None:
+        if self._urgent:
+            return self._urgent.popleft()
+        line = next(self._lines, None)
+        if line is not None:
+            return line
+        lane = self._inputs or self._data
+        if not lane:
+            return None
+        self._lines = iter(lane.popleft())
+        return next(self._lines)
+
+    async def _fail(self, error: ConnectionLost) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+        async with self._changed:
+            self._changed.notify_all()

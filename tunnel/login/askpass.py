@@ -1,0 +1,190 @@
+"""The questions of ssh and its wrappers, brought to the person: a program for SSH_ASKPASS and the socket it asks through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import shlex
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..errors import ConfigError
+from ..plain_text import neutralise
+from .prompter import NobodyToAsk, Prompts
+
+log = logging.getLogger(__name__)
+
+_LIMIT = 64 * 1024
+_YES_NO = "yes/no"
+_UNKNOWN_KEY = re.compile(r"authenticity of host '([^' ]+)")
+_PREFIX = "ccb-ssh-"
+_LONGEST_DIRECTORY = (
+    59  # a socket's path has 104 bytes: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it
+)
+_ASK = (
+    "import json,os,socket,sys;"
+    "s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
+    "q={'text':' '.join(sys.argv[2:]),'hint':os.environ.get('SSH_ASKPASS_PROMPT',''),'asker':os.getppid()};"
+    "s.sendall(json.dumps(q).encode()+b'\\n');"
+    "d=b''.join(iter(lambda:s.recv(65536),b''));"
+    "d or sys.exit(1);"
+    "sys.stdout.buffer.write(d)"
+)
+
+
+def private_directory(env: Mapping[str, str]) -> Path:
+    """A new directory that only this user may enter, with a path short enough for a socket; those that killed ccbs have left
+    are removed. Raises ConfigError."""
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it ours
+        if top.startswith("/") and len(os.fsencode(top)) <= _LONGEST_DIRECTORY:
+            with contextlib.suppress(OSError):
+                _sweep(Path(top))
+            with contextlib.suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=top))
+    raise ConfigError("there is no place for the sockets of ssh", do="Make /tmp or XDG_RUNTIME_DIR writable.")
+
+
+def _sweep(top: Path) -> None:
+    for directory in top.glob(f"{_PREFIX}*"):
+        pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            info = directory.lstat()
+        except FileNotFoundError:
+            continue  # another ccb leaves
+        if not pid.isdigit() or not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+            continue
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            if not any(listens(path) for path in directory.iterdir()):
+                shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def listens(path: Path) -> bool:
+    """Whether somebody serves the socket at `path`."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def variables_without_asking() -> dict[str, str]:
+    """The environment of commands that must not ask: no askpass program is started."""
+    return {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The file in which ssh would write the key of `host`, as it calls it in its question."""
+
+    host: str
+    file: str
+
+
+class Askpass:
+    """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context. `gave_up` is
+    set when the person did not want to answer: ssh goes on with an empty password and asks again, but here no second time.
+    Without a passphrase it goes on with the next key. A question about the host key of `stored` names its file."""
+
+    def __init__(self, directory: Path, prompts: Prompts, stored: Stored | None = None) -> None:
+        self.gave_up = asyncio.Event()
+        self._stored = stored
+        self._unanswered: set[int] = set()
+        self._socket = directory / "ask"
+        self._program = directory / "askpass"
+        self._prompts = prompts
+        self._server: asyncio.Server | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a command's environment needs, for every OpenSSH: old ones look for DISPLAY, new ones for REQUIRE."""
+        if isinstance(self._prompts, NobodyToAsk):
+            return variables_without_asking()
+        return {
+            "SSH_ASKPASS": str(self._program),
+            "SSH_ASKPASS_REQUIRE": "force",
+            "DISPLAY": os.environ.get("DISPLAY", ":0"),
+        }
+
+    async def __aenter__(self) -> Self:
+        if not isinstance(self._prompts, NobodyToAsk):
+            words = [sys.executable, "-I", "-S", "-c", _ASK, str(self._socket)]
+            self._program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+            self._program.chmod(0o700)
+            self._server = await asyncio.start_unix_server(self._serve, self._socket, limit=_LIMIT)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            question = json.loads(await reader.readline())
+            text, hint = neutralise(str(question["text"])), str(question["hint"])
+            if hint == "none":  # a notice that stands until the program is ended: touch your key
+                self._prompts.banner(text)
+                await reader.read()
+                return
+            asker = int(question["asker"])
+            async with self._turn:
+                gone = asyncio.create_task(reader.read(), name="askpass gone")
+                answer = None if asker in self._unanswered else await self._answer(text, gone)
+                gone.cancel()
+            if answer is None and "passphrase" not in text.lower():
+                self._unanswered.add(asker)
+            if answer is not None:
+                writer.write(answer.encode() + b"\n")
+                await writer.drain()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("a question of ssh was not answered: %s", error)
+        finally:
+            self._asking.discard(task)
+            writer.close()
+
+    async def _answer(self, text: str, gone: asyncio.Task[bytes]) -> str | None:
+        """The person's answer; None when they gave up, or when the program that asked is gone."""
+        *before, last = text.rstrip("\n").split("\n")
+        echo = _YES_NO in last
+        asked = _UNKNOWN_KEY.search(text)
+        if asked and self._stored is not None and asked[1].lower() == self._stored.host.lower():
+            before.append(f"It would be stored in {neutralise(self._stored.file)}.")
+        asking = asyncio.create_task(self._prompts.challenge("", "\n".join(before), [(last, echo)]), name="askpass")
+        try:
+            await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
+            answers = asking.result() if asking.done() else None
+            if asking.done() and not answers and not echo and "passphrase" not in last.lower():
+                self.gave_up.set()
+        finally:
+            for task in (asking, gone):
+                task.cancel()
+            await asyncio.gather(asking, gone, return_exceptions=True)
+        return answers[0] if answers else None

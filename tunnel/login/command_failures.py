@@ -1,0 +1,242 @@
+"""What commands that lead to a host say when they do not get there, as errors."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ..errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
+from .expired import expired
+from .server_messages import taken_by_nobody
+
+SSH_FAILED = 255
+"""The exit code by which ssh speaks for itself, not for the command."""
+
+_OURS = range(93, 98)  # exit codes of our own command line: those speak for themselves
+
+_SESSION_REFUSED = r"^(\S+: session request failed: )?session open refused by peer"
+_CHANGED = r"^(warning: )?remote host identification has changed|^host key for \S+ has changed and"
+
+_SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
+    (
+        _SESSION_REFUSED,
+        Dropped,
+        "{name} refused another session on the connection",
+        "Raise MaxSessions in its sshd_config, or use a connection of your own (-o ControlPath=none).",
+    ),
+    (
+        r"^(warning: )?revoked host key detected|^the \S+ host key for .+ is marked as revoked"
+        r"|^\S+ host key for \S+ was revoked and|^host key \S+ \S+ revoked by file",
+        HostKeyError,
+        "the host key of {where} is revoked",
+        "Do not connect. Ask the host's administrator for its new key.",
+    ),
+    (
+        _CHANGED,
+        HostKeyError,
+        "{where} shows another host key than before: somebody may be listening in",
+        "If the host was really set up anew, remove the old key: ssh names its place above.",
+    ),
+    (
+        r"^host key verification failed|^no \S+ host key is known for ",
+        HostKeyError,
+        "the host key of {where} cannot be verified",
+        "Check the fingerprint, then connect once with `{by_hand}` in a terminal.",
+    ),
+    (
+        r"^\S.*\bline \d+: (bad configuration option|unsupported option|missing argument|garbage at end"
+        r"|keyword .* (extra|missing))|^\S.*: terminating, \d+ bad|^bad owner or permissions on "
+        r"|^can't open user config file|^(ssh: )?(unknown|illegal) option -- |^\w*percent_expand: ",
+        ConfigError,
+        "ssh does not accept its configuration",
+        "Mend it until `{by_hand}` works.",
+    ),
+    (
+        r"^(received disconnect from .*)?too many authentication failures",
+        AuthFailed,
+        "{where} ended the login after too many keys (MaxAuthTries)",
+        "Say which key is meant: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+    ),
+    (
+        r"^permission denied( \(|, please try again)|^\S+@\S+: permission denied|^authentication failed"
+        r"|^(received disconnect|disconnected) from .*no supported authentication",
+        AuthFailed,
+        "{where} refused the login",
+        "Make `{by_hand}` work first: it needs a key in the host's authorized_keys, an agent or a password.",
+    ),
+    (
+        r"^ssh: could not resolve host|^channel \d+: open failed: connect failed: .*(not known|resol)",
+        Unreachable,
+        "the name of {where} does not resolve",
+        "Check the spelling, or the network.",
+    ),
+    (
+        r"^(ssh: )?connect to (host|address) \S+ port \S+: |^channel \d+: open failed: connect failed: ",
+        Unreachable,
+        "cannot reach {where}",
+        "Check that the host is up and its SSH server listens on that port.",
+    ),
+    (
+        r"^((kex_exchange_identification|banner exchange): |connection timed out during banner exchange)[\s\S]*\bunknown port",
+        Unreachable,
+        "the jump host or ProxyCommand does not lead to {name}",
+        "Mend what they say, until `{by_hand}` works.",
+    ),
+    (
+        r"^(banner exchange: |ssh_dispatch_run_fatal: )?(connection|disconnected|received disconnect) .*\bunknown port \d+",
+        Unreachable,
+        "the SSH connection to {name} over a jump host or ProxyCommand broke off",
+        "Make `{by_hand}` work first; if it does, look into the host's SSH log.",
+    ),
+    (
+        r"^connection timed out|^connection (to|with) .*\btimed out|^timeout, server |^(read from|client_loop: ).*timed out",
+        Unreachable,
+        "cannot reach {where}",
+        "Check that the host is up and its SSH server listens on that port.",
+    ),
+    (
+        r"^connection (closed|reset)|^connection to .* closed|^(kex|ssh)_exchange_identification: |^disconnect(ed|ing) "
+        r"|^(client_loop|packet_write_wait|ssh_dispatch_run_fatal|write_wait|ssh_packet_\w+): |^read from (remote host|socket)"
+        r"|^corrupted |^bad packet length",
+        Dropped,
+        "the SSH connection to {name} broke off",
+        "Try again; if it stays, look into the host's SSH log.",
+    ),
+)
+"""What ssh says, by its own lines from their beginning: what else is there was said by a host's banner or a ProxyCommand, in
+words of their own, which may be these ones too."""
+
+_ALSO_SSH = (
+    r"^offending |^received disconnect |^stdio forwarding failed"
+    r"|^channel \d+: |^unable to negotiate |^load (pub)?key |^sign_and_send_pubkey: |^banner exchange: "
+    r"|^\S+: session request failed"
+)
+_OWN_LINE = re.compile("|".join([*(row[0] for row in _SSH), _ALSO_SSH]), re.IGNORECASE)
+
+_BEFORE_LOGIN = r"^kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)"
+"""Unknown is who a ProxyCommand leads to, as the one by which a client that must not log in fails."""
+
+_WAY_ENDED = re.compile(
+    r"^((kex_exchange_identification|banner exchange): |connection timed out during banner exchange)[\s\S]*\bunknown port",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Before the host at its end has spoken."""
+
+_NO_REASON = re.compile(
+    r"^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)", re.IGNORECASE
+)
+"""What ssh says when its way ends, whyever."""
+
+_UNKNOWN_PORT = re.compile(r"^(banner exchange: )?connection .*\bunknown port \d+", re.IGNORECASE | re.MULTILINE)
+"""Said once by the ssh of every host that its way did not lead to."""
+
+_ON_THE_WAY = re.compile(
+    r"^host key for (\S+) has changed|^\S+ host key for (\S+) was revoked|host key is known for (\S+) and"
+    r"|^ssh: could not resolve hostname (\S+?):"
+    r"|^(?:ssh: )?connect to (?:host|address) (\S+ port \d+)|^([^\s@]+@\S+?): permission denied"
+    r"|^(?:received disconnect from|connection (?:closed|reset) by) (?!unknown)(\S+ port \d+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_OFFENDING = re.compile(
+    r"^offending \S+ key in (.+):(\d+)$(?:(?:\n.*){0,3}?\nhost key for (\S+) has changed and)?",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, told: bool = False) -> CcbError | None:
+    """What the OpenSSH client means. What is said before the way to the host has ended is said of a host on it. `by_hand` is the
+    command that does the same in a terminal. `told`: the person has read `said` already."""
+    if status != SSH_FAILED:
+        return None
+    by_hand = by_hand or f"ssh {name} true"
+    said = _without_frames(said)
+    evidence = last_words(said) if told else said
+    where = name
+    unknown = len(_UNKNOWN_PORT.findall(said))
+    # what could not be opened is a jump host's word on the next one: on the host itself where only its own ssh came to nothing
+    if _WAY_ENDED.search(said) and (unknown > 1 or not re.search(r"^channel \d+: open failed", said, re.MULTILINE)):
+        hop = _ON_THE_WAY.search(said)
+        where = f"{next(filter(None, hop.groups())) if hop else 'a host'} (on the way to {name})"
+    if error := expired(where, said):
+        if told:
+            own = [line for line in said.splitlines() if expired(where, line) or _OWN_LINE.search(line)]
+            error.evidence = "\n".join(own)
+        return error
+    if re.search(_BEFORE_LOGIN, said, re.IGNORECASE | re.MULTILINE):
+        return taken_by_nobody(where, evidence)
+    for pattern, kind, what, do in _SSH:
+        if re.search(pattern, said, re.IGNORECASE | re.MULTILINE):
+            do = _without_old_key(said) or do if pattern == _CHANGED else do
+            return kind(what.format(name=name, where=where), evidence=evidence, do=do.replace("{by_hand}", by_hand))
+    return Unreachable(
+        f"no SSH connection to {name}", evidence=evidence or "ssh said nothing.", do=f"Make `{by_hand}` work first."
+    )
+
+
+def last_words(said: str) -> str:
+    """The last lines that are ssh's own, which say why it ended; with the line before them where that may be the reason, as it
+    was said by a ProxyCommand or a jump host."""
+    lines = _without_frames(said).splitlines()
+    first = len(lines)
+    while first and _OWN_LINE.search(lines[first - 1]):
+        first -= 1
+    if all(_NO_REASON.search(line) for line in lines[first:]):
+        first -= 1
+    return "\n".join(lines[max(first, 0) :])
+
+
+def _without_frames(said: str) -> str:
+    """ssh draws a frame of @ around a warning."""
+    return "\n".join(line.strip("@ ") for line in said.splitlines() if line.strip("@ "))
+
+
+def _without_old_key(said: str) -> str:
+    """How to remove the key that is on file for a host which shows another one now; only the ssh of some systems says it."""
+    found = _OFFENDING.search(said)
+    if found is None:
+        return ""
+    file, line, host = found.groups()
+    if host is None:  # it goes on, as it was told to, and does not name the host
+        return f"If the host was really set up anew, remove line {line} of {file}."
+    return f"If the host was really set up anew:  ssh-keygen -f {shlex.quote(file)} -R {shlex.quote(host)}"
+
+
+def session_failure(name: str, status: int | None, said: str, by_hand: str = "") -> CcbError | None:
+    """What a client of our own master means. It has no other way to the host, so that this one leads nowhere says only that
+    the master is gone."""
+    error = ssh_failure(name, status, said, by_hand)
+    if isinstance(error, Dropped) and re.search(_SESSION_REFUSED, said, re.IGNORECASE | re.MULTILINE):
+        error.do = "Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use."
+    elif type(error) is Unreachable and (_WAY_ENDED.search(said) or not said):  # ssh may find no words for EPIPE
+        return Dropped(f"the SSH connection to {name} broke off", evidence=said, do="Connect again.")
+    return error
+
+
+def wrapper_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
+    """What a wrapper of ssh means: it may speak for ssh, or for itself."""
+    return ssh_failure(name, status, said, shown) or command_failure(name, shown, status, said)
+
+
+def command_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
+    """What any other command means that ended at once."""
+    if status is None or status in _OURS:
+        return None
+    by_hand = f"Make this work in a terminal first: {shown}"
+    code = f"`{shown}` ended with exit code {status}"
+    evidence = f"{said}\n{code}" if said else f"{code} and said nothing."
+    if re.search(r"no such (file|command)|executable file not found|not found in \$?path", said, re.IGNORECASE):
+        return DeployError(
+            f"{name} cannot run `sh`", evidence=evidence, do="Install a POSIX sh and Python 3.9 or newer there."
+        )
+    if re.search(
+        r"permission denied|unauthori[sz]ed|forbidden|not authori[sz]ed|access denied|logged in|log in|password is required",
+        said,
+        re.IGNORECASE,
+    ):
+        return AuthFailed(f"{name} refused the login", evidence=evidence, do=by_hand)
+    if status == 127:
+        return DeployError(
+            f"{name} cannot run `sh`", evidence=evidence, do="Install a POSIX sh and Python 3.9 or newer there."
+        )
+    return Unreachable(f"no connection to {name}", evidence=evidence, do=by_hand)

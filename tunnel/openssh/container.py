@@ -1,0 +1,122 @@
+"""A container on a host: another transport's commands, run in it by the docker or podman of that host."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from ..errors import CcbError, DeployError, UsageError
+from ..login.command_failures import command_failure
+from ..plain_text import neutralise
+from ..transports.pipe import Pipe, Transport
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
+_SEALED = re.compile(r"exec sh -c '([^'\n]*)'")
+_UNSAFE = re.compile(r'\\(["$`\\]|$)')  # would need a doubled backslash, which fish reads as one
+_NO_ENGINE = 93
+_LAST_WORDS_S = 5.0
+
+
+def container_name(text: str) -> str:
+    """`text` if it is a container's name or ID. Raises UsageError."""
+    if not _NAME.fullmatch(text):
+        raise UsageError(
+            f"{neutralise(text)[:80]!r} is no name of a container",
+            do="`docker ps` on the host lists them: --container NAME.",
+        )
+    return text
+
+
+def container_command(name: str, command: str) -> str:
+    """The line for the host's login shell that runs `command` (of the form `exec sh -c '…'`) in container `name`. It is of
+    that form itself, so every login shell reads it alike: inside, the script stands in double quotes with `"`, `$` and
+    backquotes escaped."""
+    sealed = _SEALED.fullmatch(command)
+    if sealed is None or _UNSAFE.search(sealed[1]):
+        raise ValueError("this line cannot be passed on unchanged")
+    script = re.sub(r'(["$`])', r"\\\1", sealed[1])
+    return (
+        "exec sh -c 'if test -t 0; then stty raw -echo || exit 94; fi; PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
+        "for D in docker podman; do command -v $D >/dev/null 2>&1 || continue; E=${E:-$D}; "
+        f"$D container inspect {name} </dev/null >/dev/null 2>&1 && E=$D && break; done; "
+        f'test "$E" || exit {_NO_ENGINE}; exec $E exec -i {name} sh -c "{script}"\''
+    )
+
+
+class ContainerTransport:
+    """Runs commands in container `container` of the machine behind `host`, which it owns."""
+
+    def __init__(self, host: Transport, container: str) -> None:
+        self._host = host
+        self._container = container
+
+    @property
+    def name(self) -> str:
+        return f"{self._container} on {self._host.name}"
+
+    async def execute(self, command: str) -> ContainerPipe:
+        pipe = await self._host.execute(container_command(self._container, command))
+        return ContainerPipe(pipe, self._container, self._host.name)
+
+    @property
+    def alive(self) -> bool:
+        return self._host.alive
+
+    @property
+    def warm(self) -> bool:
+        return self._host.warm
+
+    def abort(self) -> None:
+        self._host.abort()
+
+    async def close(self) -> None:
+        await self._host.close()
+
+
+class ContainerPipe:
+    """The pipe of a command in a container; when the engine fails before the command speaks, reading says why."""
+
+    def __init__(self, pipe: Pipe, container: str, host: str) -> None:
+        self._pipe = pipe
+        self._container = container
+        self._host = host
+        self._heard = False
+        self._closing = False
+
+    async def read(self, n: int = 65536) -> bytes:
+        data = await self._pipe.read(n)
+        if data:
+            self._heard = True
+        elif not self._heard and not self._closing:
+            error = await self._failure()
+            if error is not None:
+                raise error
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._pipe.write(data)
+
+    async def close(self) -> None:
+        self._closing = True
+        await self._pipe.close()
+
+    async def exit_status(self) -> int | None:
+        return await self._pipe.exit_status()
+
+    def stderr_tail(self) -> str:
+        return self._pipe.stderr_tail()
+
+    async def _failure(self) -> CcbError | None:
+        try:
+            status = await asyncio.wait_for(self._pipe.exit_status(), _LAST_WORDS_S)
+        except TimeoutError:
+            return None
+        said = neutralise(self._pipe.stderr_tail().strip())
+        if status == _NO_ENGINE:
+            return DeployError(
+                f"{self._host} has neither docker nor podman on its PATH",
+                evidence=said,
+                do="Install one of them there, or leave out --container.",
+            )
+        shown = f"docker exec -i {self._container} sh  (on {self._host})"
+        return command_failure(f"the container {self._container} on {self._host}", shown, status, said)

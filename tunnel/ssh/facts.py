@@ -1,0 +1,92 @@
+"""What a login of ours found out about the server: for `ccb doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import asyncssh
+from asyncssh.constants import OPEN_ADMINISTRATIVELY_PROHIBITED, OPEN_CONNECT_FAILED
+
+from ..plain_text import neutralise
+from .client import LoginClient
+from .transport import SshTransport
+
+_DEADLINE_S = 10.0
+
+
+@dataclass(frozen=True)
+class LoginFacts:
+    """All of it neutralised. `tried` is what was offered to log in, the last of it was taken."""
+
+    user: str
+    server: str
+    host_key: str
+    cipher: str
+    compression: str
+    tried: str
+
+
+def login_facts(transport: SshTransport) -> LoginFacts:
+    """What is known of the connection as it stands."""
+    connection = transport.connection
+    key = connection.get_server_host_key()
+    owner = connection.get_owner()
+
+    def said(name: str) -> str:
+        return neutralise(str(connection.get_extra_info(name) or ""))
+
+    return LoginFacts(
+        user=said("username"),
+        server=said("server_version"),
+        host_key=f"{key.get_algorithm()} {key.get_fingerprint()}" if key is not None else "",
+        cipher=said("send_cipher"),
+        compression=said("send_compression"),
+        tried=owner.tried() if isinstance(owner, LoginClient) else "",
+    )
+
+
+async def may_forward_ports(transport: SshTransport) -> bool | None:
+    """Whether the server forwards to TCP ports; None when it does not say. Tried against a port where nobody listens: a
+    server that does not allow it answers in another way than one that cannot connect."""
+    return await _may(lambda: transport.connection.open_connection("127.0.0.1", 1), when_unconnected=True)
+
+
+async def may_forward_sockets(transport: SshTransport, path: str) -> bool | None:
+    """Whether the server forwards to Unix sockets, tried against the one at `path`, where somebody listens."""
+    return await _may(lambda: transport.connection.open_unix_connection(path), when_unconnected=False)
+
+
+async def _may(
+    attempt: Callable[[], Awaitable[tuple[object, asyncssh.SSHWriter[bytes]]]], *, when_unconnected: bool
+) -> bool | None:
+    try:
+        _, writer = await asyncio.wait_for(attempt(), _DEADLINE_S)
+    except asyncssh.ChannelOpenError as error:
+        return {OPEN_ADMINISTRATIVELY_PROHIBITED: False, OPEN_CONNECT_FAILED: when_unconnected}.get(error.code)
+    except (asyncssh.Error, OSError, TimeoutError):
+        return None
+    writer.close()
+    return True
+
+
+async def more_sessions(transport: SshTransport, most: int) -> int:
+    """How many more commands, up to `most`, the server runs on this connection at the same time."""
+    opened = await asyncio.gather(*(_one_more(transport) for _ in range(most)), return_exceptions=True)
+    running = [each for each in opened if isinstance(each, asyncssh.SSHClientProcess)]
+    for process in running:
+        process.close()
+    await asyncio.gather(*(_gone(process) for process in running))
+    return len(running)
+
+
+async def _one_more(transport: SshTransport) -> asyncssh.SSHClientProcess[bytes]:
+    return await asyncio.wait_for(transport.connection.create_process("exec cat", encoding=None), _DEADLINE_S)
+
+
+async def _gone(process: asyncssh.SSHClientProcess[bytes]) -> None:
+    try:
+        await asyncio.wait_for(process.wait_closed(), _DEADLINE_S)
+    except (TimeoutError, asyncssh.Error, OSError):
+        return

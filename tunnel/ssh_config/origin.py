@@ -1,0 +1,202 @@
+"""Which ssh options apply to a host, and where they come from: for `ccb doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..transports.command import said_by
+from ..transports.environment import without_secrets
+from .resolve import SshTarget, config_command, flags_of
+
+_DEADLINE_S = 10.0
+_READ = re.compile(r"debug1: Reading configuration data (.+)$")
+_APPLIED = re.compile(r"debug1: (.+) line (\d+): Applying options for ")
+_TRIED = re.compile(r"debug3: (.+) line (\d+): (?:not )?matched '")
+_VERDICT = re.compile(r"debug2: match (not )?found$")
+_INCLUDED = re.compile(r"debug3: (.+) line (\d+): Including file (.+) depth \d+( \(parse only\))?$")
+_MOST_LINES = 20_000
+_MOST_DEPTH = 16
+
+_SEVERAL = {"identityfile", "certificatefile", "sendenv", "setenv", "localforward", "remoteforward", "dynamicforward"}
+"""Keywords of which every line counts; of the others the first one does."""
+
+_OLD_NAMES = {
+    "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
+    "hostbasedkeytypes": "hostbasedacceptedalgorithms",
+    "hostbasedacceptedkeytypes": "hostbasedacceptedalgorithms",
+    "challengeresponseauthentication": "kbdinteractiveauthentication",
+    "skeyauthentication": "kbdinteractiveauthentication",
+    "tisauthentication": "kbdinteractiveauthentication",
+    "dsaauthentication": "pubkeyauthentication",
+    "keepalive": "tcpkeepalive",
+    "smartcarddevice": "pkcs11provider",
+}
+
+_LONG = {
+    "-4": "AddressFamily", "-6": "AddressFamily", "-A": "ForwardAgent", "-a": "ForwardAgent", "-B": "BindInterface",
+    "-b": "BindAddress", "-C": "Compression", "-c": "Ciphers", "-J": "ProxyJump", "-K": "GSSAPIAuthentication",
+    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11", "-Y": "ForwardX11",
+}  # fmt: skip
+"""What the flags of ssh are called as options."""
+
+ELSEWHERE = "follows from the others"
+"""`where` of an option that no file and no flag names: ssh derives some from others."""
+
+
+@dataclass(frozen=True)
+class AppliedOption:
+    """An option that is not ssh's default. `where` is `file:line`, `command line` or ELSEWHERE."""
+
+    name: str
+    value: str
+    where: str
+
+
+@dataclass
+class _Trace:
+    """What ssh says about its reading: files, the blocks that applied (`file`, line), and what was included where."""
+
+    files: list[str] = field(default_factory=list)
+    blocks: set[tuple[str, int]] = field(default_factory=set)
+    included: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+
+
+async def applied_options(target: SshTarget, words: Sequence[str] = ("ssh",)) -> list[AppliedOption] | None:
+    """What the configuration and the command line, with the flags in `words` that start ssh, change for `target`; None without
+    an OpenSSH that answers."""
+    ssh = shutil.which(words[0])
+    if ssh is None:
+        return None
+    (status, given, said), (_, default, _) = await asyncio.gather(
+        _run([*config_command(ssh, target, words[1:]), "-vvv", "--", target.host]),
+        _run([ssh, "-G", "-F", "/dev/null", "--", target.host]),
+    )
+    if status or not given:
+        return None
+    written = await asyncio.to_thread(_written, said)
+    target = _with_flags(target, flags_of(words))
+    defaults = set(default.splitlines())
+    found = []
+    for line in dict.fromkeys(given.splitlines()):  # a second pass over the files doubles what there may be several of
+        name, _, value = line.partition(" ")
+        if line not in defaults and name not in ("host", "loglevel"):  # the level is that of this very call
+            found.append(AppliedOption(name, value, _origin(name, value, target, written)))
+    return found
+
+
+def _with_flags(target: SshTarget, flags: Sequence[tuple[str, str]]) -> SshTarget:
+    """`target` and what `flags` of ssh say of it."""
+    given = dict(flags)
+    options = [value for flag, value in flags if flag == "-o"]
+    options += [f"{_LONG[flag]}={value}" for flag, value in flags if flag in _LONG]
+    return SshTarget(
+        target.host,
+        target.user or given.get("-l"),
+        target.port or (22 if "-p" in given else None),  # only whether it was said counts here
+        (*target.identities, *(value for flag, value in flags if flag == "-i")),
+        (*target.options, *options),
+    )
+
+
+async def _run(argv: list[str]) -> tuple[int, str, str]:
+    try:
+        return await said_by(argv, env=without_secrets(os.environ), deadline_s=_DEADLINE_S)
+    except TimeoutError:
+        return -1, "", ""
+
+
+def _trace(said: str) -> _Trace:
+    """A `Match` line gets its verdict after the lines that name it; in a later pass it may apply where it did not before."""
+    trace = _Trace()
+    tried: tuple[str, int] | None = None
+    for line in map(str.rstrip, said.splitlines()):
+        if read := _READ.match(line):
+            if read[1] not in trace.files:
+                trace.files.append(read[1])
+        elif applied := _APPLIED.match(line):
+            trace.blocks.add((applied[1], int(applied[2])))
+        elif line.startswith("debug2: checking match for "):
+            tried = None
+        elif named := _TRIED.match(line):
+            tried = (named[1], int(named[2]))
+        elif (verdict := _VERDICT.match(line)) and tried is not None:
+            if not verdict[1]:
+                trace.blocks.add(tried)
+        elif included := _INCLUDED.match(line):
+            names = trace.included.setdefault((included[1], int(included[2])), [])
+            if included[3] not in names:
+                names.append(included[3])
+    return trace
+
+
+def _written(said: str) -> Mapping[str, list[tuple[str, str]]]:
+    """By keyword, what the files say for this host, in the order in which ssh takes it: (value, `file:line`)."""
+    trace = _trace(said)
+    inner = {name for names in trace.included.values() for name in names}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for path in trace.files:
+        if path not in inner:
+            for keyword, value, where in _lines(path, trace, 0):
+                found.setdefault(keyword, []).append((value, where))
+    return found
+
+
+def _lines(path: str, trace: _Trace, depth: int) -> Iterator[tuple[str, str, str]]:
+    """The lines of a file that apply, and those of the files it includes."""
+    try:
+        lines = Path(path).expanduser().read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]
+    except OSError:
+        return
+    applies = True
+    for number, line in enumerate(lines, 1):
+        keyword, value = _words(line)
+        if keyword in ("host", "match"):
+            # ssh does not name a `Match all` when it says that it is found
+            applies = (path, number) in trace.blocks or (keyword == "match" and value.lower() == "all")
+        elif applies and keyword == "include":
+            for name in trace.included.get((path, number), ()) if depth < _MOST_DEPTH else ():
+                yield from _lines(name, trace, depth + 1)
+        elif applies and keyword and not keyword.startswith("#"):
+            yield keyword, value, f"{path}:{number}"
+
+
+def _words(line: str) -> tuple[str, str]:
+    """Keyword and value; `=` may stand between them."""
+    found = re.match(r'\s*"?([A-Za-z0-9]+)"?(?:\s*=\s*|\s+)(.*)', line)
+    if found is None:
+        return "", ""
+    keyword = found[1].lower()
+    return _OLD_NAMES.get(keyword, keyword), found[2].strip()
+
+
+def _origin(name: str, value: str, target: SshTarget, written: Mapping[str, list[tuple[str, str]]]) -> str:
+    flags = {"port": target.port is not None, "user": target.user is not None}
+    if flags.get(name) or (name == "identityfile" and value in target.identities):
+        return "command line"
+    given = [rest for keyword, rest in map(_words, target.options) if keyword == name]
+    several = name in _SEVERAL
+    if given and (not several or any(_same(each, value) for each in given)):
+        return "command line"
+    lines = written.get(name, [])
+    fitting = [where for text, where in lines if _same(text, value)] if several else [where for _, where in lines]
+    return fitting[0] if fitting else ELSEWHERE
+
+
+def _same(text: str, resolved: str) -> bool:
+    """Whether a line of which there may be several says this; `ssh -G` expands some values and takes lists apart."""
+    plain = text.strip().strip('"')
+    return (
+        plain.lower() == resolved.lower()
+        or resolved in [word.strip('"') for word in plain.split()]
+        or plain.split() == resolved.split()
+        or "%" in plain
+        or "~" in plain
+        or "${" in plain
+        or plain.split()[:1] == resolved.split()[:1]
+    )

@@ -1,0 +1,1 @@
+"""The byte pipe of one remote command, and the transports that run commands as local processes."""

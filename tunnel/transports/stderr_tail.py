@@ -1,0 +1,60 @@
+"""The last of what a command wrote to stderr: the evidence in an error message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ..plain_text import neutralise
+
+LIMIT = 8 * 1024
+LAST_WORDS_S = 2.0
+"""How long the end of stderr is waited for when the command has ended."""
+
+_MOST_LINE = 2000
+_QUIET_S = 1.0
+
+Notice = Callable[[str], None]
+"""Shows the person what a command says on stderr; neutralised already."""
+
+
+class StderrTail:
+    """Keeps the last LIMIT bytes."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._shown = False  # the line that has no end yet
+
+    async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
+        """Read to the end; run it as a task of the pipe that owns stderr. Every line is given to `notice`, and what stands at the
+        end without a newline for a while: it may be a question."""
+        line = ""
+        while data := await self._read(read, line, notice):
+            self.feed(data)
+            if notice is not None:
+                if self._shown:
+                    line, self._shown = "", False
+                *lines, line = (line + data.decode("utf-8", "replace")).split("\n")
+                for each in lines:
+                    notice(neutralise(each[:_MOST_LINE].rstrip("\r")))
+                line = line[:_MOST_LINE]
+        if line and notice is not None and not self._shown:
+            notice(neutralise(line))
+
+    async def _read(self, read: Callable[[int], Awaitable[bytes]], line: str, notice: Notice | None) -> bytes:
+        reading = asyncio.ensure_future(read(4096))
+        try:
+            if line and notice is not None and not self._shown:
+                done, _ = await asyncio.wait({reading}, timeout=_QUIET_S)
+                if not done:
+                    notice(neutralise(line))
+                    self._shown = True
+            return await reading
+        finally:
+            reading.cancel()
+
+    def feed(self, data: bytes) -> None:
+        self._data = (self._data + data)[-LIMIT:]
+
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")
