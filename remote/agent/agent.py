@@ -10,9 +10,9 @@ from ..model.models import resolve_model
 from ..ports import PromptSource
 from ..tools.contract import Tool
 from .conversation import Conversation
-from .ports import Prompt, Surroundings
+from .deps import AgentDeps, Prompt
 from .tool_runner import DenialCounter
-from .turn import Session, Turn
+from .turn import AgentState, Turn
 from .usage import Ledger
 
 Json = dict[str, Any]
@@ -22,11 +22,11 @@ class Agent:
     """`conversation` and `ledger` are the projections of the session's journal (`from_events`). Tools that the permission
     engine hides are left out; the model's tool list changes only when another command line asks for that (`relaunch`)."""
 
-    def __init__(self, around: Surroundings, conversation: Conversation, ledger: Ledger) -> None:
-        self._around = around
+    def __init__(self, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
+        self._deps = deps
         self._conversation = conversation
-        self._model = resolve_model(conversation.model or around.model)
-        self._session = Session(conversation, ledger, _offered(around), lambda: self._model, DenialCounter())
+        self._model = resolve_model(conversation.model or deps.model)
+        self._state = AgentState(conversation, ledger, _offered(deps), lambda: self._model, DenialCounter())
         self._turn: Turn | None = None
         self._relaunched = False  # what every request starts with is made again for the next turn
 
@@ -41,10 +41,10 @@ class Agent:
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None is the session's own. Thinking of the old one is dropped."""
-        model = resolve_model(name or self._around.model)
+        model = resolve_model(name or self._deps.model)
         if model != self._model:
             self._model = model
-            self._around.emitter.fact("model", {"model": model})
+            self._deps.emitter.fact("model", {"model": model})
             self._conversation.apply("model", {"model": model})
 
     def relaunch(
@@ -58,14 +58,14 @@ class Agent:
     ) -> None:
         """Another client process drives; counts from the next turn on. `model` is the session's own from now on, but not
         chosen by this; `prompts` replace those there are."""
-        self._relaunched |= prompts is not None or list(_offered(self._around)) != list(self._session.tools)
-        self._around = replace(
-            self._around,
+        self._relaunched |= prompts is not None or list(_offered(self._deps)) != list(self._state.tools)
+        self._deps = replace(
+            self._deps,
             model=model,
             max_turns=max_turns,
             partial_messages=partial_messages,
             api_key_source=api_key_source,
-            prompts=prompts or self._around.prompts,
+            prompts=prompts or self._deps.prompts,
         )
 
     def interrupt(self) -> bool:
@@ -82,14 +82,14 @@ class Agent:
             raise RuntimeError("a turn is running")
         if self._relaunched:
             self._relaunched = False
-            self._session.tools, self._session.prefix = _offered(self._around), None
-        self._turn = Turn(self._around, self._session)
+            self._state.tools, self._state.prefix = _offered(self._deps), None
+        self._turn = Turn(self._deps, self._state)
         try:
             return await self._turn.run(prompts)
         finally:
             self._turn = None
 
 
-def _offered(around: Surroundings) -> dict[str, Tool]:
+def _offered(deps: AgentDeps) -> dict[str, Tool]:
     """The tools that the model is told of."""
-    return {tool.name: tool for tool in around.tools if around.permissions.visible(tool.name)}
+    return {tool.name: tool for tool in deps.tools if deps.permissions.visible(tool.name)}

@@ -11,8 +11,8 @@ from ..permissions.decision import Behavior, Decision
 from ..tools.contract import Tool, ToolResult
 from . import messages
 from .conversation import tool_result_message
+from .deps import AgentDeps
 from .executor import ToolCall
-from .ports import Surroundings
 from .schema import issues
 
 Json = dict[str, Any]
@@ -63,13 +63,13 @@ class CallRunner:
 
     def __init__(
         self,
-        around: Surroundings,
+        deps: AgentDeps,
         record: Callable[[Json], None],
         interrupt: Callable[[], None],
         denials: list[Json],
         counter: DenialCounter,
     ) -> None:
-        self._around = around
+        self._deps = deps
         self._record = record
         self._interrupt = interrupt
         self._denials = denials
@@ -96,7 +96,7 @@ class CallRunner:
         self._record(
             tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
         )
-        await self._around.emitter.commit()
+        await self._deps.emitter.commit()
 
     async def _result(self, call: ToolCall) -> ToolResult:
         if call.tool is None:
@@ -109,13 +109,13 @@ class CallRunner:
         if granted is not tool_input:
             self._check(tool, granted)
         self.started.add(call.id)
-        self._around.emitter.fact("tool_start", {"tool_use_id": call.id, "name": call.name})
-        await self._around.emitter.commit()
+        self._deps.emitter.fact("tool_start", {"tool_use_id": call.id, "name": call.name})
+        await self._deps.emitter.commit()
         context = dataclasses.replace(
-            self._around.context,
+            self._deps.context,
             tool_use_id=call.id,
-            left_out=tuple(self._around.permissions.left_out(call.name)),
-            progress=lambda update: self._around.emitter.progress(
+            left_out=tuple(self._deps.permissions.left_out(call.name)),
+            progress=lambda update: self._deps.emitter.progress(
                 call.id, messages.tool_progress(call.name, call.id, update)
             ),
             stopped=lambda printed: self.printed.update({call.id: printed}),
@@ -133,9 +133,9 @@ class CallRunner:
         """Say every now and then that the tool still runs, for those who would take silence for a hang."""
         elapsed = 0.0
         while True:
-            await asyncio.sleep(self._around.heartbeat_s)
-            elapsed += self._around.heartbeat_s
-            self._around.emitter.progress(call.id + ":heartbeat", messages.heartbeat(call.name, call.id, elapsed))
+            await asyncio.sleep(self._deps.heartbeat_s)
+            elapsed += self._deps.heartbeat_s
+            self._deps.emitter.progress(call.id + ":heartbeat", messages.heartbeat(call.name, call.id, elapsed))
 
     def _check(self, tool: Tool, tool_input: Json) -> None:
         wrong = issues(tool_input, tool.input_schema)
@@ -144,7 +144,7 @@ class CallRunner:
             text = f"{tool.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)
             raise _Refused(_tool_use_error(f"InputValidationError: {text}"))
         try:
-            reason = tool.validate(tool_input, self._around.context)
+            reason = tool.validate(tool_input, self._deps.context)
         except Exception as error:  # noqa: BLE001 - a failed check refuses
             _log.exception("validate of %s failed", tool.name)
             reason = f"the input could not be checked: {type(error).__name__}: {error}"
@@ -154,14 +154,14 @@ class CallRunner:
     async def _permit(self, call: ToolCall, tool: Tool) -> Json:
         """The input to run with. Raises _Refused for a denial, and for any failure of the check itself."""
         try:
-            decision = self._around.permissions.decide(tool, call.input)
+            decision = self._deps.permissions.decide(tool, call.input)
         except Exception as error:  # noqa: BLE001 - a failed check refuses
             _log.exception("the permission check of %s failed", call.name)
             raise _Refused(_error(f"The permission check failed ({error}); {call.name} was not run.")) from None
         if decision.behavior is Behavior.ALLOW:
             self._counter.succeeded()
             return call.input
-        if decision.behavior is Behavior.DENY or not self._around.asker.can_ask:
+        if decision.behavior is Behavior.DENY or not self._deps.asker.can_ask:
             self._deny_unasked(call, decision)
         return await self._ask(call, decision)
 
@@ -169,14 +169,14 @@ class CallRunner:
         if decision.behavior is Behavior.DENY:
             text = f"Permission to use {call.name} was denied: {decision.reason}"
         else:
-            text = self._around.denial_text(decision, call.name)
-        self._around.emitter.message(messages.permission_denied(call.name, call.id, text, decision))
+            text = self._deps.denial_text(decision, call.name)
+        self._deps.emitter.message(messages.permission_denied(call.name, call.id, text, decision))
         raise self._denied(call, text)
 
     async def _ask(self, call: ToolCall, decision: Decision) -> Json:
         request = messages.can_use_tool(call.name, call.input, call.id, decision)
         try:
-            answer = await self._around.asker.ask(request)
+            answer = await self._deps.asker.ask(request)
         except Exception as error:  # noqa: BLE001 - a failed question refuses
             _log.exception("asking for %s failed", call.name)
             raise _Refused(_error(f"Tool permission request failed: Error: {error}")) from None
@@ -186,10 +186,10 @@ class CallRunner:
                 self._interrupt()
             raise refusal
         if answer.updates:
-            mode = self._around.permissions.mode
-            self._around.permissions.apply(answer.updates)
-            if self._around.permissions.mode != mode:
-                self._around.emitter.message(messages.status(None, self._around.permissions.mode))
+            mode = self._deps.permissions.mode
+            self._deps.permissions.apply(answer.updates)
+            if self._deps.permissions.mode != mode:
+                self._deps.emitter.message(messages.status(None, self._deps.permissions.mode))
         self._counter.succeeded()
         return call.input if answer.updated_input is None else answer.updated_input
 

@@ -21,8 +21,8 @@ from ..ports import NotKept
 from ..tools.contract import Tool
 from . import messages
 from .conversation import Conversation, close_open_tool_uses
+from .deps import AgentDeps, Prompt
 from .executor import ToolCall, ToolExecutor
-from .ports import Prompt, Surroundings
 from .state import Ending, State, Terminal
 from .tool_runner import DENIAL_FEEDBACK, CallRunner, DenialCounter
 from .usage import Ledger
@@ -41,7 +41,7 @@ _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool h
 
 
 @dataclass
-class Session:
+class AgentState:
     """What outlives a turn. `prefix` is made by the first turn, and again only when another command line asks for another."""
 
     conversation: Conversation
@@ -62,14 +62,14 @@ class _Interrupted(Exception):
 class Turn:
     """`run` once. Hears its model calls (`attempt.Listener`)."""
 
-    def __init__(self, around: Surroundings, session: Session) -> None:
-        self._around = around
-        self._session = session
-        self._conversation = session.conversation
+    def __init__(self, deps: AgentDeps, agent_state: AgentState) -> None:
+        self._deps = deps
+        self._state = agent_state
+        self._conversation = agent_state.conversation
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._denials: list[Json] = []
         self._runner = CallRunner(
-            around, self._record, self._interrupt_by_denial, self._denials, session.denial_counter
+            deps, self._record, self._interrupt_by_denial, self._denials, agent_state.denial_counter
         )
         self._executor = ToolExecutor(self._runner.run, self._runner.is_read_only)
         self._call: ModelCall | None = None
@@ -80,7 +80,7 @@ class Turn:
         self._stop_reason: str | None = None
         self._api_seconds = 0.0
         self._calls = 1
-        self._started = around.clock.now()
+        self._started = deps.clock.now()
 
     def interrupt(self) -> None:
         """End the turn as soon as possible. Idempotent."""
@@ -101,21 +101,21 @@ class Turn:
             raise
 
     async def _run(self, prompts: Sequence[Prompt]) -> Json:
-        self._session.ledger.start_turn()
+        self._state.ledger.start_turn()
         try:
             ending = await self._ending(prompts)
         finally:
             await self._executor.cancel()
         result = self._result(ending)
-        self._around.emitter.message(result)
-        await self._around.emitter.commit()
+        self._deps.emitter.message(result)
+        await self._deps.emitter.commit()
         return result
 
     def _result(self, ending: Ending) -> Json:
         return messages.result(
             ending,
-            self._session.ledger,
-            duration=self._around.clock.now() - self._started,
+            self._state.ledger,
+            duration=self._deps.clock.now() - self._started,
             duration_api=self._api_seconds,
             num_turns=self._calls + 1 if ending.terminal is Terminal.MAX_TURNS else 1 + self._user_lines,
             stop_reason=self._stop_reason,
@@ -146,16 +146,16 @@ class Turn:
             return Ending(Terminal.MODEL_ERROR, errors=(f"internal error: {type(error).__name__}: {error}",))
 
     def _init(self) -> None:
-        around = self._around
-        self._around.emitter.message(
+        deps = self._deps
+        self._deps.emitter.message(
             messages.init(
-                cwd=around.context.cwd,
-                tools=list(self._session.tools),
-                model=self._session.model(),
-                mode=around.permissions.mode,
-                api_key_source=around.api_key_source,
-                version=around.version,
-                add_dirs=around.context.add_dirs,
+                cwd=deps.context.cwd,
+                tools=list(self._state.tools),
+                model=self._state.model(),
+                mode=deps.permissions.mode,
+                api_key_source=deps.api_key_source,
+                version=deps.version,
+                add_dirs=deps.context.add_dirs,
             )
         )
 
@@ -163,16 +163,16 @@ class Turn:
         """Gather what every request starts with, and put the prompt in the history."""
         context: list[Json] = []
         if not self._conversation.messages:
-            context = await self._unless_stopped(self._around.prompts.first_user_blocks())
+            context = await self._unless_stopped(self._deps.prompts.first_user_blocks())
         self._add_prompts(prompts, context)
-        await self._around.emitter.commit()
-        if self._session.prefix is None:
+        await self._deps.emitter.commit()
+        if self._state.prefix is None:
             tools = [
                 {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-                for tool in self._session.tools.values()
+                for tool in self._state.tools.values()
             ]
-            system = await self._unless_stopped(self._around.prompts.system())
-            self._session.prefix = request.RequestPrefix(system, tools)
+            system = await self._unless_stopped(self._deps.prompts.system())
+            self._state.prefix = request.RequestPrefix(system, tools)
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[Json] = []
@@ -194,13 +194,11 @@ class Turn:
                 continue
             if end.lost is not None:
                 text = f"API Error: Connection lost mid-response ({end.lost.message})"
-                self._around.emitter.message(
-                    messages.api_error(text, end.lost, end.lost.kind, self._around.clock.wall())
-                )
+                self._deps.emitter.message(messages.api_error(text, end.lost, end.lost.kind, self._deps.clock.wall()))
             if self._submitted:
                 await self._unless_stopped(self._executor.drain())
                 self._checkpoint()
-                limit = self._around.max_turns
+                limit = self._deps.max_turns
                 if limit is not None and state.calls >= limit:
                     return Ending(Terminal.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
                 await self._between_calls()
@@ -214,50 +212,50 @@ class Turn:
 
     async def _between_calls(self) -> None:
         """What joins the tool results on their way to the model."""
-        if self._session.denial_counter.take_feedback():
+        if self._state.denial_counter.take_feedback():
             self._record(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        queued = self._around.take_queued()
+        queued = self._deps.take_queued()
         if queued:
             self._add_prompts(queued)
-            await self._around.emitter.commit()
+            await self._deps.emitter.commit()
 
     async def _call_model(self, state: State) -> MessageEnd:
-        around, session = self._around, self._session
-        assert session.prefix is not None
-        model = session.model()
+        deps, agent_state = self._deps, self._state
+        assert agent_state.prefix is not None
+        model = agent_state.model()
         limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
-        session.conversation.seal()
+        agent_state.conversation.seal()
         settings = CallSettings(
-            transport=around.transport,
-            clock=around.clock,
-            limits=around.limits,
-            headers=request.headers(around.version),
+            transport=deps.transport,
+            clock=deps.clock,
+            limits=deps.limits,
+            headers=request.headers(deps.version),
             body=request.body(
-                session.prefix,
-                session.conversation.messages,
+                agent_state.prefix,
+                agent_state.conversation.messages,
                 model=model,
                 max_tokens=limit,
-                session_id=around.session_id,
+                session_id=deps.session_id,
             ),
             withdraw_truncated=limit < higher,
-            link_up_since=around.link_up_since,
+            link_up_since=deps.link_up_since,
         )
-        if around.partial_messages:
-            around.emitter.progress("", messages.status("requesting"))
+        if deps.partial_messages:
+            deps.emitter.progress("", messages.status("requesting"))
         self._submitted = 0
         if not state.recoveries:
             self._texts = []
-        self._call = ModelCall(settings, self, RetryPolicy(around.limits.max_retries))
-        started = around.clock.now()
+        self._call = ModelCall(settings, self, RetryPolicy(deps.limits.max_retries))
+        started = deps.clock.now()
         try:
             end = await self._unless_stopped(self._call.run())
         finally:
-            self._api_seconds += around.clock.now() - started
+            self._api_seconds += deps.clock.now() - started
         self._call = None
         self._stop_reason = end.stop_reason
-        self._session.ledger.add(end.head.model or model, end.usage)
+        self._state.ledger.add(end.head.model or model, end.usage)
         self._fact("model_end", {"message_id": end.head.id, "stop_reason": end.stop_reason, "usage": end.usage})
-        await around.emitter.commit()
+        await deps.emitter.commit()
         return end
 
     def _answered(self, end: MessageEnd) -> Ending:
@@ -270,12 +268,12 @@ class Turn:
             kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
         else:
             return Ending(Terminal.COMPLETED, text="".join(self._texts))
-        self._around.emitter.message(messages.api_error(text, None, kind, self._around.clock.wall()))
+        self._deps.emitter.message(messages.api_error(text, None, kind, self._deps.clock.wall()))
         return Ending(terminal, text=text)
 
     def _failed(self, failure: ModelError) -> Ending:
-        text = failure.prose(self._session.model())
-        self._around.emitter.message(messages.api_error(text, failure, failure.kind, self._around.clock.wall()))
+        text = failure.prose(self._state.model())
+        self._deps.emitter.message(messages.api_error(text, failure, failure.kind, self._deps.clock.wall()))
         terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
         return Ending(terminal, text=text, api_error_status=failure.status)
 
@@ -301,17 +299,17 @@ class Turn:
         rest = call.salvage()
         if rest is not None:
             head, text, request_id = rest
-            self._session.ledger.add(head.model or self._session.model(), head.usage)  # what was sent is paid for
+            self._state.ledger.add(head.model or self._state.model(), head.usage)  # what was sent is paid for
             if text.strip():
                 block = {"type": "text", "text": text}
-                line = messages.assistant(head, block, request_id, self._around.clock.wall())
+                line = messages.assistant(head, block, request_id, self._deps.clock.wall())
                 self._record({**line, "aborted": True})
         call.close_events()
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
         for body in close_open_tool_uses(self._conversation, why):
             self._user_lines += 1
-            self._around.emitter.message(body)
+            self._deps.emitter.message(body)
 
     def _checkpoint(self) -> None:
         if self._stop.done():
@@ -337,19 +335,19 @@ class Turn:
 
     def _record(self, body: Json) -> None:
         """Emit a public message that is part of the conversation."""
-        self._around.emitter.message(body)
+        self._deps.emitter.message(body)
         self._conversation.apply("message", body)
         if body["type"] == "user":
             self._user_lines += 1
 
     def _fact(self, kind: str, body: Json) -> None:
-        self._around.emitter.fact(kind, body)
+        self._deps.emitter.fact(kind, body)
         self._conversation.apply(kind, body)
 
     def event(self, event: Json) -> None:
         """A raw event of the stream, for clients that asked for it."""
-        if self._around.partial_messages:
-            self._around.emitter.progress("", {"type": "stream_event", "event": event, "parent_tool_use_id": None})
+        if self._deps.partial_messages:
+            self._deps.emitter.progress("", {"type": "stream_event", "event": event, "parent_tool_use_id": None})
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
         """A finished block: a line on the wire, and a tool call that may start at once."""
@@ -357,15 +355,13 @@ class Turn:
         is_call = block.get("type") == "tool_use"
         if is_call:
             block = self._sendable(block)
-        self._record(messages.assistant(head, block, request_id, self._around.clock.wall()))
+        self._record(messages.assistant(head, block, request_id, self._deps.clock.wall()))
         if block.get("type") == "text":
             self._texts.append(block["text"])
         if is_call:
             self._submitted += 1
             name = block["name"]
-            self._executor.submit(
-                ToolCall(block["id"], name, block["input"], self._session.tools.get(name), done.broken)
-            )
+            self._executor.submit(ToolCall(block["id"], name, block["input"], self._state.tools.get(name), done.broken))
 
     def _sendable(self, block: Json) -> Json:
         """The call with an id of its own (some providers count from zero in each answer) and a name: the API takes no history
@@ -390,7 +386,7 @@ class Turn:
             retry.max_retries,
             retry.delay,
         )
-        self._around.emitter.message(messages.api_retry(retry))
+        self._deps.emitter.message(messages.api_retry(retry))
 
 
 def _unkept(error: NotKept) -> Ending:

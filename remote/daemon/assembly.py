@@ -10,7 +10,7 @@ from ccb.tunnel.wire import SessionOptions
 
 from ..agent.agent import Agent
 from ..agent.conversation import Conversation, close_open_tool_uses
-from ..agent.ports import Surroundings
+from ..agent.deps import AgentDeps
 from ..agent.usage import Ledger
 from ..context.prompt import session_prompt
 from ..model.retry import RetrySettings
@@ -97,7 +97,7 @@ def assemble(
     for body in close_open_tool_uses(conversation, why):
         session.message(body)
     return Agent(
-        Surroundings(
+        AgentDeps(
             emitter=session,
             transport=calls,
             asker=session,

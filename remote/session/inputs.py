@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict, deque
 from typing import Any
 
-from ..agent.ports import Prompt
+from ..agent.deps import Prompt
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any, Callable, Protocol
 from ccb.tunnel.wire import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.ports import Prompt
+from ..agent.deps import Prompt
 from ..agent.usage import zero_usage
 from ..journal.journal import Journal, JournalError
 from ..ports import Answer, PromptSource

@@ -12,7 +12,7 @@ from typing import Any, Callable, TypeVar, Union, cast
 
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.conversation import Conversation
-from ccb.remote.agent.ports import Prompt, Surroundings
+from ccb.remote.agent.deps import AgentDeps, Prompt
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.permissions.decision import Behavior, Decision
@@ -379,7 +379,7 @@ def make_world(
         return taken
 
     nothing = cast(Any, None)
-    around = Surroundings(
+    deps = AgentDeps(
         emitter=emitter,
         transport=transport,
         asker=asker,
@@ -399,7 +399,7 @@ def make_world(
         limits=RetrySettings(max_retries=max_retries),
         clock=clock,
     )
-    agent = Agent(around, history, ledger or Ledger())
+    agent = Agent(deps, history, ledger or Ledger())
     return World(agent, transport, emitter, clock, asker, permissions, read, write, log, history, queue)
 
 

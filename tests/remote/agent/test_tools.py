@@ -199,7 +199,7 @@ async def test_a_hidden_tool_is_unknown() -> None:
     from ccb.remote.agent.agent import Agent
     from ccb.remote.agent.usage import Ledger
 
-    hidden.agent = Agent(hidden.agent._around, hidden.conversation, Ledger())
+    hidden.agent = Agent(hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()
     assert hidden.emitter.messages()[0]["tools"] == ["Look"]
     assert [tool["name"] for tool in hidden.transport.request_json(0)["tools"]] == ["Look"]

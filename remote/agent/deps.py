@@ -51,7 +51,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class AgentDeps:
     """Everything a session lends to its agent. `denial_text(decision, tool_name)` words a denial when nobody can be asked;
     `take_queued` gives (and removes from the queue) prompts to fold into the running turn after its tool results;
     `link_up_since` is the monotonic second since which the link to the laptop has been up, None while it is down."""
