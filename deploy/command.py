@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
-from .bundle import Bundle
+from .bundle import Bundle, without_prose
 from .probe import probe_script, python_lines
 
 NO_PYTHON_STATUS = 97
@@ -49,9 +49,9 @@ _RUN = "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1
 
 @cache
 def _stub() -> str:
-    source = files("ccb.deploy").joinpath("stub.py").read_bytes()
-    lines = (line for line in source.splitlines() if not line.lstrip().startswith(b"#"))
-    return base64.b64encode(zlib.compress(b"\n".join(lines), 9)).decode()
+    source = without_prose(files("ccb.deploy").joinpath("stub.py").read_text(encoding="utf-8"))
+    lines = "\n".join(line for line in source.splitlines() if line)
+    return base64.b64encode(zlib.compress(lines.encode(), 9)).decode()
 
 
 def bootstrap_command(
