@@ -495,7 +495,7 @@ async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path:
     script = f"""
 import asyncio, os, sys
 sys.path.insert(0, {str(bundle)!r})
-from ccb.remote.tools import close_context, default_tools, make_context
+from ccb.remote.tools.registry import close_context, default_tools, make_context
 async def main():
     tools = {{tool.name: tool for tool in default_tools()}}
     os.unlink({str(bundle)!r})
