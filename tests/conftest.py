@@ -3,6 +3,7 @@ laptop's packages are not installed."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,13 @@ import pytest
 if TYPE_CHECKING:
     from tests.support.fake_model import FakeModel
     from tests.support.sshd import HostUser, Sshd
+
+
+def pytest_configure() -> None:
+    """Let programs that the tests start die of SIGHUP, also where pytest runs under nohup: a signal with a handler is back to its
+    default in a new program, an ignored one stays ignored."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 @pytest.fixture
