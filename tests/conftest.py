@@ -3,7 +3,9 @@ laptop's packages are not installed."""
 
 from __future__ import annotations
 
+import shutil
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +16,31 @@ if TYPE_CHECKING:
     from tests.support.fake_model import FakeModel
     from tests.support.sshd import HostUser, Sshd
 
+_OWN_DIRECTORY = pytest.StashKey[str]()
+"""The directory for temporary files that this run has made for itself."""
 
-def pytest_configure() -> None:
-    """Let programs that the tests start die of SIGHUP, also where pytest runs under nohup: a signal with a handler is back to its
-    default in a new program, an ignored one stays ignored."""
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give every run a directory of its own, and let programs that the tests start die of SIGHUP.
+
+    pytest closes its shared directory in /tmp to other users whenever a run begins, and the throwaway users of another run have
+    their homes in it. Under nohup SIGHUP is ignored, and new programs would inherit that; a signal with a handler is back to its
+    default in them.
+    """
+    if config.option.basetemp is None and not hasattr(config, "workerinput"):
+        config.option.basetemp = tempfile.mkdtemp(prefix="ccb-tests-")
+        config.stash[_OWN_DIRECTORY] = config.option.basetemp
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep the directory of a run only when a test has failed."""
+    directory = session.config.stash.get(_OWN_DIRECTORY, "")
+    if directory and exitstatus == 0:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

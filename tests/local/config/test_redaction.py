@@ -69,7 +69,7 @@ def test_an_error_of_a_library_loses_what_it_quotes(path: Path) -> None:
         log.warning("reading failed: %s", error)
     written = path.read_text(encoding="utf-8")
     assert "PROMPT-TEXT" not in written
-    assert "ValidationError" in written and "test_public_log.py:" in written
+    assert "ValidationError" in written and "test_redaction.py:" in written
 
 
 def test_what_led_to_an_error_is_named_without_its_text(path: Path) -> None:
