@@ -1,0 +1,271 @@
+"""Journal records and public messages: whatever JSON comes in, it is typed, nothing of it is lost, and nothing raises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccb.tunnel.wire import Event, FrameDecoder, encode_frame
+from ccb.tunnel.wire.messages import (
+    AssistantLine,
+    ControlCancelLine,
+    ControlRequestLine,
+    ControlResponseLine,
+    OtherLine,
+    ResultLine,
+    SystemLine,
+    UserLine,
+    parse_message,
+)
+from ccb.tunnel.wire.ndjson import dump, to_bytes
+from ccb.tunnel.wire.projection import Projection, on, replay
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    Content,
+    DamagedRecord,
+    DriverRecord,
+    ForkedRecord,
+    InputRecord,
+    LateAnswerRecord,
+    MessageRecord,
+    ModelEndRecord,
+    ModelRecord,
+    OptionsRecord,
+    PromptItem,
+    PromptRecord,
+    Record,
+    RecordError,
+    ToolStartRecord,
+    TurnEndRecord,
+    TurnStartRecord,
+    UnknownRecord,
+    WithdrawnRecord,
+    WorkerRecord,
+    in_session,
+    parse,
+    parse_event,
+    parse_line,
+    parse_page,
+    record_of,
+    to_json,
+    to_page,
+)
+
+Json = dict[str, Any]
+
+text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | text, lambda inner: st.lists(inner, max_size=3), max_leaves=5
+)
+objects = st.dictionaries(text, values, max_size=4)
+numbers = st.integers(min_value=0, max_value=2**53 - 1)
+names = text.filter(bool)
+
+KINDS = [
+    "message", "input", "options", "turn_start", "turn_end", "prompt", "tool_start", "model_end", "withdrawn", "model",
+    "late_answer", "damaged", "driver", "worker", "forked",
+]  # fmt: skip
+FIELDS = [
+    "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id", "name",
+    "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type", "message", "response",
+    "request", "agent_id", "parent_tool_use_id",
+]  # fmt: skip
+bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
+
+contents: st.SearchStrategy[Content] = st.one_of(
+    st.builds(MessageRecord, objects),
+    st.builds(InputRecord, text, objects),
+    st.builds(OptionsRecord, objects, text, st.floats(0, 1e10), text, numbers, text, st.none() | text),
+    st.builds(TurnStartRecord),
+    st.builds(TurnEndRecord),
+    st.builds(
+        PromptRecord,
+        st.lists(objects, max_size=2),
+        st.lists(
+            st.builds(PromptItem, names) | st.builds(PromptItem, content=st.lists(objects, max_size=2)), max_size=3
+        ),
+    ),
+    st.builds(ToolStartRecord, text, text),
+    st.builds(ModelEndRecord, text, st.none() | text, objects),
+    st.builds(WithdrawnRecord, text),
+    st.builds(ModelRecord, text),
+    st.builds(LateAnswerRecord, text),
+    st.builds(DamagedRecord, text),
+    st.builds(DriverRecord, text, numbers),
+    st.builds(WorkerRecord, numbers, text, st.none() | text),
+    st.builds(ForkedRecord, text),
+    st.builds(UnknownRecord, text.map("x-".__add__), objects),
+)
+
+
+def test_every_kind_has_its_class() -> None:
+    kinds = [each.kind for each in get_args(Content) if each is not UnknownRecord]
+    assert kinds == KINDS
+
+
+@given(contents, numbers)
+def test_what_is_written_is_what_is_read(content: Content, seq: int) -> None:
+    record = record_of(content, seq, 12.5)
+    again = parse_line(to_bytes(dump(to_json(record))))
+    assert again is not None
+    if not isinstance(content, MessageRecord) or "parent_tool_use_id" not in content.body:
+        assert again == record
+    assert again.body == record.body
+    frame = next(iter(FrameDecoder().feed(b"".join(encode_frame(Event(seq, 1, record.kind, record.body))))))
+    assert isinstance(frame, Event)
+    assert parse_event(frame.seq, frame.kind, frame.body).content == content
+
+
+@given(st.sampled_from(KINDS) | text, bodies)
+def test_any_body_is_typed_and_kept_as_it_is(kind: str, body: Json) -> None:
+    before = json.dumps(body)
+    record = parse({"seq": 7, "time": 1, "kind": kind, "body": body, "later": True})
+    assert (record.kind, record.body) == (kind, body)
+    assert to_json(record) == {"seq": 7, "time": 1.0, "kind": kind, "body": body}
+    assert json.dumps(record.body) == before
+    if isinstance(record.content, (MessageRecord, InputRecord)):
+        assert record.content.public.body == record.content.body
+        before = json.dumps(record.content.body)
+        repr(record.content.public)
+        assert json.dumps(record.content.body) == before
+
+
+@given(values | objects | st.fixed_dictionaries({"seq": values, "time": values, "kind": values, "body": values}))
+def test_what_is_no_record_is_refused(data: object) -> None:
+    try:
+        record = parse(data)
+    except RecordError:
+        assert parse_line(dump({"x": data}).encode()) is None
+    else:
+        assert isinstance(record.seq, int) and isinstance(record.body, dict)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\0\0\0\n", b"[" * 100_000, b'{"seq":1,"time":1,"kind":"mess', b"\xff\n", b"7\n"]
+)
+def test_a_damaged_line_is_no_record(line: bytes) -> None:
+    assert parse_line(line) is None
+
+
+def test_the_bodies_are_those_that_older_versions_read_and_write() -> None:
+    written: list[tuple[Content, Json]] = [
+        (OptionsRecord({"model": "m"}), {"options": {"model": "m"}}),
+        (TurnStartRecord(), {}),
+        (DamagedRecord(), {}),
+        (DamagedRecord("line 3"), {"what": "line 3"}),
+        (ForkedRecord("0f"), {"from": "0f"}),
+        (WorkerRecord(7, "b", None), {"pid": 7, "bundle": "b", "mark": None}),
+        (ModelEndRecord("m", None, {"input_tokens": 3}), {"message_id": "m", "stop_reason": None, "usage": {"input_tokens": 3}}),
+        (
+            PromptRecord([], [PromptItem("1"), PromptItem(content=[{"type": "text", "text": "x"}])]),
+            {"context": [], "items": [{"input": "1"}, {"content": [{"type": "text", "text": "x"}]}]},
+        ),
+    ]  # fmt: skip
+    for content, body in written:
+        assert record_of(content).body == body
+        assert parse_event(1, content.kind, body).content == content
+
+
+@given(contents, names)
+def test_every_record_tells_its_agent_and_the_main_agent_is_not_written(content: Content, agent: str) -> None:
+    body = record_of(content).body
+    known = body.keys() & {"agent_id", "parent_tool_use_id"}
+    plain = record_of(content)
+    assert plain.agent_id == MAIN_AGENT
+    assert body.keys() & {"agent_id", "parent_tool_use_id"} == known
+    of_sub_agent = record_of(content, 1, 0.0, agent)
+    again = parse(to_json(of_sub_agent))
+    assert again.agent_id == of_sub_agent.agent_id == agent
+    name = "parent_tool_use_id" if content.kind == "message" else "agent_id"
+    assert again.body == {**body, name: agent}
+
+
+@given(st.lists(st.builds(record_of, contents, numbers), max_size=4))
+def test_a_page_holds_its_records(records: list[Record]) -> None:
+    page = json.loads(json.dumps(to_page(records)))
+    assert [(each.seq, each.kind, each.body) for each in parse_page(page)] == [
+        (each.seq, each.kind, each.body) for each in records
+    ]
+    page["records"] += [{"seq": "1", "kind": "message", "body": {}}, 5, {"seq": 1, "kind": "message"}]
+    assert len(parse_page(page)) == len(records)
+    assert parse_page({"records": 7}) == []
+
+
+def test_a_record_is_moved_to_another_session() -> None:
+    message = record_of(MessageRecord({"type": "result", "session_id": "old", "text": "old"}), 3, 1.5)
+    assert in_session(message, "old", "new").body == {"type": "result", "session_id": "new", "text": "old"}
+    assert message.body["session_id"] == "old"
+    said = record_of(InputRecord("1", {"type": "user", "session_id": "old"}))
+    assert in_session(said, "old", "new").content == InputRecord("1", {"type": "user", "session_id": "new"})
+    begun = record_of(OptionsRecord({}, "old"))
+    assert in_session(begun, "old", "new").content == OptionsRecord({}, "new")
+    assert in_session(begun, "other", "new") == begun
+
+
+class _Counted(Projection):
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, object]] = []
+
+    @on(TurnStartRecord, TurnEndRecord)
+    def _turn(self, content: object, record: Record) -> None:
+        self.seen.append((record.seq, content))
+
+    @on(ResultLine)
+    def _result(self, line: ResultLine, record: Record) -> None:
+        self.seen.append((record.seq, line.subtype))
+
+
+class _Whole(_Counted):
+    @on(MessageRecord)
+    def _message(self, message: MessageRecord, record: Record) -> None:
+        self.seen.append((record.seq, message.body["type"]))
+
+
+def test_a_projection_is_told_what_it_handles_and_skips_the_rest() -> None:
+    facts: list[Content] = [
+        TurnStartRecord(),
+        UnknownRecord("later", {}),
+        MessageRecord({"type": "assistant"}),
+        MessageRecord({"type": "result", "subtype": "success"}),
+        DamagedRecord(),
+        TurnEndRecord(),
+    ]
+    counted, whole = _Counted(), _Whole()
+    replay([record_of(content, seq) for seq, content in enumerate(facts, 1)], counted, whole)
+    assert counted.seen == [(1, TurnStartRecord()), (4, "success"), (6, TurnEndRecord())]
+    assert whole.seen == [(1, TurnStartRecord()), (3, "assistant"), (4, "result"), (6, TurnEndRecord())]
+
+
+def test_public_messages_are_typed() -> None:
+    assert parse_message({"type": "surprise"}) == OtherLine({"type": "surprise"}, "surprise")
+    answer = parse_message({"type": "assistant", "message": {"id": "m", "content": [{"type": "text"}, 7]}})
+    assert isinstance(answer, AssistantLine)
+    assert (answer.message_id, answer.blocks, answer.is_api_error) == ("m", [{"type": "text"}], False)
+    content = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "b"}]
+    said = parse_message({"type": "user", "isReplay": True, "uuid": "u", "message": {"content": content}})
+    assert isinstance(said, UserLine)
+    assert (said.text("|"), said.uuid, said.is_replay, said.done_tool_uses()) == ("|b", "u", True, {"t"})
+    short = parse_message({"type": "user", "message": {"content": "hi"}})
+    assert isinstance(short, UserLine) and short.text(" ") == "hi"
+    ended = parse_message(
+        {"type": "result", "subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2}
+    )
+    assert isinstance(ended, ResultLine)
+    assert (ended.subtype, ended.is_error, ended.errors, ended.total_cost_usd) == ("error", True, ["x"], 2)
+    mode = parse_message({"type": "system", "subtype": "status", "permissionMode": "plan"})
+    assert isinstance(mode, SystemLine) and mode.permission_mode == "plan"
+    asked = parse_message(
+        {"type": "control_request", "request_id": "r", "request": {"subtype": "s", "tool_name": "Bash"}}
+    )
+    assert isinstance(asked, ControlRequestLine)
+    assert (asked.request_id, asked.subtype, asked.tool_name) == ("r", "s", "Bash")
+    gone = {"type": "control_cancel_request", "request_id": "r"}
+    assert parse_message(gone) == ControlCancelLine(gone, "r")
+    response = {"request_id": "r", "subtype": "success", "response": {"behavior": "allow"}}
+    given = parse_message({"type": "control_response", "response": response})
+    assert isinstance(given, ControlResponseLine)
+    assert (given.request_id, given.subtype, given.payload) == ("r", "success", {"behavior": "allow"})

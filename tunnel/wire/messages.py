@@ -1,0 +1,229 @@
+"""The public stream-json objects, typed as far as ccb itself looks into them.
+
+Each class keeps the object it was read from in `body`, unchanged, because headless output prints that object byte for byte.
+Content blocks and stream events belong to the Messages API and stay plain JSON. `parse_message` never raises: a field that is
+missing or has the wrong type gets the empty value of its type, and an object of an unknown type becomes an `OtherLine`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Union
+
+from .frames import Json
+
+
+@dataclass(frozen=True)
+class AssistantLine:
+    """One or more finished blocks of a model answer. Lines with the same `message_id` belong to one answer. `is_api_error`: ccb
+    wrote the line itself to show a failed model call, so it is not part of the conversation."""
+
+    body: Json
+    message_id: str
+    blocks: list[Json]
+    is_api_error: bool
+
+
+@dataclass(frozen=True)
+class UserLine:
+    """A prompt, a tool result or a note. `uuid` is the id its client gave it, "" for none. `is_replay`: an echo of a prompt for
+    clients that asked for echoes, so it is not part of the conversation."""
+
+    body: Json
+    blocks: list[Json]
+    uuid: str
+    is_replay: bool
+
+    def text(self, separator: str) -> str:
+        """The texts of its blocks, joined; a block that is no text counts as an empty one."""
+        return separator.join(str(block.get("text", "")) for block in self.blocks)
+
+    def done_tool_uses(self) -> set[str]:
+        """The ids of the tool calls whose results it carries."""
+        return {as_text(block.get("tool_use_id")) for block in self.blocks if block.get("type") == "tool_result"}
+
+
+@dataclass(frozen=True)
+class ResultLine:
+    """The end of a turn. `total_cost_usd` and `model_usage` count for the whole session."""
+
+    body: Json
+    subtype: str
+    is_error: bool
+    errors: list[str]
+    total_cost_usd: float
+    model_usage: dict[str, Json]
+
+
+@dataclass(frozen=True)
+class SystemLine:
+    """A notice of the worker: `init`, `status`, `api_retry`, `permission_denied` and others. `permission_mode` is the mode that
+    holds from here on, "" when the notice does not name one."""
+
+    body: Json
+    subtype: str
+    model: str
+    permission_mode: str
+
+
+@dataclass(frozen=True)
+class ControlRequestLine:
+    """A question of the worker to the client (`can_use_tool`) or a command of the client to the worker (`interrupt`, …)."""
+
+    body: Json
+    request_id: str
+    subtype: str
+    request: Json
+
+    @property
+    def tool_name(self) -> str:
+        """The tool that a `can_use_tool` request is about."""
+        return as_text(self.request.get("tool_name"))
+
+
+@dataclass(frozen=True)
+class ControlCancelLine:
+    """The question `request_id` is withdrawn: nobody has to answer it any more."""
+
+    body: Json
+    request_id: str
+
+
+@dataclass(frozen=True)
+class ControlResponseLine:
+    """The answer to a control request. `payload` is what a successful answer holds (None when it holds no object), `error` what
+    a refusal says."""
+
+    body: Json
+    request_id: str
+    subtype: str
+    payload: Json | None
+    error: str
+
+
+@dataclass(frozen=True)
+class StreamEventLine:
+    """A raw event of the model's answer; never journalled."""
+
+    body: Json
+    event: Json
+
+
+@dataclass(frozen=True)
+class ToolProgressLine:
+    """What a running tool has printed so far; never journalled."""
+
+    body: Json
+    tool_use_id: str
+
+
+@dataclass(frozen=True)
+class OtherLine:
+    """An object of a type that this version does not know."""
+
+    body: Json
+    type: str
+
+
+PublicLine = Union[
+    AssistantLine, UserLine, ResultLine, SystemLine, ControlRequestLine, ControlCancelLine, ControlResponseLine,
+    StreamEventLine, ToolProgressLine, OtherLine,
+]  # fmt: skip
+
+
+def parse_message(body: Json) -> PublicLine:
+    """The typed form of a public object."""
+    kind = as_text(body.get("type"))
+    parser = _PARSERS.get(kind)
+    return parser(body) if parser is not None else OtherLine(body, kind)
+
+
+def as_text(value: object) -> str:
+    """`value` as text: unchanged when it is text, "" when it is null, else its spelling."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def as_dict(value: object) -> Json:
+    """`value` when it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_blocks(content: object) -> list[Json]:
+    """The content blocks of a message: text stands for one text block, and what is no block is left out."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _assistant(body: Json) -> PublicLine:
+    message = as_dict(body.get("message"))
+    blocks = as_blocks(message.get("content"))
+    return AssistantLine(body, as_text(message.get("id")), blocks, bool(body.get("is_api_error_message")))
+
+
+def _user(body: Json) -> PublicLine:
+    uuid = body.get("uuid")
+    blocks = as_blocks(as_dict(body.get("message")).get("content"))
+    return UserLine(body, blocks, uuid if isinstance(uuid, str) else "", bool(body.get("isReplay")))
+
+
+def _result(body: Json) -> PublicLine:
+    errors, cost = body.get("errors"), body.get("total_cost_usd")
+    usage = as_dict(body.get("modelUsage"))
+    return ResultLine(
+        body,
+        as_text(body.get("subtype")),
+        bool(body.get("is_error")),
+        [str(each) for each in errors] if isinstance(errors, list) else [],
+        cost if isinstance(cost, (int, float)) else 0.0,
+        {name: entry for name, entry in usage.items() if isinstance(entry, dict)},
+    )
+
+
+def _system(body: Json) -> PublicLine:
+    mode = body.get("permissionMode")
+    return SystemLine(
+        body, as_text(body.get("subtype")), as_text(body.get("model")), mode if isinstance(mode, str) else ""
+    )
+
+
+def _control_request(body: Json) -> PublicLine:
+    request = as_dict(body.get("request"))
+    return ControlRequestLine(body, as_text(body.get("request_id")), as_text(request.get("subtype")), request)
+
+
+def _control_cancel(body: Json) -> PublicLine:
+    return ControlCancelLine(body, as_text(body.get("request_id")))
+
+
+def _control_response(body: Json) -> PublicLine:
+    response = as_dict(body.get("response"))
+    payload = response.get("response")
+    return ControlResponseLine(
+        body,
+        as_text(response.get("request_id")),
+        as_text(response.get("subtype")),
+        payload if isinstance(payload, dict) else None,
+        as_text(response.get("error")),
+    )
+
+
+def _stream_event(body: Json) -> PublicLine:
+    return StreamEventLine(body, as_dict(body.get("event")))
+
+
+def _tool_progress(body: Json) -> PublicLine:
+    return ToolProgressLine(body, as_text(body.get("tool_use_id")))
+
+
+_PARSERS: dict[str, Callable[[Json], PublicLine]] = {
+    "assistant": _assistant,
+    "user": _user,
+    "result": _result,
+    "system": _system,
+    "control_request": _control_request,
+    "control_cancel_request": _control_cancel,
+    "control_response": _control_response,
+    "stream_event": _stream_event,
+    "tool_progress": _tool_progress,
+}

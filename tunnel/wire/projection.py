@@ -1,0 +1,51 @@
+"""Projections: everything that is derived from a journal by reading its records in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Callable, ClassVar, TypeVar
+
+from .records import MessageRecord, Record
+
+Handler = TypeVar("Handler", bound=Callable[..., None])
+
+
+def on(*types: type[Any]) -> Callable[[Handler], Handler]:
+    """Mark a method of a projection as the handler of these types: record contents, or public lines of `message` records."""
+
+    def mark(handler: Handler) -> Handler:
+        handler.__dict__["handles"] = types
+        return handler
+
+    return mark
+
+
+class Projection:
+    """A value built from records. Subclasses mark their handlers with `on`; a handler gets the typed content and its record. A
+    `message` record goes to the handler of MessageRecord, or else to the handler of its public line. Records without a handler
+    are skipped."""
+
+    _handlers: ClassVar[dict[type[Any], Callable[..., None]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._handlers = dict(cls._handlers)
+        for handler in vars(cls).values():
+            for each in getattr(handler, "handles", ()):
+                cls._handlers[each] = handler
+
+    def apply(self, record: Record) -> None:
+        """Take the next record of the journal."""
+        content: object = record.content
+        handler = self._handlers.get(type(content))
+        if handler is None and isinstance(content, MessageRecord):
+            content = content.public
+            handler = self._handlers.get(type(content))
+        if handler is not None:
+            handler(self, content, record)
+
+
+def replay(records: Iterable[Record], *projections: Projection) -> None:
+    """Feed a journal to projections, record by record: a journal may be larger than the memory it should take to read it."""
+    for record in records:
+        for projection in projections:
+            projection.apply(record)

@@ -1,0 +1,360 @@
+"""The records of a session's journal, typed.
+
+A line of the journal is {"seq", "time", "kind", "body"}; an `event` frame carries the same kind and body. `parse` and its
+siblings at the end of this module are the only code that looks into such a body. Everything else works with the classes here:
+one frozen dataclass for each kind, inside the envelope `Record`.
+
+Rules that keep journals of other versions readable: a field that is missing or has the wrong type gets the empty value of its
+type; `Record.body` keeps the JSON body unchanged, with the fields this version does not know; a kind that this version does not
+know becomes an `UnknownRecord`; a record that cannot be read at all becomes a `DamagedRecord` without words.
+
+Every record belongs to an agent. The main agent is not named in the body, so older versions read its records as before. A
+sub-agent is named in `agent_id`, or in `parent_tool_use_id` where the body is a public message.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
+from typing import Any, Callable, ClassVar, Union
+
+from .frames import Json
+from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
+
+MAIN_AGENT = ""
+"""The id of a session's main agent. A sub-agent has the id of the tool call that started it."""
+
+_AGENT = "agent_id"
+_PARENT = "parent_tool_use_id"
+
+
+class RecordError(ValueError):
+    """An object is not a journal record: a field of the envelope is missing or has the wrong type."""
+
+
+@dataclass(frozen=True)
+class PromptItem:
+    """A part of a prompt: the journalled input `input_id`, or `content` where the prompt came without an input."""
+
+    input_id: str = ""
+    content: list[Json] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MessageRecord:
+    """`message`: a public stream-json object that every client is shown. `body` is the object, `public` its typed form."""
+
+    kind: ClassVar[str] = "message"
+    body: Json
+
+    @cached_property
+    def public(self) -> PublicLine:
+        return parse_message(self.body)
+
+
+@dataclass(frozen=True)
+class InputRecord:
+    """`input`: a client's public object, applied once. `id` names the input, `body` is the object, `public` its typed form."""
+
+    kind: ClassVar[str] = "input"
+    id: str
+    body: Json
+
+    @cached_property
+    def public(self) -> PublicLine:
+        return parse_message(self.body)
+
+
+@dataclass(frozen=True)
+class OptionsRecord:
+    """`options`: the session begins, or a new client process goes on with `options` (see `SessionOptions`). Only the first one of
+    a session has the other fields: its id, the time in seconds of the host's clock, its directory, and the first worker."""
+
+    kind: ClassVar[str] = "options"
+    options: Json | None
+    session: str = ""
+    created: float = 0.0
+    cwd: str = ""
+    pid: int = 0
+    bundle: str = ""
+    mark: str | None = None
+
+
+@dataclass(frozen=True)
+class TurnStartRecord:
+    """`turn_start`: a turn begins."""
+
+    kind: ClassVar[str] = "turn_start"
+
+
+@dataclass(frozen=True)
+class TurnEndRecord:
+    """`turn_end`: the turn is over, and its result is in the journal."""
+
+    kind: ClassVar[str] = "turn_end"
+
+
+@dataclass(frozen=True)
+class PromptRecord:
+    """`prompt`: what the person said, at the place where it entered the conversation. `context` are blocks that go before it."""
+
+    kind: ClassVar[str] = "prompt"
+    context: list[Json]
+    items: list[PromptItem]
+
+    @property
+    def input_ids(self) -> list[str]:
+        """The ids of the inputs that it takes."""
+        return [item.input_id for item in self.items if item.input_id]
+
+
+@dataclass(frozen=True)
+class ToolStartRecord:
+    """`tool_start`: a tool call is about to run. It is durable before the tool runs."""
+
+    kind: ClassVar[str] = "tool_start"
+    tool_use_id: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ModelEndRecord:
+    """`model_end`: the answer `message_id` is complete. A later answer is another one, even under the same id."""
+
+    kind: ClassVar[str] = "model_end"
+    message_id: str
+    stop_reason: str | None
+    usage: Json
+
+
+@dataclass(frozen=True)
+class WithdrawnRecord:
+    """`withdrawn`: the answer `message_id` was cut and is asked for again. Its lines do not count."""
+
+    kind: ClassVar[str] = "withdrawn"
+    message_id: str
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """`model`: the next model calls use another model."""
+
+    kind: ClassVar[str] = "model"
+    model: str
+
+
+@dataclass(frozen=True)
+class LateAnswerRecord:
+    """`late_answer`: an answer came for the question `request_id`, which was no longer open."""
+
+    kind: ClassVar[str] = "late_answer"
+    request_id: str
+
+
+@dataclass(frozen=True)
+class DamagedRecord:
+    """`damaged`: a worker reports damage in the journal (`what`). Without words it stands for a record that cannot be read."""
+
+    kind: ClassVar[str] = "damaged"
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class DriverRecord:
+    """`driver`: the client named `by` drives now, under `epoch`."""
+
+    kind: ClassVar[str] = "driver"
+    by: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """`worker`: another worker goes on with the session. `mark` marks the processes that it starts."""
+
+    kind: ClassVar[str] = "worker"
+    pid: int
+    bundle: str
+    mark: str | None
+
+
+@dataclass(frozen=True)
+class ForkedRecord:
+    """`forked`: everything before was copied from the session `source`."""
+
+    kind: ClassVar[str] = "forked"
+    source: str = field(metadata={"key": "from"})
+
+
+@dataclass(frozen=True)
+class UnknownRecord:
+    """A record of a kind that this version does not know. Projections skip it."""
+
+    kind: str
+    body: Json
+
+
+Content = Union[
+    MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord, ModelEndRecord,
+    WithdrawnRecord, ModelRecord, LateAnswerRecord, DamagedRecord, DriverRecord, WorkerRecord, ForkedRecord, UnknownRecord,
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record: its number, the time in seconds of the host's clock (for people only), the agent it belongs to and its typed
+    content. `body` is the JSON body for the journal and for frames: pass it on, do not look into it. A record that is not in a
+    journal has the number 0."""
+
+    seq: int
+    time: float
+    agent_id: str
+    content: Content
+    body: Json = field(compare=False, repr=False)
+
+    @property
+    def kind(self) -> str:
+        return self.content.kind
+
+
+def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str = MAIN_AGENT) -> Record:
+    """The record of a new fact."""
+    body = _body_of(content)
+    if agent_id != MAIN_AGENT:
+        body = {**body, _PARENT if isinstance(content, MessageRecord) else _AGENT: agent_id}
+        if isinstance(content, MessageRecord):
+            content = MessageRecord(body)
+    return Record(seq, time, agent_id, content, body)
+
+
+def parse(data: object) -> Record:
+    """The record of a JSON object {"seq", "time", "kind", "body"}. Raises RecordError."""
+    if not isinstance(data, dict):
+        raise RecordError("a record is a JSON object")
+    try:
+        seq, time, kind, body = data["seq"], data["time"], data["kind"], data["body"]
+    except KeyError as error:
+        raise RecordError(f"a record has no {error}") from None
+    if not (
+        isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
+    ):
+        raise RecordError("a field of a record has the wrong type")
+    return parse_event(seq, kind, body, float(time))
+
+
+def parse_event(seq: int, kind: str, body: Json, time: float = 0.0) -> Record:
+    """The record in an `event` frame, which does not tell the time."""
+    agent = body.get(_PARENT if kind == "message" else _AGENT)
+    return Record(seq, time, agent if isinstance(agent, str) else MAIN_AGENT, _content_of(kind, body), body)
+
+
+def parse_page(body: Json) -> list[Record]:
+    """The records in the body of a `past` frame, without those that are not well formed."""
+    listed = body.get("records")
+    return [
+        parse_event(each["seq"], each["kind"], each["body"])
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, dict)
+        and isinstance(each.get("kind"), str)
+        and isinstance(each.get("body"), dict)
+        and isinstance(each.get("seq"), int)
+    ]
+
+
+def parse_line(line: bytes) -> Record | None:
+    """The record in a line of a journal; None when the line is damaged."""
+    try:
+        return parse(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+
+
+def to_json(record: Record) -> Json:
+    """The JSON object of a record, as it stands in the journal. `parse` reads it."""
+    return {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
+
+
+def to_page(records: list[Record]) -> Json:
+    """The body of a `past` frame. `parse_page` reads it."""
+    return {"records": [{"seq": each.seq, "kind": each.kind, "body": each.body} for each in records]}
+
+
+def in_session(record: Record, old: str, new: str) -> Record:
+    """The record with the session id `old` replaced by `new` where the record names its own session."""
+    body = dict(record.body)
+    inner = body.get("body")
+    if isinstance(inner, dict):
+        body["body"] = inner = dict(inner)
+    for named in (body, inner):
+        if isinstance(named, dict):
+            named.update({name: new for name in ("session_id", "session") if named.get(name) == old})
+    return parse_event(record.seq, record.kind, body, record.time)
+
+
+def _texts(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _items(value: object) -> list[PromptItem]:
+    return [
+        PromptItem(as_text(item["input"])) if "input" in item else PromptItem(content=as_blocks(item.get("content")))
+        for item in (value if isinstance(value, list) else ())
+        if isinstance(item, dict)
+    ]
+
+
+_READERS: dict[str, Callable[[Any], object]] = {
+    "str": as_text,
+    "str | None": _texts,
+    "int": lambda value: value if isinstance(value, int) else 0,
+    "float": lambda value: value if isinstance(value, (int, float)) else 0.0,
+    "Json": as_dict,
+    "Json | None": lambda value: value if isinstance(value, dict) else None,
+    "list[Json]": as_blocks,
+    "list[PromptItem]": _items,
+}
+"""How a field is read, by the spelling of its type."""
+
+_KINDS: dict[str, type[Any]] = {
+    each.kind: each
+    for each in (
+        MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
+        ModelEndRecord, WithdrawnRecord, ModelRecord, LateAnswerRecord, DamagedRecord, DriverRecord, WorkerRecord, ForkedRecord,
+    )
+}  # fmt: skip
+
+_SHAPES: dict[str, list[tuple[str, Callable[[Any], object]]]] = {
+    kind: [(each.metadata.get("key", each.name), _READERS[str(each.type)]) for each in fields(cls)]
+    for kind, cls in _KINDS.items()
+}
+_WRITTEN: dict[str, list[tuple[str, str, object]]] = {
+    kind: [(each.name, each.metadata.get("key", each.name), each.default) for each in fields(cls)]
+    for kind, cls in _KINDS.items()
+}
+
+
+def _content_of(kind: str, body: Json) -> Content:
+    if kind == "message":
+        return MessageRecord(body)
+    cls = _KINDS.get(kind)
+    if cls is None:
+        return UnknownRecord(kind, body)
+    content: Content = cls(*[read(body.get(key)) for key, read in _SHAPES[kind]])
+    return content
+
+
+def _body_of(content: Content) -> Json:
+    """The JSON body. A field with a default is written only when it differs from it."""
+    if isinstance(content, (MessageRecord, UnknownRecord)):
+        return content.body
+    body: Json = {}
+    for name, key, default in _WRITTEN[content.kind]:
+        value = getattr(content, name)
+        if default is MISSING or value != default:
+            body[key] = value
+    if isinstance(content, PromptRecord):
+        body["items"] = [
+            {"input": item.input_id} if item.input_id else {"content": item.content} for item in content.items
+        ]
+    return body
