@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Any
 
+from ccb.tunnel.wire.tool_traits import TODO_WRITE
+
 Json = dict[str, Any]
 
 _MOST_PROMPTS = 64
@@ -75,7 +77,7 @@ class Picture:
             for block in content if isinstance(content, list) else ():
                 if (
                     isinstance(block, dict)
-                    and block.get("name") == "TodoWrite"
+                    and block.get("name") == TODO_WRITE.name
                     and isinstance(block.get("input"), dict)
                 ):
                     todos = block["input"].get("todos")

@@ -1,24 +1,42 @@
-"""What a tool is to the agent loop: a name, a schema, and one coroutine."""
+"""What a tool is to the agent loop: a declaration, a check of the input, and one coroutine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Union
+
+from ccb.tunnel.wire.tool_traits import ToolTraits
 
 if TYPE_CHECKING:
     from ..system.host import Host
     from .files.file_state import FileState
     from .shell.shells import Shells
     from .spill import Spill
+    from .todo import TodoList
 
 Json = dict[str, Any]
 Content = Union[str, list[Json]]
 
+MAX_OUTPUT_CHARS = 30_000
+"""Longest output that the model gets whole, for most tools."""
+
+
+@dataclass(frozen=True)
+class ToolDeclaration:
+    """All that is known of a tool without running it. `traits` are what permission rules and the laptop need, too;
+    `description` and `input_schema` are for the model. `max_output_chars` limits the text of a result."""
+
+    traits: ToolTraits
+    description: str
+    input_schema: Json
+    max_output_chars: int = MAX_OUTPUT_CHARS
+
 
 @dataclass(frozen=True)
 class ToolResult:
-    """`content` is what the model sees (text, or Messages API blocks such as images); `structured` is what clients see as
-    `tool_use_result` (shapes as the public protocol has them). An error is an ordinary result with `is_error`."""
+    """`content` is what the model sees: text, or Messages API blocks such as images. `structured` is what clients see as
+    `tool_use_result`, in the shapes of the public protocol. An error is an ordinary result with `is_error`."""
 
     content: Content
     is_error: bool = False
@@ -27,8 +45,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a session lends to its tools. One object for the life of the session, but for the four last fields, which
-    belong to the call."""
+    """What a session lends to its tools. It lives as long as the session; the last four fields belong to one call."""
 
     host: Host
     cwd: str  # the session's directory, absolute
@@ -36,29 +53,47 @@ class ToolContext:
     files: FileState
     shells: Shells
     spill: Spill
-    todos: list[Json] = field(default_factory=list)  # replaced in place by TodoWrite
+    todos: TodoList
     tool_use_id: str = ""
     left_out: tuple[str, ...] = ()
-    """What a search must not find: regular expressions (for fullmatch) of absolute paths in small letters."""
+    """What a search must not find: regular expressions (for fullmatch) of absolute paths in lower case."""
     progress: Callable[[Json], None] = lambda update: None
-    """Live output of this call: {"output": str tail, "total_bytes": int, "elapsed_seconds": float}. Replaceable."""
+    """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last report."""
     stopped: Callable[[str], None] = lambda printed: None
-    """A call that is cancelled says what it had printed, for the model."""
+    """Called by a cancelled call with the output it had printed, for the model."""
 
 
-class Tool(Protocol):
-    """One tool. `run` is cancelled on interrupt and must leave no process and no half-written file behind."""
+class Tool(ABC):
+    """One tool. Subclasses set `declaration`."""
 
-    name: str
-    description: str
-    input_schema: Json
+    declaration: ToolDeclaration
+
+    @property
+    def name(self) -> str:
+        return self.declaration.traits.name
+
+    @property
+    def traits(self) -> ToolTraits:
+        return self.declaration.traits
+
+    @property
+    def description(self) -> str:
+        return self.declaration.description
+
+    @property
+    def input_schema(self) -> Json:
+        return self.declaration.input_schema
 
     def is_read_only(self, tool_input: Json) -> bool:
-        """True when this call changes nothing: it may then run in parallel with others, and in plan mode."""
+        """True when this call changes nothing: it may then run beside other calls, and in plan mode."""
+        return self.traits.parallel
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        """The reason why `tool_input` cannot be run, or None. Comes before the permission question, never asks a person
-        about a call that would fail anyway. The schema has been checked before."""
+        """Return why `tool_input`, which matches the schema, cannot be run; None if it can. Called before the permission
+        check, so that nobody is asked about a call that would fail anyway."""
+        return None
 
+    @abstractmethod
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        """Do it. Expected failures are results with `is_error`; an exception is a bug and becomes one as well."""
+        """Run the call. Expected failures are results with `is_error`; an exception is a bug. When it is cancelled, it must
+        leave no process and no half-written file behind."""

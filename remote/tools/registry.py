@@ -1,15 +1,68 @@
-"""The tools of the agent, under the names and with the inputs that models are trained on."""
+"""The registry of the tools that the model is offered, and the context that a session lends to them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from .contract import Tool, ToolContext
 
 
-def default_tools() -> list[Tool]:
-    """Every tool, in the order the model sees them: fixed, because the request prefix must not change."""
+class ToolRegistry(Sequence["Tool"]):
+    """Tools in the order in which the model sees them. Changes wait for the next turn: `begin_turn` appends new tools by name,
+    so that the request prefix changes only when the set of tools does."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._built_in = frozenset(self._tools)
+        self._waiting: dict[str, Tool | None] = {}  # None: to be removed
+
+    @overload
+    def __getitem__(self, index: int) -> Tool: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Tool]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return list(self._tools.values())[index]
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def add(self, tools: Iterable[Tool]) -> None:
+        """Offer more tools from the next turn on. One whose name was added before replaces that tool, in its place. Raises
+        ValueError for the name of a built-in tool."""
+        added = {tool.name: tool for tool in tools}
+        self._refuse_built_in(added)
+        self._waiting.update(added)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Withdraw added tools from the next turn on; unknown names are ignored. Raises ValueError for a built-in tool."""
+        removed = list(names)
+        self._refuse_built_in(removed)
+        self._waiting.update(dict.fromkeys(removed))
+
+    def begin_turn(self) -> bool:
+        """Apply what has been added and removed. Return whether what the model is offered has changed."""
+        before = [tool.declaration for tool in self]
+        for name, tool in sorted(self._waiting.items()):
+            if tool is None:
+                self._tools.pop(name, None)
+            else:
+                self._tools[name] = tool
+        self._waiting.clear()
+        return [tool.declaration for tool in self] != before
+
+    def _refuse_built_in(self, names: Iterable[str]) -> None:
+        taken = sorted(self._built_in.intersection(names))
+        if taken:
+            raise ValueError(f"built-in tools cannot be replaced or removed: {', '.join(taken)}")
+
+
+def default_tools() -> ToolRegistry:
+    """A registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
     from .files.edit import Edit, MultiEdit
     from .files.ls import LS
     from .files.read import Read
@@ -20,29 +73,32 @@ def default_tools() -> list[Tool]:
     from .shell.shell_tools import BashOutput, KillShell
     from .todo import TodoWrite
 
-    return [
-        Bash(),
-        BashOutput(),
-        KillShell(),
-        Glob(),
-        Grep(),
-        LS(),
-        Read(),
-        Edit(),
-        MultiEdit(),
-        Write(),
-        TodoWrite(),
-    ]
+    return ToolRegistry(
+        (
+            Bash(),
+            BashOutput(),
+            KillShell(),
+            Glob(),
+            Grep(),
+            LS(),
+            Read(),
+            Edit(),
+            MultiEdit(),
+            Write(),
+            TodoWrite(),
+        )
+    )
 
 
 def make_context(cwd: str, outputs: str, token: str = "") -> ToolContext:
-    """What a session lends to its tools. `outputs` is the directory for outputs too long for the model, "" for none; `token` is
-    for the mark of its processes, when another than a fresh one. The caller ends it with `close_context`."""
+    """Return what a session lends to its tools; the caller ends it with `close_context`. `outputs` is the directory for
+    outputs too long for the model, "" for none. `token` marks the session's processes; "" makes a fresh one."""
     from ..system.host import LocalHost
     from .contract import ToolContext
     from .files.file_state import FileState
     from .shell.shells import Shells
     from .spill import Spill
+    from .todo import TodoList
 
     host = LocalHost(token, untrusted=[cwd])
     return ToolContext(
@@ -52,6 +108,7 @@ def make_context(cwd: str, outputs: str, token: str = "") -> ToolContext:
         files=FileState(),
         shells=Shells(cwd, host.session),
         spill=Spill(outputs),
+        todos=TodoList(),
     )
 
 

@@ -17,7 +17,8 @@ from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.ports import Answer
-from ccb.remote.tools.contract import ToolContext, ToolResult
+from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -266,14 +267,14 @@ SPY_SCHEMA: Json = {
 }
 
 
-class SpyTool:
+class SpyTool(Tool):
     """Writes down when its calls start and end; a call waits for the event in `gates` of the same `key`."""
 
     def __init__(self, name: str, *, read_only: bool, log: list[str]) -> None:
-        self.name = name
-        self.description = "A tool for tests."
-        self.input_schema = SPY_SCHEMA
-        self.read_only = read_only
+        effect = Effect.READ if read_only else Effect.WRITE
+        self.declaration = ToolDeclaration(
+            ToolTraits(name, effect, parallel=read_only), "A tool for tests.", SPY_SCHEMA
+        )
         self.log = log
         self.gates: dict[str, asyncio.Event] = {}
         self.results: dict[str, ToolResult | Exception] = {}
@@ -281,9 +282,6 @@ class SpyTool:
         self.tidy: set[str] = set()  # keys of calls that answer a cancellation with what they have
         self.printed: dict[str, str] = {}  # what a call says when it is cancelled
         self.changed = asyncio.Event()
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return self.read_only
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return self.invalid.get(tool_input["key"])
@@ -386,7 +384,7 @@ def make_world(
         prompts=FixedPrompts(),
         permissions=permissions,
         tools=[read, write],
-        context=ToolContext(nothing, "/srv/app", [], nothing, nothing, nothing),
+        context=ToolContext(nothing, "/srv/app", [], nothing, nothing, nothing, nothing),
         denial_text=lambda decision, name: f"{name}: nobody to ask ({decision.reason})",
         session_id="6f1c1f5e-0000-4000-8000-000000000000",
         version="9.9.9",

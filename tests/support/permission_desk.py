@@ -9,6 +9,7 @@ from typing import Any
 
 from ccb.remote.permissions.decision import Decision
 from ccb.remote.permissions.engine import PermissionEngine
+from ccb.tunnel.wire.tool_traits import ToolTraits, traits_of
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,10 @@ class Named:
 
     name: str
     reads: bool = False
+
+    @property
+    def traits(self) -> ToolTraits:
+        return traits_of(self.name)
 
     def is_read_only(self, tool_input: dict[str, Any]) -> bool:
         return self.reads

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?")
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.tool_traits import RuleKind, traits_of
 
-EDIT_TOOLS = ("Edit", "Write", "MultiEdit")
-READ_TOOLS = ("Read", "Grep", "Glob", "LS")
+_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?")
 
 
 class RuleError(ValueError):
@@ -27,13 +27,10 @@ class Rule:
         return self.tool if self.content is None else f"{self.tool}({self.content})"
 
     def covers_tool(self, name: str) -> bool:
-        """Whether calls of `name` are this rule's business. Edit stands for all that write files, Read for all that read."""
-        if self.tool == name:
+        """Whether this rule applies to calls of `name`. A rule about Edit covers all tools that write files, one about Read
+        all that read them, and one about an MCP server all its tools."""
+        if self.tool in traits_of(name).rule_names:
             return True
-        if self.tool == "Edit":
-            return name in EDIT_TOOLS
-        if self.tool == "Read":
-            return name in READ_TOOLS
         if self.tool.startswith("mcp__"):
             server = self.tool[: -len("__*")] if self.tool.endswith("__*") else self.tool
             return name.startswith(server + "__") and (self.tool.endswith("__*") or server.count("__") == 1)
@@ -55,29 +52,20 @@ def parse_rule(text: str) -> Rule:
     content = rest[:-1].strip()
     if not content:
         raise RuleError(f"permission rule {text!r}: nothing between the parentheses; write {tool} for every use of it")
-    if tool in EDIT_TOOLS + READ_TOOLS and content.startswith("!"):
+    is_path = traits_of(tool).rules is RuleKind.PATH
+    if is_path and content.startswith("!"):
         raise RuleError(f"permission rule {text!r}: a pattern cannot be negated; use a rule of the other kind")
-    if content == "*" or (tool in EDIT_TOOLS + READ_TOOLS and content in ("//**", "//")):
+    if content == "*" or (is_path and content in ("//**", "//")):
         return Rule(tool)
     return Rule(tool, content)
 
 
 def split_rules(text: str) -> list[str]:
-    """The rules of one list, separated by commas or blanks that are not inside parentheses."""
-    found: list[str] = []
-    current: list[str] = []
-    depth = 0
-    for char in text:
-        if depth == 0 and (char == "," or char.isspace()):
-            found.append("".join(current))
-            current = []
-            continue
-        depth = max(0, depth + (char == "(") - (char == ")"))
-        current.append(char)
-    if depth:
-        raise RuleError(f"permission rule {''.join(current).strip()!r}: a parenthesis is not closed")
-    found.append("".join(current))
-    return [rule for rule in found if rule]
+    """The rules of one list, separated by commas or blanks that are not inside parentheses. Raises RuleError."""
+    rules, still_open = tool_traits.split_rules(text)
+    if still_open:
+        raise RuleError(f"permission rule {rules[-1].strip()!r}: a parenthesis is not closed")
+    return rules
 
 
 def parse_rules(texts: Iterable[str]) -> list[Rule]:

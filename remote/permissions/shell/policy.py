@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
+
 from ..decision import Behavior, Decision
 from ..paths import PathPattern, Places, protection
 from ..rules.rules import CommandPattern, Rule
@@ -44,9 +46,9 @@ class _Problem:
 def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Places, start: str) -> Rule | None:
     """The deny (or ask) rule that some command of the line falls under. Looks wide: through wrappers, into `sh -c`, and
     into the raw text of what it does not understand."""
-    about_bash = rules.contents(behavior, "Bash")
-    reading, writing = rules.contents(behavior, "Read"), rules.contents(behavior, "Edit")
-    no_writes = rules.whole_tool(behavior, "Edit")
+    about_bash = rules.contents(behavior, BASH.name)
+    reading, writing = rules.contents(behavior, READ.name), rules.contents(behavior, EDIT.name)
+    no_writes = rules.whole_tool(behavior, EDIT.name)
     if not (about_bash or reading or writing or no_writes):
         return None
     try:
@@ -155,11 +157,11 @@ class BashPolicy:
         self._start = start
         self._places = places
         self._accepts_edits = accepts_edits
-        self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, "Bash")]
-        self._edit = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, "Edit")]
-        self._read = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, "Read")]
-        self._edits_all = rules.whole_tool(Behavior.ALLOW, "Edit") is not None
-        self._reads_all = rules.whole_tool(Behavior.ALLOW, "Read") is not None
+        self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
+        self._edit = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, EDIT.name)]
+        self._read = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, READ.name)]
+        self._edits_all = rules.whole_tool(Behavior.ALLOW, EDIT.name) is not None
+        self._reads_all = rules.whole_tool(Behavior.ALLOW, READ.name) is not None
         self._bases: list[str] | None = None
         self._together = True
 
@@ -286,7 +288,7 @@ class BashPolicy:
     def _place_problem(self, real: str) -> _Problem | None:
         if self._places.holds(real) or self._reads_all or self._covers(self._read, real):
             return None
-        return _Problem(f"{real} is outside the working directories.", suggest.directory_rule("Read", real), real)
+        return _Problem(f"{real} is outside the working directories.", suggest.directory_rule(READ.name, real), real)
 
     def _write_problem(self, word: Word) -> _Problem | None:
         if is_null(word):
@@ -309,10 +311,12 @@ class BashPolicy:
         if self._edits_all or self._covers(self._edit, real):
             return None
         if not self._places.holds(real):
-            return _Problem(f"{real} is outside the working directories.", suggest.directory_rule("Edit", real), real)
+            return _Problem(
+                f"{real} is outside the working directories.", suggest.directory_rule(EDIT.name, real), real
+            )
         if self._accepts_edits:
             return None
-        return _Problem(f"The command writes {real}.", suggest.file_rule("Edit", real), real, is_write_inside=True)
+        return _Problem(f"The command writes {real}.", suggest.file_rule(EDIT.name, real), real, is_write_inside=True)
 
     def _make_problem(self, command: Command) -> _Problem | None:
         """mkdir and touch with no option that takes a value."""

@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
+
 from ..paths import Places
-from ..rules.rules import EDIT_TOOLS, CommandPattern, Rule, RuleError, parse_rule
+from ..rules.rules import CommandPattern, Rule, RuleError, parse_rule
 from .parser import Command, canonical, names
 
 Json = dict[str, Any]
@@ -68,14 +70,14 @@ def command_rule(command: Command) -> Rule | None:
     literal = all(word.is_literal for word in command.words)
     name = command.name
     if not command.assignments and name in _BY_NAME:
-        return Rule("Bash", f"{name} *")
+        return Rule(BASH.name, f"{name} *")
     if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
         second = command.words[1].text
         if second in _BY_SUBCOMMAND.get(name, "").split():
             if (name, second) not in _WITH_SCRIPT:
-                return Rule("Bash", f"{name} {second} *")
+                return Rule(BASH.name, f"{name} {second} *")
             if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
-                return Rule("Bash", f"{name} {second} {command.words[2].text} *")
+                return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
     if not literal or command.fed:
         return None
     return exact_rule(canonical(command.words) if command.redirects else command.raw)
@@ -86,7 +88,7 @@ def exact_rule(text: str) -> Rule | None:
     text = text.strip()
     if not text or len(text) > _LONGEST or "\n" in text or not CommandPattern(text).is_exact:
         return None
-    return Rule("Bash", text)
+    return Rule(BASH.name, text)
 
 
 def directory_rule(tool: str, real: str) -> Rule | None:
@@ -108,16 +110,16 @@ def _path_rule(tool: str, path: str, tail: str) -> Rule | None:
         return None
 
 
-def for_path(tool: str, real: str, places: Places, accepts_edits: bool) -> list[Json]:
+def for_path(writes: bool, real: str, places: Places, accepts_edits: bool) -> list[Json]:
     """Updates for a file tool, the first of which is enough by itself."""
-    if tool not in EDIT_TOOLS:
-        rule = directory_rule("Read", real)
+    if not writes:
+        rule = directory_rule(READ.name, real)
         return add_rules([rule]) if rule else []
     if places.holds(real):
         return [accept_edits()]
     directory = real if os.path.isdir(real) else os.path.dirname(real)
     if not directory.strip("/"):
         return []
-    rule = directory_rule("Edit", real)
+    rule = directory_rule(EDIT.name, real)
     updates = [add_directory(directory)]
     return updates if accepts_edits or rule is None else [*add_rules([rule]), *updates]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract import ToolContext, ToolResult
+from ccb.tunnel.wire import tool_traits
+
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from .edit_common import Refused, current, path_refusal, peek, peek_refusal, refusal, store, text_error
 from .edit_text import EditRefused, replaced
 from .patch import bounded_text, structured_patch, whole_or_none
@@ -17,7 +19,6 @@ _NEW = {"type": "string", "description": "The text to put in its place (must be 
 _ALL = {"type": "boolean", "default": False, "description": "Replace all occurrences of old_string (default false)"}
 _PATH = {"type": "string", "description": "The absolute path to the file to modify"}
 
-
 _EDIT_SCHEMA: Json = {
     "type": "object",
     "properties": {"file_path": _PATH, "old_string": _OLD, "new_string": _NEW, "replace_all": _ALL},
@@ -26,23 +27,21 @@ _EDIT_SCHEMA: Json = {
 }
 
 
-class Edit:
+_EDIT_DESCRIPTION = (
+    "Replaces text in a file.\n"
+    "- Read the file in this conversation first; the edit fails otherwise, or when the file has changed since.\n"
+    "- old_string must match the file exactly, indentation included. Do not include the line number and the tab "
+    "that Read puts in front of each line.\n"
+    "- old_string must be unique in the file: give enough of the lines around it, or set replace_all.\n"
+    "- An empty old_string creates the file with new_string as its content, if it does not exist.\n"
+    "- The mode and the line endings of the file are kept."
+)
+
+
+class Edit(Tool):
     """One replacement."""
 
-    name = "Edit"
-    description = (
-        "Replaces text in a file.\n"
-        "- Read the file in this conversation first; the edit fails otherwise, or when the file has changed since.\n"
-        "- old_string must match the file exactly, indentation included. Do not include the line number and the tab "
-        "that Read puts in front of each line.\n"
-        "- old_string must be unique in the file: give enough of the lines around it, or set replace_all.\n"
-        "- An empty old_string creates the file with new_string as its content, if it does not exist.\n"
-        "- The mode and the line endings of the file are kept."
-    )
-    input_schema: Json = _EDIT_SCHEMA
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return False
+    declaration = ToolDeclaration(tool_traits.EDIT, _EDIT_DESCRIPTION, _EDIT_SCHEMA)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return _validate(tool_input["file_path"], [tool_input], context)
@@ -90,19 +89,17 @@ _MULTI_EDIT_SCHEMA: Json = {
 }
 
 
-class MultiEdit:
+_MULTI_EDIT_DESCRIPTION = (
+    "Makes several replacements in one file, in the order given, each on the result of the one before. All are made "
+    "or none is. The rules of Edit hold for each of them. With an empty old_string, the first one creates a new "
+    "file."
+)
+
+
+class MultiEdit(Tool):
     """Several replacements in one file, all or none."""
 
-    name = "MultiEdit"
-    description = (
-        "Makes several replacements in one file, in the order given, each on the result of the one before. All are made "
-        "or none is. The rules of Edit hold for each of them. With an empty old_string, the first one creates a new "
-        "file."
-    )
-    input_schema: Json = _MULTI_EDIT_SCHEMA
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return False
+    declaration = ToolDeclaration(tool_traits.MULTI_EDIT, _MULTI_EDIT_DESCRIPTION, _MULTI_EDIT_SCHEMA)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return _validate(tool_input["file_path"], tool_input["edits"], context)

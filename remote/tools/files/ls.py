@@ -5,8 +5,10 @@ from __future__ import annotations
 import fnmatch
 from typing import Any
 
+from ccb.tunnel.wire import tool_traits
+
 from ...system.host import Kind
-from ..contract import ToolContext, ToolResult
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..output import limited
 from .edit_common import refusal
 from .paths import absolute, missing, os_error, path_error
@@ -14,7 +16,6 @@ from .paths import absolute, missing, os_error, path_error
 Json = dict[str, Any]
 
 _MOST_ENTRIES = 1000
-
 
 _LS_SCHEMA: Json = {
     "type": "object",
@@ -31,18 +32,16 @@ _LS_SCHEMA: Json = {
 }
 
 
-class LS:
+_LS_DESCRIPTION = (
+    "Lists the entries of a directory, hidden ones included: directories end in /, links show where they point. "
+    "ignore takes glob patterns of names to leave out. Use Glob to find files by pattern in a whole tree."
+)
+
+
+class LS(Tool):
     """The direct entries of one directory."""
 
-    name = "LS"
-    description = (
-        "Lists the entries of a directory, hidden ones included: directories end in /, links show where they point. "
-        "ignore takes glob patterns of names to leave out. Use Glob to find files by pattern in a whole tree."
-    )
-    input_schema: Json = _LS_SCHEMA
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return True
+    declaration = ToolDeclaration(tool_traits.LS, _LS_DESCRIPTION, _LS_SCHEMA)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return path_error(tool_input["path"])

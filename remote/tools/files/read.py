@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ccb.tunnel.wire import tool_traits
+
 from ...system.host import FileInfo, Kind, NotAFile, digest_of
-from ..contract import ToolContext, ToolResult
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from . import media, notebook
 from .edit_common import refusal
 from .patch import bounded_text
@@ -16,7 +18,6 @@ Json = dict[str, Any]
 
 _HEAD = 16
 _WHOLE = (1, MOST_LINES)
-
 
 _READ_SCHEMA: Json = {
     "type": "object",
@@ -30,22 +31,20 @@ _READ_SCHEMA: Json = {
 }
 
 
-class Read:
+_READ_DESCRIPTION = (
+    "Reads a file.\n"
+    f"- Without offset and limit it gives the first {MOST_LINES} lines. For a long file, give the range you need.\n"
+    "- Each line comes with its number and a tab in front: they are not part of the file. Lines over "
+    f"{MOST_LINE} characters are cut.\n"
+    "- Images (PNG, JPEG, GIF, WebP) are shown as images; Jupyter notebooks with their cells and outputs.\n"
+    "- It reads files only: use LS for a directory."
+)
+
+
+class Read(Tool):
     """Shows a file and remembers which version was shown."""
 
-    name = "Read"
-    description = (
-        "Reads a file.\n"
-        f"- Without offset and limit it gives the first {MOST_LINES} lines. For a long file, give the range you need.\n"
-        "- Each line comes with its number and a tab in front: they are not part of the file. Lines over "
-        f"{MOST_LINE} characters are cut.\n"
-        "- Images (PNG, JPEG, GIF, WebP) are shown as images; Jupyter notebooks with their cells and outputs.\n"
-        "- It reads files only: use LS for a directory."
-    )
-    input_schema: Json = _READ_SCHEMA
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return True
+    declaration = ToolDeclaration(tool_traits.READ, _READ_DESCRIPTION, _READ_SCHEMA)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return path_error(tool_input["file_path"])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract import ToolContext, ToolResult
+from ccb.tunnel.wire import tool_traits
+
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from .edit_common import Refused, current, path_refusal, peek_refusal, refusal, store, text_error
 from .edit_text import NOT_UTF8, is_utf8
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import os_error
 
 Json = dict[str, Any]
-
 
 _WRITE_SCHEMA: Json = {
     "type": "object",
@@ -24,20 +25,18 @@ _WRITE_SCHEMA: Json = {
 }
 
 
-class Write:
+_WRITE_DESCRIPTION = (
+    "Writes a file, replacing the one that is there. Directories that are missing are made.\n"
+    "- A file that exists must have been read in this conversation first, and must not have changed since.\n"
+    "- The content is written as it is given, line endings included.\n"
+    "- Prefer Edit for changes to an existing file: it sends only what changes."
+)
+
+
+class Write(Tool):
     """Creates a file or replaces its whole content."""
 
-    name = "Write"
-    description = (
-        "Writes a file, replacing the one that is there. Directories that are missing are made.\n"
-        "- A file that exists must have been read in this conversation first, and must not have changed since.\n"
-        "- The content is written as it is given, line endings included.\n"
-        "- Prefer Edit for changes to an existing file: it sends only what changes."
-    )
-    input_schema: Json = _WRITE_SCHEMA
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return False
+    declaration = ToolDeclaration(tool_traits.WRITE, _WRITE_DESCRIPTION, _WRITE_SCHEMA)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         path = tool_input["file_path"]

@@ -6,8 +6,10 @@ import os
 import re
 from typing import Any
 
+from ccb.tunnel.wire import tool_traits
+
 from ...system.host import Kind
-from ..contract import ToolContext, ToolResult
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..files.paths import absolute, missing, os_error, path_error, tree_path
 from ..output import limited
@@ -17,7 +19,6 @@ from .run_program import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_pro
 Json = dict[str, Any]
 
 MOST_FILES = 100
-
 
 _GLOB_SCHEMA: Json = {
     "type": "object",
@@ -38,23 +39,21 @@ _GLOB_SCHEMA: Json = {
 }
 
 
-class Glob:
+_GLOB_DESCRIPTION = (
+    "Finds files by a glob pattern, such as `**/*.py` or `src/**/*.{ts,tsx}`; gives absolute paths, the most recently "
+    f"changed first, at most {MOST_FILES}.\n"
+    "- A pattern without a slash matches names at any depth. * and ? stay inside a name, ** crosses directories.\n"
+    "- Hidden files are found; .git, and in a git repository what .gitignore leaves out, are not."
+)
+
+
+class Glob(Tool):
     """Finds files in a tree."""
 
-    name = "Glob"
-    description = (
-        "Finds files by a glob pattern, such as `**/*.py` or `src/**/*.{ts,tsx}`; gives absolute paths, the most recently "
-        f"changed first, at most {MOST_FILES}.\n"
-        "- A pattern without a slash matches names at any depth. * and ? stay inside a name, ** crosses directories.\n"
-        "- Hidden files are found; .git, and in a git repository what .gitignore leaves out, are not."
-    )
-    input_schema: Json = _GLOB_SCHEMA
+    declaration = ToolDeclaration(tool_traits.GLOB, _GLOB_DESCRIPTION, _GLOB_SCHEMA)
 
     def __init__(self) -> None:
         load_program()
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return True
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:

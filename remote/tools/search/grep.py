@@ -6,8 +6,10 @@ import os
 import re
 from typing import Any
 
+from ccb.tunnel.wire import tool_traits
+
 from ...system.host import Kind
-from ..contract import ToolContext, ToolResult
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..files.patch import bounded_text
 from ..files.paths import absolute, missing, os_error, path_error, tree_path
@@ -68,27 +70,25 @@ _GREP_SCHEMA: Json = {
 }
 
 
-class Grep:
+_GREP_DESCRIPTION = (
+    "Searches file contents for a regular expression. Use it rather than grep or rg in Bash.\n"
+    "- The syntax is that of ripgrep and Python (`log.*Error`, `function\\s+\\w+`), look-around included; literal braces "
+    "need a backslash (`interface\\{\\}`).\n"
+    "- output_mode: files_with_matches (default) gives paths, the most recently changed first; content gives lines; "
+    "count gives the number of matching lines of each file.\n"
+    "- glob (`*.js`, `src/**/*.{ts,tsx}`, `!*.min.js`) or type (js, py, rust, …) choose files.\n"
+    "- A pattern matches inside one line, unless multiline is set.\n"
+    "- Hidden files are searched; binary files, .git, and in a git repository what .gitignore leaves out, are not."
+)
+
+
+class Grep(Tool):
     """Searches the contents of files."""
 
-    name = "Grep"
-    description = (
-        "Searches file contents for a regular expression. Use it rather than grep or rg in Bash.\n"
-        "- The syntax is that of ripgrep and Python (`log.*Error`, `function\\s+\\w+`), look-around included; literal braces "
-        "need a backslash (`interface\\{\\}`).\n"
-        "- output_mode: files_with_matches (default) gives paths, the most recently changed first; content gives lines; "
-        "count gives the number of matching lines of each file.\n"
-        "- glob (`*.js`, `src/**/*.{ts,tsx}`, `!*.min.js`) or type (js, py, rust, …) choose files.\n"
-        "- A pattern matches inside one line, unless multiline is set.\n"
-        "- Hidden files are searched; binary files, .git, and in a git repository what .gitignore leaves out, are not."
-    )
-    input_schema: Json = _GREP_SCHEMA
+    declaration = ToolDeclaration(tool_traits.GREP, _GREP_DESCRIPTION, _GREP_SCHEMA)
 
     def __init__(self) -> None:
         load_program()
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return True
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:

@@ -9,8 +9,10 @@ import shlex
 import time
 from typing import Any
 
+from ccb.tunnel.wire import tool_traits
+
 from ...system.process import Process
-from ..contract import ToolContext, ToolResult
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..output import MOST_CHARS, Output
 from .cwd_report import CwdReport
@@ -28,7 +30,6 @@ _ROOM = 200  # characters for what is said about an output
 _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _MOST_STRUCTURED = 40_000  # characters; the model's limit is below
-
 
 _BASH_SCHEMA: Json = {
     "type": "object",
@@ -51,21 +52,22 @@ _BASH_SCHEMA: Json = {
 }
 
 
-class Bash:
+_BASH_DESCRIPTION = (
+    "Runs a bash command on the machine the session is on. The working directory stays from one command to the next; shell "
+    "variables and functions do not. There is no terminal and no input.\n"
+    f"- timeout is in milliseconds: {DEFAULT_TIMEOUT} by default, {MAX_TIMEOUT} at most. A command that takes "
+    "longer is stopped.\n"
+    f"- Output over {MOST_CHARS} characters goes to a file: you get its head, its tail and the path.\n"
+    "- With run_in_background the command goes on while you do other things; BashOutput gives its output, KillShell ends it.\n"
+    "- Use the Read, Edit, Write, Grep, Glob and LS tools rather than cat, sed, echo, grep, find and ls.\n"
+    "- Quote paths that contain spaces. Join commands that depend on each other with &&."
+)
+
+
+class Bash(Tool):
     """Runs a command. The directory it ends in is where the next one starts, inside the session's directories."""
 
-    name = "Bash"
-    description = (
-        "Runs a bash command on the machine the session is on. The working directory stays from one command to the next; shell "
-        "variables and functions do not. There is no terminal and no input.\n"
-        f"- timeout is in milliseconds: {DEFAULT_TIMEOUT} by default, {MAX_TIMEOUT} at most. A command that takes "
-        "longer is stopped.\n"
-        f"- Output over {MOST_CHARS} characters goes to a file: you get its head, its tail and the path.\n"
-        "- With run_in_background the command goes on while you do other things; BashOutput gives its output, KillShell ends it.\n"
-        "- Use the Read, Edit, Write, Grep, Glob and LS tools rather than cat, sed, echo, grep, find and ls.\n"
-        "- Quote paths that contain spaces. Join commands that depend on each other with &&."
-    )
-    input_schema: Json = _BASH_SCHEMA
+    declaration = ToolDeclaration(tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA)
 
     def is_read_only(self, tool_input: Json) -> bool:
         from ...permissions.shell.readonly import changes_directory, is_read_only_command

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract import ToolContext, ToolResult
+from ccb.tunnel.wire import tool_traits
+
+from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..output import clean, limited
 from ..search.program import BadRequest, compiled
@@ -14,7 +16,6 @@ from .shells import Shell, Status
 Json = dict[str, Any]
 
 _MOST_FILTERED = 8 << 20  # bytes of new output that a filter looks at
-
 
 _BASH_OUTPUT_SCHEMA: Json = {
     "type": "object",
@@ -31,21 +32,19 @@ _BASH_OUTPUT_SCHEMA: Json = {
 }
 
 
-class BashOutput:
+_BASH_OUTPUT_DESCRIPTION = (
+    "Gives what a background command (started by Bash with run_in_background) has put out since the last call, and its "
+    "status. filter is a regular expression: only lines that match are shown, the others are gone."
+)
+
+
+class BashOutput(Tool):
     """New output of a background command."""
 
-    name = "BashOutput"
-    description = (
-        "Gives what a background command (started by Bash with run_in_background) has put out since the last call, and its "
-        "status. filter is a regular expression: only lines that match are shown, the others are gone."
-    )
-    input_schema: Json = _BASH_OUTPUT_SCHEMA
+    declaration = ToolDeclaration(tool_traits.BASH_OUTPUT, _BASH_OUTPUT_DESCRIPTION, _BASH_OUTPUT_SCHEMA)
 
     def __init__(self) -> None:
         load_program()
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return True
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:
@@ -92,15 +91,15 @@ _KILL_SHELL_SCHEMA: Json = {
 }
 
 
-class KillShell:
+_KILL_SHELL_DESCRIPTION = (
+    "Ends a background command (started by Bash with run_in_background) and everything it has started."
+)
+
+
+class KillShell(Tool):
     """The end of a background command."""
 
-    name = "KillShell"
-    description = "Ends a background command (started by Bash with run_in_background) and everything it has started."
-    input_schema: Json = _KILL_SHELL_SCHEMA
-
-    def is_read_only(self, tool_input: Json) -> bool:
-        return False
+    declaration = ToolDeclaration(tool_traits.KILL_SHELL, _KILL_SHELL_DESCRIPTION, _KILL_SHELL_SCHEMA)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return _unknown(tool_input["shell_id"], context)

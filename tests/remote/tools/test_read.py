@@ -243,11 +243,11 @@ async def test_ls_of_very_many_entries_says_how_many_more(box: Toolbox) -> None:
 async def test_todos_are_replaced_and_emptied_when_all_are_done(box: Toolbox) -> None:
     todos = [{"content": "Run", "status": "in_progress", "activeForm": "Running"}]
     result = await box("TodoWrite", todos=todos)
-    assert box.context.todos == todos
+    assert box.context.todos.items == todos
     assert result.structured == {"oldTodos": [], "newTodos": todos}
     done = [{**todos[0], "status": "completed"}]
     result = await box("TodoWrite", todos=done)
-    assert box.context.todos == []
+    assert box.context.todos.items == []
     assert result.structured == {"oldTodos": todos, "newTodos": done}
     assert box.refusal("TodoWrite", todos=[{**todos[0], "status": "late"}]) is not None
 

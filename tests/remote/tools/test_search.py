@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 import ccb.remote
+import ccb.tunnel.wire
 from ccb.remote.tools.registry import close_context, make_context
 from ccb.remote.tools.search.glob import Glob
 from ccb.remote.tools.search.globs import BadGlob, Globs, expand_braces
@@ -485,11 +486,14 @@ async def test_glob_gives_absolute_paths_newest_first(box: Toolbox) -> None:
 
 async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path: Path) -> None:
     bundle = tmp_path / "worker.zip"
-    source = Path(ccb.remote.__path__[0])
+    packages = {"ccb/remote": ccb.remote, "ccb/tunnel/wire": ccb.tunnel.wire}
     with zipfile.ZipFile(bundle, "w") as archive:
         archive.writestr("ccb/__init__.py", "")
-        for path in source.resolve().rglob("*.py"):
-            archive.write(path, f"ccb/remote/{path.relative_to(source.resolve())}")
+        archive.writestr("ccb/tunnel/__init__.py", "")
+        for name, package in packages.items():
+            source = Path(package.__path__[0]).resolve()
+            for path in source.rglob("*.py"):
+                archive.write(path, f"{name}/{path.relative_to(source)}")
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("needle\n")
     script = f"""

@@ -1,0 +1,183 @@
+"""How permission rules apply to a call: one matcher for each kind of rule that a tool can declare (`RuleKind`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ccb.tunnel.wire.tool_traits import EDIT, GREP, READ, Effect, PathInput, RuleKind, ToolTraits
+
+from .decision import Behavior, Decision
+from .modes import ACCEPT_EDITS
+from .paths import PathPattern, Places, protection
+from .rules.rules import Rule
+from .rules.ruleset import RuleSet
+from .shell import suggest
+from .shell.policy import BashPolicy, forbidding_rule, swept_rule
+from .shell.readonly import is_read_only_command
+
+Json = dict[str, Any]
+
+
+class Askable(Protocol):
+    """What the engine looks at in a tool."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def traits(self) -> ToolTraits: ...
+
+    def is_read_only(self, tool_input: Json) -> bool: ...
+
+
+@dataclass(frozen=True)
+class RuleState:
+    """What one decision stands on. `start` is the real directory that the shell is in."""
+
+    rules: RuleSet
+    places: Places
+    mode: str
+    start: str
+
+    @property
+    def accepts_edits(self) -> bool:
+        return self.mode == ACCEPT_EDITS
+
+    def path_rules(self, tool_name: str) -> list[Rule]:
+        """The rules with a pattern that deny a tool or want a question first."""
+        return [rule for kind in (Behavior.DENY, Behavior.ASK) for rule in self.rules.contents(kind, tool_name)]
+
+
+class RuleMatcher:
+    """Rules without a pattern, which cover a whole tool. The base of the matchers for rules with one. Every method may raise
+    TypeError for an input that it cannot read; the engine then asks."""
+
+    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+        """The first deny (or ask) rule with a pattern that covers the call."""
+        return None
+
+    def doubt_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+        """ASK if the call may touch what a rule is about in a way that no mode excuses."""
+        return None
+
+    def doubt_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+        """ASK if the call cannot be checked against the deny rules there are."""
+        return None
+
+    def only_reads(self, tool: Askable, tool_input: Json) -> bool:
+        """Whether plan mode lets the call run."""
+        effect = tool.traits.effect
+        return effect in (Effect.NONE, Effect.READ) or (effect is not Effect.WRITE and tool.is_read_only(tool_input))
+
+    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+        """The decision by allow rules, mode and defaults, once no deny rule and no ask rule covers the call."""
+        allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
+        if allowing:
+            return Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
+        if tool.traits.effect is Effect.NONE:
+            return Decision(Behavior.ALLOW, f"{tool.name} changes nothing outside the session.")
+        return Decision(Behavior.ASK, f"No rule allows {tool.name}.", "other", "", suggest.add_rules([Rule(tool.name)]))
+
+
+class CommandMatcher(RuleMatcher):
+    """Rules with a command pattern, such as `Bash(git *)`, for a tool whose input is a shell command."""
+
+    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+        return forbidding_rule(_command(tool_input), state.rules, behavior, state.places, state.start)
+
+    def doubt_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+        rule = swept_rule(_command(tool_input), state.path_rules(READ.name), state.places, state.start)
+        if rule is None:
+            return None
+        reason = f"It reads through directories with files that the rule {rule} is about; {GREP.name} leaves those out."
+        return Decision(Behavior.ASK, reason, "rule")
+
+    def doubt_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+        about_commands, about_reads, about_writes = (
+            bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name)
+        )
+        if not (about_commands or about_reads or about_writes):
+            return None
+        policy = BashPolicy(state.rules, state.places, True, state.start)
+        return policy.understand(_command(tool_input), about_commands, about_reads)
+
+    def only_reads(self, tool: Askable, tool_input: Json) -> bool:
+        return is_read_only_command(_command(tool_input))
+
+    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+        allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
+        if allowing:
+            doubt = self.doubt_about_deny_rules(tool, tool_input, state)
+            return doubt or Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
+        policy = BashPolicy(state.rules, state.places, state.accepts_edits, state.start)
+        return policy.decide(_command(tool_input))
+
+
+class PathMatcher(RuleMatcher):
+    """Rules with a path pattern, such as `Edit(src/**)`, for a tool that reads or writes files."""
+
+    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+        path = _path(tool.traits, tool_input)
+        for rule in state.rules.contents(behavior, tool.name):
+            if PathPattern(rule.content or "").forbids(path, state.places):
+                return rule
+        return None
+
+    def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+        places = state.places
+        real = places.real(_path(tool.traits, tool_input))
+        writes = tool.traits.effect is Effect.WRITE
+        why = protection(real, places.home) if writes else None
+        if why:
+            return Decision(Behavior.ASK, f"{real} is protected: {why}.", "other", real)
+        if _pattern_climbs(tool.traits, tool_input):
+            return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", real)
+        for rule in state.rules.about(Behavior.ALLOW, tool.name):
+            if rule.content is None or PathPattern(rule.content).allows(real, places):
+                return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
+        updates = suggest.for_path(writes, real, places, state.accepts_edits)
+        if not places.holds(real):
+            return Decision(Behavior.ASK, f"{real} is outside the working directories.", "workingDir", real, updates)
+        if not writes:
+            return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
+        if state.accepts_edits:
+            return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
+        return Decision(Behavior.ASK, f"{tool.name} changes {real}.", "other", real, updates)
+
+
+MATCHERS: Mapping[RuleKind, RuleMatcher] = {
+    RuleKind.PLAIN: RuleMatcher(),
+    RuleKind.COMMAND: CommandMatcher(),
+    RuleKind.PATH: PathMatcher(),
+}
+
+
+def _command(tool_input: Json) -> str:
+    command = tool_input.get("command")
+    if not isinstance(command, str):
+        raise TypeError("command is not a text")
+    return command
+
+
+def _path(traits: ToolTraits, tool_input: Json) -> str:
+    """The path that a call is about: the literal head of an absolute glob pattern, or else the input's path."""
+    where = traits.path or PathInput("file_path")
+    pattern = tool_input.get(where.glob_key, "")
+    if isinstance(pattern, str) and pattern.startswith(("/", "~")):
+        parts = pattern.split("/")
+        wild = next((at for at, part in enumerate(parts) if any(char in part for char in "*?[{")), len(parts))
+        return "/".join(parts[:wild]) or "/"
+    value = tool_input.get(where.key)
+    if value is None and where.default:
+        return where.default
+    if not isinstance(value, str) or not value:
+        raise TypeError("the path is not a text")
+    return value
+
+
+def _pattern_climbs(traits: ToolTraits, tool_input: Json) -> bool:
+    """Whether a glob pattern has a `..` in it."""
+    glob_key = traits.path.glob_key if traits.path else ""
+    return bool(glob_key) and ".." in str(tool_input.get(glob_key, "")).split("/")

@@ -1,0 +1,126 @@
+"""What both ends know of the built-in tools: their names and effects, which rules cover them, how the laptop shows them.
+
+This table is the only list of tool names. A tool's module in `ccb.remote.tools` takes its traits from here and adds what
+only the model and the worker need: the description, the input schema and the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Effect(Enum):
+    """What a call may change."""
+
+    NONE = "none"  # nothing outside the session
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+    NETWORK = "network"
+
+
+class RunsOn(Enum):
+    """Who runs the tool."""
+
+    HOST = "host"
+    LAPTOP = "laptop"
+    CLIENT = "client"
+
+
+class RuleKind(Enum):
+    """What the parentheses of a permission rule hold for this tool."""
+
+    COMMAND = "command"  # Bash(git *)
+    PATH = "path"  # Edit(src/**)
+    PLAIN = "plain"  # nothing: rules name the whole tool
+
+
+class View(Enum):
+    """How the laptop shows a call, in the approval card and in the transcript."""
+
+    COMMAND = "command"  # the command line; the end of its output
+    REPLACEMENT = "replacement"  # a diff of `old_string` and `new_string`
+    REPLACEMENTS = "replacements"  # the same for each item of `edits`
+    NEW_CONTENT = "new_content"  # a diff in which every line of `content` is added
+    FILE_LINES = "file_lines"  # the number of lines that were read
+    CHECKLIST = "checklist"  # the items of `todos`
+    PLAIN = "plain"  # the input; the start of the output
+
+    @property
+    def is_diff(self) -> bool:
+        return self in (View.REPLACEMENT, View.REPLACEMENTS, View.NEW_CONTENT)
+
+
+@dataclass(frozen=True)
+class PathInput:
+    """Where the input names the file or directory that a call is about. An absent `key` means `default`; "" says that the
+    key is required. `glob_key` holds a glob pattern, which names the directory itself when it is absolute."""
+
+    key: str
+    default: str = ""
+    glob_key: str = ""
+
+
+@dataclass(frozen=True)
+class ToolTraits:
+    """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when that is
+    another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside others."""
+
+    name: str
+    effect: Effect
+    rules: RuleKind = RuleKind.PLAIN
+    covered_by: str = ""
+    path: PathInput | None = None
+    view: View = View.PLAIN
+    runs_on: RunsOn = RunsOn.HOST
+    parallel: bool = False
+
+    @property
+    def rule_names(self) -> tuple[str, ...]:
+        """The names under which rules cover this tool."""
+        return (self.name, self.covered_by) if self.covered_by else (self.name,)
+
+
+_FILE = PathInput("file_path")
+
+BASH = ToolTraits("Bash", Effect.EXECUTE, RuleKind.COMMAND, view=View.COMMAND)
+BASH_OUTPUT = ToolTraits("BashOutput", Effect.NONE, parallel=True)
+KILL_SHELL = ToolTraits("KillShell", Effect.NONE)
+READ = ToolTraits("Read", Effect.READ, RuleKind.PATH, path=_FILE, view=View.FILE_LINES, parallel=True)
+GLOB = ToolTraits(
+    "Glob", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", ".", glob_key="pattern"), parallel=True
+)
+GREP = ToolTraits("Grep", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", "."), parallel=True)
+LS = ToolTraits("LS", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", "."), parallel=True)
+EDIT = ToolTraits("Edit", Effect.WRITE, RuleKind.PATH, path=_FILE, view=View.REPLACEMENT)
+MULTI_EDIT = ToolTraits("MultiEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.REPLACEMENTS)
+WRITE = ToolTraits("Write", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.NEW_CONTENT)
+TODO_WRITE = ToolTraits("TodoWrite", Effect.NONE, view=View.CHECKLIST, parallel=True)
+
+BUILT_IN = {
+    traits.name: traits
+    for traits in (BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE)
+}
+"""By name, in the order in which the model is offered them: it must not change, or prompt caches miss."""
+
+
+def traits_of(name: str) -> ToolTraits:
+    """The traits of a built-in tool. Any other name is taken for a tool that may do anything."""
+    return BUILT_IN.get(name) or ToolTraits(name, Effect.EXECUTE)
+
+
+def split_rules(text: str) -> tuple[list[str], int]:
+    """Cut a list of permission rules at commas and blanks outside parentheses. Return the rules and how many parentheses
+    are still open at the end."""
+    rules: list[str] = []
+    current = ""
+    depth = 0
+    for char in text:
+        depth = max(0, depth + (char == "(") - (char == ")"))
+        if depth == 0 and (char == "," or char.isspace()):
+            rules.append(current)
+            current = ""
+        else:
+            current += char
+    return [rule for rule in [*rules, current] if rule], depth
