@@ -42,9 +42,14 @@ F = TypeVar("F")
 DEADLINE_S = 15.0
 _DEFAULTS = SessionOptions()
 _SOURCE = Path(__file__).resolve().parents[2] / "src"
-_START = (
-    "import json,sys; from ccb.remote.main import start; sys.exit(start(json.loads(sys.argv[1]), 'b' * 64, 'disk'))"
-)
+_START = """
+import json, sys
+params, bundle, bundle_path = sys.argv[1:]
+if bundle_path:
+    sys.path.insert(0, bundle_path)
+from ccb.remote.main import start
+sys.exit(start(json.loads(params), bundle, 'disk'))
+"""
 
 
 class Laptop:
@@ -186,11 +191,15 @@ class WorkerHost:
             "CCB_MAX_RETRIES": "0",
         }
 
-    async def connect(self, session: str, cwd: str = "~/project", **params: Any) -> Laptop:
+    async def connect(
+        self, session: str, cwd: str = "~/project", *, bundle: str = "b" * 64, bundle_path: str = "", **params: Any
+    ) -> Laptop:
+        """Log in to a session. With `bundle_path`, a worker bundle of the hash `bundle`, that one runs instead of the sources."""
         import json
 
+        start_params = json.dumps({"session": session, "cwd": cwd, "create": True, **params})
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _START, json.dumps({"session": session, "cwd": cwd, "create": True, **params}),
+            sys.executable, "-c", _START, start_params, bundle, bundle_path,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=self.env,
             limit=1024 * 1024,
         )  # fmt: skip

@@ -1,0 +1,328 @@
+"""Sessions of an older worker: this laptop drives a daemon that still lives, and this worker resumes one that is gone.
+
+The older worker is the bundle in tests/data. It is started as its stub would start it; then the real `ccb` takes over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.worker_process import Laptop as Driver
+from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+from tests.support.model_script import Recorded
+from tests.support.processes import name_of
+from tests.support.terminal import Terminal, terminal
+
+from ccb.tunnel.wire import SessionOptions
+
+Json = dict[str, Any]
+
+OLDER_BUNDLE = Path(__file__).resolve().parents[1] / "data" / "worker-24918b2.zip"
+OLDER_HASH = "8f458140c5532c52ccdac89ecba716bc56b53195fc70a1933ae3d77f75d869ca"
+STDIO = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
+STDIO += ["--permission-prompt-tool", "stdio"]
+_WRITTEN = re.compile(
+    r"\x1b\[(\d+);(\d+)H|(\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~])|(.|\r|\n)"
+)
+COUNT = "echo run >> count"
+
+
+@dataclass(frozen=True)
+class Older:
+    """A session of the older worker after its driver's connection was lost.
+
+    It has had one turn. Its second turn has started a process in the background and waits for the approval of `COUNT`. A third
+    prompt is queued.
+    """
+
+    session: str
+    pid: int
+    background_pid: int
+    request_id: str
+    journal: Path
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
+    async with worker_host(tmp_path / "home") as made:
+        yield made
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("HOME") == str(made.home):
+                    made.pids.add(process.pid)
+            except (psutil.Error, OSError):
+                continue
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, host: WorkerHost, fake_model: FakeModel) -> Laptop:
+    """A laptop whose `--local` sessions are those of `host`."""
+    made = make_laptop(tmp_path, fake_model.url)
+    return replace(made, env={**made.env, "HOME": str(host.home), "XDG_RUNTIME_DIR": str(host.runtime)})
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
+def user(text: str) -> Json:
+    return {"type": "user", "message": {"role": "user", "content": text}}
+
+
+def cached_bundle(host: WorkerHost) -> Path:
+    """Where the stub has put the older bundle."""
+    return host.home / ".cache" / "ccb" / "worker" / f"{OLDER_HASH}.zip"
+
+
+async def older_session(host: WorkerHost) -> Older:
+    """Start a session with the older worker and lose the connection in its second turn."""
+    path = cached_bundle(host)
+    if not path.exists():
+        path.parent.mkdir(parents=True, mode=0o700)
+        path.parent.parent.chmod(0o700)
+        shutil.copyfile(OLDER_BUNDLE, path)
+    session = str(uuid.uuid4())
+    driver = await host.connect(session, bundle=OLDER_HASH, bundle_path=str(path))
+    hello = await driver.attach(SessionOptions(allowed_tools=["Bash(sleep *)"], permission_prompts="stdio"))
+    assert hello.bundle == OLDER_HASH
+    await driver.say("first prompt")
+    await answer_call(driver, says("First-answer."))
+    await driver.message("result")
+    await driver.say("second prompt")
+    await answer_call(driver, calls(("toolu_1", "Bash", {"command": "sleep 600", "run_in_background": True})))
+    await answer_call(driver, calls(("toolu_2", "Bash", {"command": COUNT}), message_id="msg_2"))
+    request = await driver.message("control_request")
+    await driver.say("third prompt")
+    await until(lambda: "third prompt" in journal_of(host, session).read_text(), "the third prompt is in the journal")
+    await until(lambda: len(sleeping(hello.pid)) == 1, "the command in the background has started")
+    (background_pid,) = sleeping(hello.pid)
+    await driver.drop()
+    return Older(session, hello.pid, background_pid, request["request_id"], journal_of(host, session))
+
+
+def sleeping(daemon_pid: int) -> list[int]:
+    """The `sleep` commands below a daemon."""
+    return [child.pid for child in psutil.Process(daemon_pid).children(recursive=True) if name_of(child) == "sleep"]
+
+
+def journal_of(host: WorkerHost, session: str) -> Path:
+    return host.state(session) / "journal.jsonl"
+
+
+async def answer_call(driver: Driver, reply: Reply) -> None:
+    opened, _ = await driver.call()
+    await driver.answer(opened, content(reply))
+
+
+async def kill(older: Older) -> None:
+    """The daemon of `older` dies and can write nothing more; what it started goes on."""
+    os.kill(older.pid, signal.SIGKILL)
+    await until(lambda: not alive(older.pid), "the older daemon is gone")
+
+
+def resume(host: WorkerHost, older: Older, *more: str) -> list[str]:
+    return [str(host.project), "--resume", older.session, *more]
+
+
+def allow(asked: Json) -> Json:
+    decision = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
+    answer = {"subtype": "success", "request_id": asked["request_id"], "response": decision}
+    return {"type": "control_response", "response": answer}
+
+
+def records(path: Path) -> list[Json]:
+    """The records of a journal, whose numbers must have no gap."""
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["seq"] for record in found] == list(range(1, len(found) + 1))
+    return found
+
+
+def prompts_of(request: Recorded) -> list[str]:
+    """The texts of the user's own messages in a request to the model."""
+    texts = []
+    for message in request.messages:
+        blocks = (
+            message["content"]
+            if isinstance(message["content"], list)
+            else [{"type": "text", "text": message["content"]}]
+        )
+        if message["role"] == "user":
+            texts += [block["text"] for block in blocks if block["type"] == "text" and "prompt" in block["text"]]
+    return texts
+
+
+def screen(running: Terminal) -> str:
+    """The lines that stand on the terminal now: the last characters written at each place."""
+    lines: dict[int, dict[int, str]] = {}
+    row = column = 0
+    for move_row, move_column, other, text in _WRITTEN.findall(running.written.decode(errors="replace")):
+        if move_row:
+            row, column = int(move_row), int(move_column)
+        elif not other:
+            if text == "\r":
+                column = 1
+            elif text == "\n":
+                row += 1
+            else:
+                lines.setdefault(row, {})[column] = text
+                column += 1
+    return "\n".join("".join(cells[place] for place in sorted(cells)) for _, cells in sorted(lines.items()))
+
+
+async def shown_events(host: WorkerHost, older: Older) -> list[Json]:
+    """What a viewer of this code is shown who has seen nothing yet."""
+    viewer = await host.connect(older.session, create=False)
+    hello = await viewer.attach(role="viewer")
+    while viewer.last_seq < hello.seq:
+        await viewer.read()
+    await viewer.drop()
+    return [{"seq": event.seq, "kind": event.kind, "body": event.body} for event in viewer.events]
+
+
+def test_the_older_bundle_is_the_one_that_was_built() -> None:
+    assert hashlib.sha256(OLDER_BUNDLE.read_bytes()).hexdigest() == OLDER_HASH
+
+
+async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
+    host: WorkerHost, laptop: Laptop, fake_model: FakeModel
+) -> None:
+    older = await older_session(host)
+    fake_model.add({"text": "Counted."}, {"text": "Fourth."})
+    async with laptop.start(resume(host, older, "-p", *STDIO)) as running:
+        asked = await running.until("control_request")
+        assert asked["request_id"] == older.request_id
+        assert asked["request"]["input"]["command"] == COUNT
+        await running.send(allow(asked))
+        assert (await running.until("result"))["result"] == "Counted."
+        assert prompts_of(fake_model.requests[0]) == ["first prompt", "second prompt", "third prompt"]
+        await running.send(user("fourth prompt"))
+        assert (await running.until("result"))["result"] == "Fourth."
+        assert alive(older.pid) and alive(older.background_pid)
+        running.end_input()
+        done = await running.done()
+    assert (done.code, len(done.results)) == (0, 2), done.stderr
+    assert (host.project / "count").read_text() == "run\n"
+    assert prompts_of(fake_model.requests[-1]) == [
+        "first prompt",
+        "second prompt",
+        "third prompt",
+        "fourth prompt",
+    ]
+    await until(lambda: not alive(older.pid) and not alive(older.background_pid), "the session has ended")
+    workers = [record["body"] for record in records(older.journal) if record["kind"] == "worker"]
+    assert workers == [], "no other worker took the session over"
+
+
+async def test_a_viewer_sees_each_event_of_a_live_older_daemon_once(host: WorkerHost) -> None:
+    older = await older_session(host)
+    shown = await shown_events(host, older)
+    kept = [{"seq": record["seq"], "kind": record["kind"], "body": record["body"]} for record in records(older.journal)]
+    assert shown == kept
+    assert alive(older.pid)
+
+
+async def test_the_screen_shows_the_history_of_a_live_older_daemon_once(
+    host: WorkerHost, laptop: Laptop, fake_model: FakeModel
+) -> None:
+    older = await older_session(host)
+    fake_model.add({"text": "Counted-it."}, {"text": "Fourth-answer."})
+    argv = [sys.executable, "-m", "ccb", *resume(host, older)]
+    async with terminal(argv, laptop.env, str(laptop.home), size=(100, 60)) as running:
+        await running.shows("First-answer.")
+        await running.shows("┏━ Bash on")  # the approval has the focus
+        shown = screen(running)
+        for once in ("first prompt", "First-answer.", "second prompt"):
+            assert shown.count(once) == 1, shown
+        running.type("1")
+        await running.shows("Counted-it.")
+        running.type("fourth prompt\r")
+        await running.shows("Fourth-answer.")
+        running.type("\x04")
+        assert await running.ended() == 0
+    assert (host.project / "count").read_text() == "run\n"
+
+
+async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_killed(
+    host: WorkerHost, laptop: Laptop, fake_model: FakeModel
+) -> None:
+    older = await older_session(host)
+    before = records(older.journal)
+    await kill(older)
+    fake_model.add({"text": "Third."}, {"text": "Fourth."})
+    async with laptop.start(resume(host, older, "-p", *STDIO)) as running:
+        await running.send(user("fourth prompt"))
+        while (await running.until("result")).get("result") != "Fourth.":
+            pass
+        running.end_input()
+        done = await running.done()
+    assert done.code == 0, done.stderr
+    assert not (host.project / "count").exists(), "the approval that was open is withdrawn, and its tool did not run"
+    assert not alive(older.background_pid)
+    after = records(older.journal)
+    assert after[: len(before)] == before
+    bodies = [record["body"] for record in after]
+    results = [body for body in bodies if body.get("type") == "result"]
+    assert [result.get("result") for result in results if not result["is_error"]] == [
+        "First-answer.",
+        "Third.",
+        "Fourth.",
+    ]
+    assert len(results) == 4, "the turn that was cut has one result"
+    assert [record["body"]["bundle"] != OLDER_HASH for record in after if record["kind"] == "worker"] == [True]
+    history = json.dumps(fake_model.requests[-1].messages)
+    for once in ("First-answer.", "second prompt", "third prompt", "Third.", "fourth prompt"):
+        assert history.count(once) == 1, once
+    assert history.count('"tool_use_id": "toolu_2"') == 1, "the open tool use is closed once"
+
+
+async def test_a_viewer_sees_each_event_of_a_resumed_older_session_once(host: WorkerHost) -> None:
+    older = await older_session(host)
+    before = records(older.journal)
+    await kill(older)
+    shown = await shown_events(host, older)
+    assert [event["seq"] for event in shown] == list(range(1, len(shown) + 1))
+    assert [event["body"] for event in shown[: len(before)]] == [record["body"] for record in before]
+
+
+async def listed(laptop: Laptop) -> dict[str, Json]:
+    done = await laptop.run(["ps", "--local", "--json"])
+    assert done.code == 0, done.stderr
+    return {row["session"]: row for row in map(json.loads, done.stdout.splitlines())}
+
+
+async def test_host_commands_handle_older_daemons_alive_and_dead(host: WorkerHost, laptop: Laptop) -> None:
+    living, dead = await older_session(host), await older_session(host)
+    await kill(dead)
+    rows = await listed(laptop)
+    assert (rows[living.session]["alive"], rows[living.session]["state"]) == (True, "requires_action")
+    assert (rows[living.session]["pid"], rows[living.session]["prompts"]) == (living.pid, 3)
+    assert (rows[dead.session]["alive"], rows[dead.session]["state"]) == (False, "ended")
+    for older in (living, dead):
+        said = await laptop.run(["logs", "--local", older.session])
+        assert said.code == 0 and "First-answer." in said.stdout and "second prompt" in said.stdout
+    collected = await laptop.run(["gc", "--local"])
+    assert collected.code == 0, collected.stderr
+    assert alive(living.pid) and alive(living.background_pid) and cached_bundle(host).exists()
+    assert not alive(dead.background_pid)
+    assert sorted(host.runtime_files()) == [f"{living.session}.lock", f"{living.session}.sock"]
+    stopped = await laptop.run(["stop", "--local", living.session])
+    assert stopped.code == 0, stopped.stderr
+    await until(lambda: not alive(living.pid) and not alive(living.background_pid), "the session has ended")
+    assert host.runtime_files() == []
+    assert {row["state"] for row in (await listed(laptop)).values()} == {"ended"}
