@@ -25,6 +25,7 @@ from ccb.local.login.prompts import prompts_for
 from ccb.local.session.client import LinkChange, LinkState, Received
 from ccb.local.session.session import Session
 from ccb.remote.journal.journal import Journal
+from ccb.tunnel.wire.records import MessageRecord
 
 RUNS = 9
 EVENTS = 200
@@ -83,12 +84,12 @@ async def _journal(directory: Path) -> tuple[float, float, float]:
     body = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "x" * 300}]}}
     start = time.perf_counter()
     for _ in range(EVENTS):
-        journal.append("message", body)
+        journal.append(MessageRecord(body))
     alone = (time.perf_counter() - start) / EVENTS
     await journal.commit()
     start = time.perf_counter()
     for _ in range(EVENTS):
-        journal.append("message", body)
+        journal.append(MessageRecord(body))
         await journal.commit()
     durable = (time.perf_counter() - start) / EVENTS
     size = path.stat().st_size / (2 * EVENTS)

@@ -7,12 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ccb.tunnel.wire.records import Content, Record
+
 Json = dict[str, Any]
 
 
 class NotKept(Exception):
-    """An emitter could not keep what it was told. `full`: for want of room, which a person has to make. Where it ended a turn,
-    `result` is the result message that could not be kept either."""
+    """The journal could not take a record. `full`: the disk, the quota or the file is full, so a person has to make room. When this
+    ended a turn, `result` is the result message that could not be written either."""
 
     def __init__(self, text: str, *, full: bool = False) -> None:
         super().__init__(text)
@@ -21,20 +23,19 @@ class NotKept(Exception):
 
 
 class Emitter(Protocol):
-    """Where the loop puts what happened. `message` and `fact` are journalled in order; `progress` is not. Raises NotKept."""
+    """Where one agent puts what happens. Everything that it emits carries the agent's id."""
 
-    def message(self, body: Json) -> None:
-        """A public stream-json object, complete but for `session_id` and `uuid`, which the session adds when absent."""
-
-    def fact(self, kind: str, body: Json) -> None:
-        """A journal record that is not a public message (`tool_start`, `turn_start`, …)."""
+    def emit(self, content: Content) -> Record:
+        """Append a record to the journal and return it. A public message is complete but for `session_id` and `uuid`, which are
+        added here. Raises NotKept."""
 
     def progress(self, key: str, body: Json) -> None:
-        """A public object that may be lost; a newer one with the same non-empty `key` replaces an unsent older one."""
+        """Show a public object that is not journalled and may be lost. A newer one with the same non-empty `key` replaces an
+        older one that was not sent yet."""
 
     async def commit(self) -> None:
-        """Returns when everything before is durable in the journal (group commit). Call it once for each model message,
-        before a tool starts, and after its result."""
+        """Return when everything emitted before is durable (group commit). Call it once for each model message, before a tool
+        starts, and after its result. Raises NotKept."""
 
 
 class ModelResponse(Protocol):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ccb.tunnel.wire.records import ModelRecord
+
 from ..model.models import resolve_model
 from ..ports import PromptSource
 from ..tools.contract import Tool
@@ -19,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Agent:
-    """`conversation` and `ledger` are the projections of the session's journal (`from_events`). Tools that the permission
+    """`conversation` and `ledger` are the projections of the session's journal (`from_records`). Tools that the permission
     engine hides are left out; the model's tool list changes only when another command line asks for that (`relaunch`)."""
 
     def __init__(self, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
@@ -44,8 +46,7 @@ class Agent:
         model = resolve_model(name or self._deps.model)
         if model != self._model:
             self._model = model
-            self._deps.emitter.fact("model", {"model": model})
-            self._conversation.apply("model", {"model": model})
+            self._conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
 
     def relaunch(
         self,

@@ -19,7 +19,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Callable
 
+from ccb.tunnel.wire.messages import AssistantLine, UserLine
 from ccb.tunnel.wire.ndjson import dump, to_bytes
+from ccb.tunnel.wire.projection import Projection, on, replay
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    ForkedRecord,
+    InputRecord,
+    MessageRecord,
+    ModelEndRecord,
+    ModelRecord,
+    PromptRecord,
+    Record,
+    ToolStartRecord,
+    WithdrawnRecord,
+    record_of,
+)
 
 Json = dict[str, Any]
 
@@ -103,12 +118,17 @@ class _Answer:
     message: HistoryMessage
 
 
-class Conversation:
-    """The history; grows at its end."""
+class Conversation(Projection):
+    """The history of the agent `agent_id`; it grows at its end. `model` is the model that was chosen last in mid-session.
+    Of the open tool uses, `started` are those whose tool was about to run (read from the journal only), and `copied` are those that
+    were open in the original when this session was forked from it."""
 
-    def __init__(self) -> None:
+    def __init__(self, agent_id: str = MAIN_AGENT) -> None:
+        self.agent_id = agent_id
         self.messages: list[HistoryMessage] = []
-        self.model: str | None = None  # the last one chosen in mid-session
+        self.model: str | None = None
+        self.started: set[str] = set()
+        self.copied: set[str] = set()
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
@@ -116,11 +136,10 @@ class Conversation:
         self._answers = 0
 
     @staticmethod
-    def from_events(events: Iterable[tuple[str, Json]]) -> Conversation:
-        """Rebuild from journal records (kind, body). Tool uses may be open after it: see `close_open_tool_uses`."""
-        conversation = Conversation()
-        for kind, body in events:
-            conversation.apply(kind, body)
+    def from_records(records: Iterable[Record], agent_id: str = MAIN_AGENT) -> Conversation:
+        """Rebuild the conversation of one agent. Tool uses may be open afterwards: see `close_open_tool_uses`."""
+        conversation = Conversation(agent_id)
+        replay(records, conversation)
         return conversation
 
     @property
@@ -132,22 +151,11 @@ class Conversation:
         """Whether a tool_use of this id is or was in the history."""
         return tool_use_id in self._used_ids
 
-    def apply(self, kind: str, body: Json) -> None:
-        """Take one journal record. What cannot belong to a valid history (a result without its call) is left out."""
-        if kind == "message":
-            self._message(body)
-        elif kind == "input":
-            if body.get("body", {}).get("type") == "user":
-                self.know_input(str(body.get("id")), prompt_blocks(body["body"]))
-        elif kind == "prompt":
-            self._prompt(body)
-        elif kind == "withdrawn":
-            self._withdraw(str(body.get("message_id")))
-        elif kind == "model_end":
-            self._answer = None
-        elif kind == "model":
-            self.model = str(body.get("model"))
-            self._strip_thinking()
+    def apply(self, record: Record) -> None:
+        """Take the next record. Those of other agents are skipped, and so is what cannot belong to a valid history (a result
+        without its call)."""
+        if record.agent_id == self.agent_id or isinstance(record.content, ForkedRecord):
+            super().apply(record)
 
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
         """Remember an input until the `prompt` record that uses it."""
@@ -162,21 +170,41 @@ class Conversation:
         for message in changeable[:-_NEWEST]:
             message.pack()
 
-    def _message(self, body: Json) -> None:
-        message = body.get("message")
-        if not isinstance(message, dict):
-            return
-        if body.get("type") == "assistant" and not body.get("is_api_error_message"):
-            self._assistant(str(message.get("id") or ""), _blocks(message.get("content")))
-        elif body.get("type") == "user" and not body.get("isReplay"):
-            self._user(_blocks(message.get("content")))
+    @on(InputRecord)
+    def _input(self, record: InputRecord, _: Record) -> None:
+        if isinstance(record.public, UserLine):
+            self.know_input(record.id, record.public.blocks)
 
-    def _assistant(self, message_id: str, blocks: list[Json]) -> None:
-        for block in filter(_is_sendable, blocks):
+    @on(ToolStartRecord)
+    def _tool_start(self, record: ToolStartRecord, _: Record) -> None:
+        if record.tool_use_id in self._open:
+            self.started.add(record.tool_use_id)
+
+    @on(ForkedRecord)
+    def _forked(self, record: ForkedRecord, _: Record) -> None:
+        self.copied = set(self._open)
+
+    @on(ModelEndRecord)
+    def _model_end(self, record: ModelEndRecord, _: Record) -> None:
+        self._answer = None
+
+    @on(ModelRecord)
+    def _model(self, record: ModelRecord, _: Record) -> None:
+        """Drop all thinking: another model does not accept it."""
+        self.model = record.model
+        for message in self.messages:
+            message.keep(lambda block, _: block.get("type") not in _THINKING)
+        self._drop_empty()
+
+    @on(AssistantLine)
+    def _assistant(self, line: AssistantLine, _: Record) -> None:
+        if line.is_api_error:
+            return
+        for block in filter(_is_sendable, line.blocks):
             tool_use_id = str(block.get("id")) if block.get("type") == "tool_use" else ""
             if tool_use_id in self._used_ids:
                 continue
-            answer = self._answer_of(message_id)
+            answer = self._answer_of(line.message_id)
             answer.message.put(block, answer.number)
             if tool_use_id:
                 self._open[tool_use_id] = answer.message
@@ -199,6 +227,11 @@ class Conversation:
         self.messages.append(HistoryMessage("user"))
         return self.messages[-1]
 
+    @on(UserLine)
+    def _user_line(self, line: UserLine, _: Record) -> None:
+        if not line.is_replay:
+            self._user(line.blocks)
+
     def _user(self, blocks: list[Json]) -> None:
         for block in filter(_is_sendable, blocks):
             if block.get("type") == "tool_result":
@@ -211,6 +244,7 @@ class Conversation:
         owner = self._open.pop(str(block.get("tool_use_id")), None)
         if owner is None:
             return
+        self.started.discard(str(block.get("tool_use_id")))
         after = self._place(owner) + 1
         if after == len(self.messages) or self.messages[after].role != "user":
             self.messages.insert(after, HistoryMessage("user"))
@@ -224,22 +258,21 @@ class Conversation:
                 return index
         raise AssertionError("an open tool_use outside the history")
 
-    def _prompt(self, body: Json) -> None:
-        blocks = _blocks(body.get("context"))
-        for item in body.get("items") or []:
-            if "input" in item:
-                known = self._inputs.pop(str(item["input"]), None)
-                if known is None:
-                    _log.warning("a prompt names input %s, which the journal does not hold", item["input"])
-                blocks += known or []
-            else:
-                blocks += _blocks(item.get("content"))
+    @on(PromptRecord)
+    def _prompt(self, record: PromptRecord, _: Record) -> None:
+        blocks = list(record.context)
+        for item in record.items:
+            known = self._inputs.pop(item.input_id, None) if item.input_id else item.content
+            if known is None:
+                _log.warning("a prompt names input %s, which the journal does not hold", item.input_id)
+            blocks += known or []
         sendable = [block for block in blocks if _is_sendable(block)]
         self._user(sendable or [{"type": "text", "text": "(empty message)"}])
 
-    def _withdraw(self, message_id: str) -> None:
+    @on(WithdrawnRecord)
+    def _withdraw(self, record: WithdrawnRecord, _: Record) -> None:
         answer, self._answer = self._answer, None
-        if answer is None or answer.message_id != message_id:
+        if answer is None or answer.message_id != record.message_id:
             return
         gone = {
             str(block["id"])
@@ -252,11 +285,6 @@ class Conversation:
                 message.keep(lambda block, _: block.get("tool_use_id") not in gone)
         for tool_use_id in gone & set(self._open):
             del self._open[tool_use_id]
-        self._drop_empty()
-
-    def _strip_thinking(self) -> None:
-        for message in self.messages:
-            message.keep(lambda block, _: block.get("type") not in _THINKING)
         self._drop_empty()
 
     def _trim(self, message: HistoryMessage) -> None:
@@ -289,16 +317,17 @@ class Conversation:
             self._answer = None
 
 
-def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[Json]:
-    """THE way to close tool_uses that have no result: on interrupt, on a failed call, after a crash, on load. Each gets an
-    is_error tool_result saying `why` (or `why(tool_use_id)`). They are applied here; the returned public messages are
-    for the caller to emit, so that the journal and every client learn it too."""
-    bodies = []
+def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[MessageRecord]:
+    """Give every tool_use that has no result an is_error tool_result with the text `why` (or `why(tool_use_id)`). This is the
+    only way in which open tool_uses are closed: on interrupt, on a failed call, after a crash, on load. The results are applied
+    here; the caller emits the returned messages, so that the journal and every client get them too."""
+    closed = []
     for tool_use_id in conversation.open_tool_uses:
-        body = tool_result_message(tool_use_id, why if isinstance(why, str) else why(tool_use_id), is_error=True)
-        conversation.apply("message", body)
-        bodies.append(body)
-    return bodies
+        text = why if isinstance(why, str) else why(tool_use_id)
+        message = MessageRecord(tool_result_message(tool_use_id, text, is_error=True))
+        conversation.apply(record_of(message, agent_id=conversation.agent_id))
+        closed.append(message)
+    return closed
 
 
 def tool_result_message(
@@ -316,18 +345,6 @@ def tool_result_message(
         "parent_tool_use_id": None,
         "tool_use_result": content if structured is None else structured,
     }
-
-
-def prompt_blocks(body: Json) -> list[Json]:
-    """The content blocks of a public user message from a client."""
-    message = body.get("message")
-    return _blocks(message.get("content")) if isinstance(message, dict) else []
-
-
-def _blocks(content: object) -> list[Json]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def _is_sendable(block: Json) -> bool:

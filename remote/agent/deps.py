@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol
 
+from ccb.tunnel.wire.messages import as_blocks, as_dict
+
 from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
 from ..permissions.decision import Decision
 from ..ports import Asker, Emitter, ModelTransport, PromptSource
 from ..tools.contract import Tool, ToolContext
-from .conversation import prompt_blocks
 
 Json = dict[str, Any]
 
@@ -47,7 +48,7 @@ class Prompt:
     @staticmethod
     def from_input(input_id: str, body: Json) -> Prompt:
         """The prompt in a public user message of a client."""
-        return Prompt(prompt_blocks(body), input_id)
+        return Prompt(as_blocks(as_dict(body.get("message")).get("content")), input_id)
 
 
 @dataclass(frozen=True)

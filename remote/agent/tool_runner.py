@@ -7,6 +7,8 @@ import dataclasses
 import logging
 from typing import Any, Callable
 
+from ccb.tunnel.wire.records import MessageRecord, ToolStartRecord
+
 from ..permissions.decision import Behavior, Decision
 from ..tools.contract import Tool, ToolResult
 from . import messages
@@ -109,7 +111,7 @@ class CallRunner:
         if granted is not tool_input:
             self._check(tool, granted)
         self.started.add(call.id)
-        self._deps.emitter.fact("tool_start", {"tool_use_id": call.id, "name": call.name})
+        self._deps.emitter.emit(ToolStartRecord(call.id, call.name))
         await self._deps.emitter.commit()
         context = dataclasses.replace(
             self._deps.context,
@@ -170,7 +172,7 @@ class CallRunner:
             text = f"Permission to use {call.name} was denied: {decision.reason}"
         else:
             text = self._deps.denial_text(decision, call.name)
-        self._deps.emitter.message(messages.permission_denied(call.name, call.id, text, decision))
+        self._deps.emitter.emit(MessageRecord(messages.permission_denied(call.name, call.id, text, decision)))
         raise self._denied(call, text)
 
     async def _ask(self, call: ToolCall, decision: Decision) -> Json:
@@ -189,7 +191,7 @@ class CallRunner:
             mode = self._deps.permissions.mode
             self._deps.permissions.apply(answer.updates)
             if self._deps.permissions.mode != mode:
-                self._deps.emitter.message(messages.status(None, self._deps.permissions.mode))
+                self._deps.emitter.emit(MessageRecord(messages.status(None, self._deps.permissions.mode)))
         self._counter.succeeded()
         return call.input if answer.updated_input is None else answer.updated_input
 

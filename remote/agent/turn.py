@@ -10,6 +10,15 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, TypeVar
 
+from ccb.tunnel.wire.records import (
+    Content,
+    MessageRecord,
+    ModelEndRecord,
+    PromptItem,
+    PromptRecord,
+    WithdrawnRecord,
+)
+
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall, Retrying
@@ -107,7 +116,7 @@ class Turn:
         finally:
             await self._executor.cancel()
         result = self._result(ending)
-        self._deps.emitter.message(result)
+        self._say(result)
         await self._deps.emitter.commit()
         return result
 
@@ -147,7 +156,7 @@ class Turn:
 
     def _init(self) -> None:
         deps = self._deps
-        self._deps.emitter.message(
+        self._say(
             messages.init(
                 cwd=deps.context.cwd,
                 tools=list(self._state.tools),
@@ -175,14 +184,14 @@ class Turn:
             self._state.prefix = request.RequestPrefix(system, tools)
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
-        items: list[Json] = []
+        items: list[PromptItem] = []
         for prompt in prompts:
             if prompt.input_id:
                 self._conversation.know_input(prompt.input_id, list(prompt.blocks))
-                items.append({"input": prompt.input_id})
+                items.append(PromptItem(prompt.input_id))
             else:
-                items.append({"content": list(prompt.blocks)})
-        self._fact("prompt", {"context": list(context), "items": items})
+                items.append(PromptItem(content=list(prompt.blocks)))
+        self._emit(PromptRecord(list(context), items))
 
     async def _loop(self) -> Ending:
         state = State()
@@ -194,7 +203,7 @@ class Turn:
                 continue
             if end.lost is not None:
                 text = f"API Error: Connection lost mid-response ({end.lost.message})"
-                self._deps.emitter.message(messages.api_error(text, end.lost, end.lost.kind, self._deps.clock.wall()))
+                self._say(messages.api_error(text, end.lost, end.lost.kind, self._deps.clock.wall()))
             if self._submitted:
                 await self._unless_stopped(self._executor.drain())
                 self._checkpoint()
@@ -254,7 +263,7 @@ class Turn:
         self._call = None
         self._stop_reason = end.stop_reason
         self._state.ledger.add(end.head.model or model, end.usage)
-        self._fact("model_end", {"message_id": end.head.id, "stop_reason": end.stop_reason, "usage": end.usage})
+        self._emit(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
         await deps.emitter.commit()
         return end
 
@@ -268,12 +277,12 @@ class Turn:
             kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
         else:
             return Ending(Terminal.COMPLETED, text="".join(self._texts))
-        self._deps.emitter.message(messages.api_error(text, None, kind, self._deps.clock.wall()))
+        self._say(messages.api_error(text, None, kind, self._deps.clock.wall()))
         return Ending(terminal, text=text)
 
     def _failed(self, failure: ModelError) -> Ending:
         text = failure.prose(self._state.model())
-        self._deps.emitter.message(messages.api_error(text, failure, failure.kind, self._deps.clock.wall()))
+        self._say(messages.api_error(text, failure, failure.kind, self._deps.clock.wall()))
         terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
         return Ending(terminal, text=text, api_error_status=failure.status)
 
@@ -307,9 +316,9 @@ class Turn:
         call.close_events()
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
-        for body in close_open_tool_uses(self._conversation, why):
+        for message in close_open_tool_uses(self._conversation, why):
             self._user_lines += 1
-            self._deps.emitter.message(body)
+            self._deps.emitter.emit(message)
 
     def _checkpoint(self) -> None:
         if self._stop.done():
@@ -335,14 +344,17 @@ class Turn:
 
     def _record(self, body: Json) -> None:
         """Emit a public message that is part of the conversation."""
-        self._deps.emitter.message(body)
-        self._conversation.apply("message", body)
+        self._emit(MessageRecord(body))
         if body["type"] == "user":
             self._user_lines += 1
 
-    def _fact(self, kind: str, body: Json) -> None:
-        self._deps.emitter.fact(kind, body)
-        self._conversation.apply(kind, body)
+    def _emit(self, content: Content) -> None:
+        """Emit a record that is part of the conversation."""
+        self._conversation.apply(self._deps.emitter.emit(content))
+
+    def _say(self, body: Json) -> None:
+        """Emit a public message that is not part of the conversation."""
+        self._deps.emitter.emit(MessageRecord(body))
 
     def event(self, event: Json) -> None:
         """A raw event of the stream, for clients that asked for it."""
@@ -374,7 +386,7 @@ class Turn:
 
     def withdrawn(self, message_id: str) -> None:
         """The lines of this answer do not count: it is asked for again."""
-        self._fact("withdrawn", {"message_id": message_id})
+        self._emit(WithdrawnRecord(message_id))
         self._texts = []
 
     def retrying(self, retry: Retrying) -> None:
@@ -386,7 +398,7 @@ class Turn:
             retry.max_retries,
             retry.delay,
         )
-        self._deps.emitter.message(messages.api_retry(retry))
+        self._say(messages.api_retry(retry))
 
 
 def _unkept(error: NotKept) -> Ending:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.projection import Projection, on, replay
+from ccb.tunnel.wire.records import Record
+
 from ..model.models import cost_usd, count, facts
 
 Json = dict[str, Any]
@@ -21,8 +25,9 @@ def zero_usage() -> Json:
     return usage
 
 
-class Ledger:
-    """Cumulative for the session; `turn` is reset by `start_turn`."""
+class Ledger(Projection):
+    """What a session has used so far: a projection of its results, and `add` counts what comes after the last one. `turn` is what
+    the running turn has used; `start_turn` sets it to zero."""
 
     def __init__(self) -> None:
         self.turn = zero_usage()
@@ -30,19 +35,16 @@ class Ledger:
         self.model_usage: dict[str, Json] = {}
 
     @staticmethod
-    def from_events(events: Iterable[tuple[str, Json]]) -> Ledger:
+    def from_records(records: Iterable[Record]) -> Ledger:
         """Go on from the last result in the journal."""
         ledger = Ledger()
-        last: Json = {}
-        for kind, body in events:
-            if kind == "message" and body.get("type") == "result":
-                last = body
-        cost = last.get("total_cost_usd")
-        ledger.total_cost_usd = float(cost) if isinstance(cost, (int, float)) else 0.0
-        usage = last.get("modelUsage")
-        if isinstance(usage, dict):
-            ledger.model_usage = {name: dict(entry) for name, entry in usage.items() if isinstance(entry, dict)}
+        replay(records, ledger)
         return ledger
+
+    @on(ResultLine)
+    def _result(self, result: ResultLine, _: Record) -> None:
+        self.total_cost_usd = float(result.total_cost_usd)
+        self.model_usage = {name: dict(entry) for name, entry in result.model_usage.items()}
 
     def start_turn(self) -> None:
         self.turn = zero_usage()

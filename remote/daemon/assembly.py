@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.projection import replay
 
 from ..agent.agent import Agent
 from ..agent.conversation import Conversation, close_open_tool_uses
@@ -17,6 +18,7 @@ from ..model.retry import RetrySettings
 from ..permissions.decision import Decision
 from ..permissions.engine import PermissionEngine
 from ..permissions.headless import headless_denial
+from ..session.emitter import AgentEmitter
 from ..session.session import Session
 from ..tools.contract import Tool, ToolContext
 from ..tools.registry import default_tools
@@ -72,33 +74,21 @@ def assemble(
     version: str,
 ) -> Agent:
     """The agent of `session`, with the conversation that its journal holds."""
-
-    def events() -> Iterator[tuple[str, Json]]:
-        """One record at a time: a journal may be larger than the memory it should take to read it."""
-        return ((record.kind, record.body) for record in session.journal.read(0, session.journal.seq))
-
-    conversation = Conversation()
-    copied: set[str] = set()
-    for kind, body in events():
-        conversation.apply(kind, body)
-        if kind == "forked":
-            copied = set(conversation.open_tool_uses)
-    opened = set(conversation.open_tool_uses)
-    started = opened & {str(body.get("tool_use_id")) for kind, body in events() if kind == "tool_start"}
-    if session.journal.damaged:  # what is missing may have been the start of any
-        started = opened
-    ledger = Ledger.from_events(events())
+    conversation, ledger = Conversation(), Ledger()
+    replay(session.journal.read(0, session.journal.seq), conversation, ledger)
 
     def why(tool_id: str) -> str:
-        if tool_id in copied:
-            return COPIED if tool_id in started else COPIED_UNSTARTED
-        return INTERRUPTED if tool_id in started else NEVER_STARTED
+        # a damaged record may have been the start of any tool
+        started = bool(session.journal.damaged) or tool_id in conversation.started
+        if tool_id in conversation.copied:
+            return COPIED if started else COPIED_UNSTARTED
+        return INTERRUPTED if started else NEVER_STARTED
 
-    for body in close_open_tool_uses(conversation, why):
-        session.message(body)
+    for message in close_open_tool_uses(conversation, why):
+        session.emit(message)
     return Agent(
         AgentDeps(
-            emitter=session,
+            emitter=AgentEmitter(session),
             transport=calls,
             asker=session,
             prompts=session_prompt(options, context.cwd),

@@ -34,8 +34,9 @@ from ccb.tunnel.wire import (
     Stop,
     encode_frame,
 )
+from ccb.tunnel.wire.records import Record
 
-from ..journal.journal import Journal, Record
+from ..journal.journal import Journal
 from .model_streams import Line
 
 log = logging.getLogger(__name__)

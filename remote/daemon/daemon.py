@@ -30,6 +30,7 @@ from ccb.tunnel.wire import (
     Stop,
     encode_frame,
 )
+from ccb.tunnel.wire.records import DriverRecord, WorkerRecord
 
 from ..agent.agent import Agent
 from ..context.prompt import session_prompt
@@ -170,7 +171,7 @@ class Daemon:
             self._left_behind = recovered.mark
             if self._engine is not None:
                 self._engine.apply(recovered.updates)
-            self._session.fact("worker", self._identity())
+            self._session.emit(WorkerRecord(**self._identity()))
             self._summary.update(created=self._session.created or self._summary.fields["created"])
             self.changed()
 
@@ -416,7 +417,7 @@ class Daemon:
         self._done = False
         if begun:
             with contextlib.suppress(JournalError):  # the driver will see for itself that nothing can be written
-                self._session.fact("driver", {"by": client.name, "epoch": frame.epoch})
+                self._session.emit(DriverRecord(client.name, frame.epoch))
                 self.journal.flush_soon()
         fence(self._driver, self._clients, self._epoch, client.name)
         return True

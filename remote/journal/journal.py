@@ -8,21 +8,26 @@ ever seen an event that a crash can take back.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from ccb.tunnel.wire.ndjson import dump, to_bytes
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    Content,
+    DamagedRecord,
+    Record,
+    TurnStartRecord,
+    parse_line,
+    record_of,
+    to_json,
+)
 
 from ..ports import NotKept
 from .storage import journal_file, no_room
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +43,6 @@ _HEAD = b'{"seq":'
 
 class JournalError(NotKept):
     """A record could not be written or made durable: the disk is full, the file is gone. Nothing half-written stays."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """`time` is seconds of the host's clock, for people only."""
-
-    seq: int
-    time: float
-    kind: str
-    body: Json
 
 
 class Journal:
@@ -82,7 +77,7 @@ class Journal:
                 break
             if last:
                 line += self._end_of_line()
-            record = _parse(line)
+            record = parse_line(line)
             most = self.seq + 1 + max(lost, lost_bytes // _SMALLEST)
             if record is None or not self.seq < record.seq <= most:
                 self.damaged.append("line %d is damaged and was passed over" % number)
@@ -122,12 +117,12 @@ class Journal:
         """Bytes."""
         return self._size
 
-    def append(self, kind: str, body: Json) -> Record:
-        """Write one record. Raises JournalError, and then the file is as it was."""
+    def append(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+        """Write one record and return it. Raises JournalError, and then the file is as it was before."""
         if self._failure is not None:
             raise self._failure
-        record = Record(self.seq + 1, time.time(), kind, body)
-        line = to_bytes(dump({"seq": record.seq, "time": round(record.time, 3), "kind": kind, "body": body})) + b"\n"
+        record = record_of(content, self.seq + 1, time.time(), agent_id)
+        line = to_bytes(dump(to_json(record))) + b"\n"
         if len(line) > MAX_RECORD:
             raise JournalError("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
         written = 0
@@ -201,7 +196,7 @@ class Journal:
             yield record
             reached = record.seq
         for seq in range(reached + 1, last + 1):
-            yield Record(seq, 0.0, "damaged", {})
+            yield record_of(DamagedRecord(), seq)
 
     def batch(self, after: int, most: int = 64, size: int = 256 * 1024) -> list[Record]:
         """The next durable records after `after`: at most `most`, and no more once they have `size` bytes together."""
@@ -227,7 +222,7 @@ class Journal:
                 break
             if not found:
                 found, start = True, record.seq - 1
-            if record.kind == "turn_start":
+            if isinstance(record.content, TurnStartRecord):
                 return record.seq - 1
         return start
 
@@ -253,7 +248,7 @@ class Journal:
             total -= kept.popleft()[1]
         first = kept[0][0].seq if kept else 1  # nothing before it can be read
         last = kept[-1][0].time if kept else 0.0
-        end_mark = Record(before, last, "", {})
+        end_mark = record_of(DamagedRecord(), before, last)
         return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
 
     def _from_file(self, start: int, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Record, int, int]]:
@@ -263,7 +258,7 @@ class Journal:
         for line in self._file.lines(start):
             if end is not None and offset >= end:
                 return
-            record = _parse(line) if offset >= first and offset not in self._bad else None
+            record = parse_line(line) if offset >= first and offset not in self._bad else None
             if record is not None:
                 yield record, offset, len(line)
             offset += len(line)
@@ -298,7 +293,7 @@ def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
     """The records from number `first` on; one of kind `damaged`, with an empty body, stands for each that is missing."""
     for record in records:
         while first < record.seq:
-            yield Record(first, record.time, "damaged", {})
+            yield record_of(DamagedRecord(), first, record.time)
             first += 1
         yield record
         first = record.seq + 1
@@ -317,16 +312,3 @@ def _rough_size(value: object) -> int:
     if isinstance(value, dict):
         return sum(map(_rough_size, value.values()))
     return sum(map(_rough_size, value)) if isinstance(value, list) else 8
-
-
-def _parse(line: bytes) -> Record | None:
-    try:
-        data = json.loads(line)
-        seq, when, kind, body = data["seq"], data["time"], data["kind"], data["body"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    if not (
-        isinstance(seq, int) and isinstance(when, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
-    ):
-        return None
-    return Record(seq, float(when), kind, body)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Callable
 
+from ccb.tunnel.wire.records import MessageRecord
+
+from ..agent.messages import status
 from ..model.models import facts
 
 if TYPE_CHECKING:
@@ -57,12 +60,12 @@ class Controls:
             if payload is not None:
                 answer["response"] = payload
         try:
-            session.message({"type": "control_response", "response": answer})
+            session.emit(MessageRecord({"type": "control_response", "response": answer}))
         finally:  # also where the disk has no room for the answer
             if subtype == "interrupt":
                 session.interrupt()
         if subtype == "set_permission_mode" and answer["subtype"] == "success":
-            session.message({"type": "system", "subtype": "status", "status": None, "permissionMode": self.mode()})
+            session.emit(MessageRecord(status(None, self.mode())))
 
     def _initialize(self, request: Json) -> Json:
         session = self._session

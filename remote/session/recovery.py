@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.records import Record
 
-from ..journal.journal import Record
 from ..model.models import count
 from ..permissions.rules.ruleset import COMMAND_LINE
 from ..sessions.registry import prompt_text

@@ -13,6 +13,22 @@ from dataclasses import replace
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    Content,
+    DamagedRecord,
+    InputRecord,
+    LateAnswerRecord,
+    MessageRecord,
+    ModelEndRecord,
+    OptionsRecord,
+    PromptRecord,
+    Record,
+    TurnEndRecord,
+    TurnStartRecord,
+    WithdrawnRecord,
+)
 
 from ..agent.agent import Agent
 from ..agent.deps import Prompt
@@ -53,7 +69,7 @@ class Watchers(Protocol):
 
 
 class Session:
-    """Emitter and Asker of the agent; owner of its turns. `assemble(session, options)` builds the agent."""
+    """The Asker of the agent; owner of its turns. `assemble(session, options)` builds the agent."""
 
     def __init__(
         self,
@@ -106,7 +122,7 @@ class Session:
         self.options = options
         self.agent = self._assemble(self, options)
         self.created = round(time.time(), 3)
-        self.fact("options", {"options": options.to_json(), "session": self.id, "created": self.created, **facts})
+        self.emit(OptionsRecord(options.to_json(), self.id, self.created, **facts))
         self._remember_launch(options)
         self.journal.flush_soon()
 
@@ -133,7 +149,7 @@ class Session:
     def relaunch(self, options: SessionOptions, given: Json, prompts: PromptSource | None) -> None:
         """Go on with `options`, which are journalled. Raises JournalError."""
         assert self.agent is not None
-        self.fact("options", {"options": options.to_json()})
+        self.emit(OptionsRecord(options.to_json()))
         self.options = options
         self._remember_launch(options)
         self.agent.relaunch(
@@ -177,7 +193,7 @@ class Session:
         self._remember_spent(recovered.last_result)
         doubtful = self._tell_damage(recovered)
         for request_id in recovered.open_asks:
-            self.message({"type": "control_cancel_request", "request_id": request_id})
+            self._say({"type": "control_cancel_request", "request_id": request_id})
         self.agent = self._assemble(self, self.options)
         if recovered.result_due:
             self._result_due = True
@@ -187,7 +203,7 @@ class Session:
             self._result_due = True
             self.fail(_DOUBTFUL)
         if recovered.turn_open:
-            self.fact("turn_end", {})
+            self.emit(TurnEndRecord())
         for input_id, body in recovered.waiting.items():
             self._put(input_id, body)
         self.journal.flush_soon()
@@ -205,40 +221,46 @@ class Session:
                 told.append(what)
                 doubtful.add(input_id)
         for what in told:
-            self.fact("damaged", {"what": what})
+            self.emit(DamagedRecord(what))
         return doubtful
 
-    def message(self, body: Json) -> None:
-        """Emitter."""
-        whole = {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())}
-        record = self.journal.append("message", whole)
-        self._picture.take(record.seq, "message", whole)
-        self.partial.message(whole)
-        if body.get("type") == "result":
-            self._result_due = False
-            self._remember_spent(body)
-        self.journal.flush_soon()
+    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+        """Append a record of an agent to the journal, and let everything that is derived from the journal know it. A public
+        message gets the session's id, and an id of its own when it has none. Raises JournalError."""
+        if isinstance(content, MessageRecord):
+            content = MessageRecord(self._whole(content.body))
+        record = self.journal.append(content, agent_id)
+        self._picture.take(record.seq, record.kind, record.body)
+        if isinstance(content, MessageRecord):
+            self.partial.message(record.body)
+            if isinstance(content.public, ResultLine):
+                self._result_due = False
+                self._remember_spent(record.body)
+            self.journal.flush_soon()
+        elif isinstance(content, WithdrawnRecord):
+            self.partial.withdraw(content.message_id)
+        elif isinstance(content, ModelEndRecord):
+            self.context_tokens = tokens_of(content.usage)
+        elif isinstance(content, PromptRecord):
+            for input_id in content.input_ids:
+                replay = self._replays.pop(input_id, None)
+                if replay is not None:
+                    self._say({**replay, "isReplay": True})
+        return record
+
+    def _whole(self, body: Json) -> Json:
+        return {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())}
+
+    def _say(self, body: Json) -> None:
+        """Emit a public message of the session."""
+        self.emit(MessageRecord(body))
 
     def _remember_spent(self, result: Json) -> None:
         self._spent = {name: result.get(name, empty) for name, empty in self._spent.items()}
 
-    def fact(self, kind: str, body: Json) -> None:
-        """Emitter."""
-        record = self.journal.append(kind, body)
-        self._picture.take(record.seq, kind, body)
-        if kind == "withdrawn":
-            self.partial.withdraw(str(body.get("message_id")))
-        elif kind == "model_end":
-            self.context_tokens = tokens_of(body.get("usage"))
-        elif kind == "prompt":
-            for item in body.get("items", ()):
-                replay = self._replays.pop(str(item.get("input", "")), None)
-                if replay is not None:
-                    self.message({**replay, "isReplay": True})
-
     def progress(self, key: str, body: Json) -> None:
-        """Emitter."""
-        whole = {**body, "session_id": self.id, "uuid": body.get("uuid") or str(uuid.uuid4())}
+        """Show a public object that is not journalled; see `Emitter.progress`."""
+        whole = self._whole(body)
         self.partial.take(key, whole)
         self._watchers.progress(key, whole)
 
@@ -248,7 +270,7 @@ class Session:
         return self._picture.body(seq, model=model, mode=self._controls.mode())
 
     async def commit(self) -> None:
-        """Emitter."""
+        """Return when every record so far is durable. Raises JournalError."""
         await self.journal.commit()
 
     @property
@@ -262,7 +284,7 @@ class Session:
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._asks[request_id] = answer
         try:
-            self.message(
+            self._say(
                 {"type": "control_request", "request_id": request_id, "request": {"subtype": "can_use_tool", **request}}
             )
             await self.commit()
@@ -270,7 +292,7 @@ class Session:
             return _answer(await answer)
         finally:
             if self._asks.pop(request_id, None) is not None and not answer.done():
-                self.message({"type": "control_cancel_request", "request_id": request_id})
+                self._say({"type": "control_cancel_request", "request_id": request_id})
             self._watchers.changed()
 
     def withdraw_asks(self) -> None:
@@ -278,7 +300,7 @@ class Session:
         asks, self._asks = self._asks, OrderedDict()
         for request_id, answer in asks.items():
             if not answer.done():
-                self.message({"type": "control_cancel_request", "request_id": request_id})
+                self._say({"type": "control_cancel_request", "request_id": request_id})
                 answer.cancel()
 
     def take_input(self, input_id: str, body: Json) -> int:
@@ -289,7 +311,7 @@ class Session:
         if kind == "user":
             self._inputs.check_room()
         repeated = self._inputs.knows_message(body)
-        self.fact("input", {"id": input_id, "body": body})
+        self.emit(InputRecord(input_id, body))
         self._inputs.remember(input_id, body)
         if kind == "user":
             if not repeated:
@@ -298,7 +320,7 @@ class Session:
                 self._put(input_id, body)
                 self._watchers.changed()
             elif self.options.replay_user_messages:
-                self.message({**body, "isReplay": True})
+                self._say({**body, "isReplay": True})
         elif kind == "control_request":
             self._controls.take(body)
         elif kind == "control_response":
@@ -316,7 +338,7 @@ class Session:
         request_id = response.get("request_id") if isinstance(response, dict) else None
         answer = self._asks.pop(str(request_id), None)
         if answer is None or answer.done():
-            self.fact("late_answer", {"request_id": str(request_id)})
+            self.emit(LateAnswerRecord(str(request_id)))
             return
         answer.set_result(response if isinstance(response, dict) else {})
 
@@ -356,7 +378,7 @@ class Session:
         assert self.agent is not None
         self._in_turn = self._result_due = True
         try:
-            self.fact("turn_start", {})
+            self.emit(TurnStartRecord())
             await self.agent.run_turn([prompt])
         except JournalError as error:
             log.error("the turn ended: %s", error)
@@ -368,7 +390,7 @@ class Session:
             self._in_turn = False
             self._watchers.changed()
         with contextlib.suppress(JournalError):
-            self.fact("turn_end", {})
+            self.emit(TurnEndRecord())
             self.journal.flush_soon()
 
     def fail(self, *reasons: str, full: bool = False, unkept: Json | None = None) -> None:
@@ -384,7 +406,7 @@ class Session:
             "terminal_reason": "storage_full" if full else "model_error", "errors": [*reasons], **(unkept or {}),
         }  # fmt: skip
         try:
-            self.message(result)
+            self._say(result)
         except JournalError:
             self.progress("", result)
 

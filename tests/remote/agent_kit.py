@@ -18,6 +18,7 @@ from ccb.remote.model.retry import RetrySettings
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.ports import Answer
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_json
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]
@@ -139,17 +140,21 @@ class ScriptedTransport:
 class MemoryEmitter:
     """Keeps everything in order. `journal` is what a restart would read."""
 
-    def __init__(self) -> None:
-        self.journal: list[tuple[str, Json]] = []
+    def __init__(self, agent_id: str = MAIN_AGENT) -> None:
+        self.agent_id = agent_id
+        self.journal: list[Record] = []
         self.all: list[tuple[str, Json]] = []  # progress included
         self.committed = 0
         self.changed = asyncio.Event()
 
-    def message(self, body: Json) -> None:
-        self._add("message", body)
-
-    def fact(self, kind: str, body: Json) -> None:
-        self._add(kind, body)
+    def emit(self, content: Content) -> Record:
+        record = parse(
+            json.loads(json.dumps(to_json(record_of(content, len(self.journal) + 1, agent_id=self.agent_id))))
+        )
+        self.journal.append(record)
+        self.all.append((record.kind, record.body))
+        self.changed.set()
+        return record
 
     def progress(self, key: str, body: Json) -> None:
         self.all.append(("progress", body))
@@ -158,21 +163,17 @@ class MemoryEmitter:
     async def commit(self) -> None:
         self.committed = len(self.journal)
 
-    def _add(self, kind: str, body: Json) -> None:
-        record = json.loads(json.dumps(body))
-        self.journal.append((kind, record))
-        self.all.append((kind, record))
-        self.changed.set()
-
     def messages(self, kind: str = "", subtype: str = "") -> list[Json]:
         return [
-            body
-            for record, body in self.journal
-            if record == "message" and kind in ("", body["type"]) and subtype in ("", body.get("subtype"))
+            record.body
+            for record in self.journal
+            if isinstance(record.content, MessageRecord)
+            and kind in ("", record.body["type"])
+            and subtype in ("", record.body.get("subtype"))
         ]
 
     def facts(self, kind: str) -> list[Json]:
-        return [body for record, body in self.journal if record == kind]
+        return [record.body for record in self.journal if record.kind == kind]
 
     def stream_events(self) -> list[Json]:
         return [b["event"] for k, b in self.all if k == "progress" and b["type"] == "stream_event"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -9,13 +10,37 @@ from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.tunnel.wire.records import (
+    Content,
+    InputRecord,
+    MessageRecord,
+    ModelEndRecord,
+    ModelRecord,
+    PromptItem,
+    PromptRecord,
+    Record,
+    TurnStartRecord,
+    WithdrawnRecord,
+    parse,
+    record_of,
+    to_json,
+)
 
 Json = dict[str, Any]
-Record = tuple[str, Json]
+
+
+def _record(content: Content) -> Record:
+    """As a journal gives it back."""
+    return parse(json.loads(json.dumps(to_json(record_of(content, 1)))))
+
+
+def _message(body: Json) -> Record:
+    return _record(MessageRecord(body))
 
 
 def _assistant(message_id: str, block: Json) -> Record:
-    return "message", {"type": "assistant", "message": {"id": message_id, "role": "assistant", "content": [block]}}
+    message = {"id": message_id, "role": "assistant", "content": [block]}
+    return _message({"type": "assistant", "message": message})
 
 
 def _text(message_id: str, text: str) -> Record:
@@ -31,15 +56,19 @@ def _call(message_id: str, tool_use_id: str) -> Record:
 
 
 def _result(tool_use_id: str) -> Record:
-    return "message", tool_result_message(tool_use_id, "done", is_error=False)
+    return _message(tool_result_message(tool_use_id, "done", is_error=False))
 
 
 def _prompt(text: str) -> Record:
-    return "prompt", {"context": [], "items": [{"content": [{"type": "text", "text": text}]}]}
+    return _record(PromptRecord([], [PromptItem(content=[{"type": "text", "text": text}])]))
 
 
 def _note(text: str) -> Record:
-    return "message", {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+    return _message({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}})
+
+
+def _withdrawn(message_id: str) -> Record:
+    return _record(WithdrawnRecord(message_id))
 
 
 def _shape(conversation: Conversation) -> list[tuple[str, list[str]]]:
@@ -50,7 +79,7 @@ def _shape(conversation: Conversation) -> list[tuple[str, list[str]]]:
 
 
 def test_fragments_and_results_are_merged() -> None:
-    conversation = Conversation.from_events(
+    conversation = Conversation.from_records(
         [
             _prompt("go"),
             _thinking("m1"),
@@ -75,14 +104,14 @@ def test_what_is_no_part_of_the_conversation_is_left_out() -> None:
     error: Json = {"type": "assistant", "is_api_error_message": True}
     error["message"] = {"id": "x", "content": [{"type": "text", "text": "API Error"}]}
     replay: Json = {"type": "user", "isReplay": True, "message": {"content": "echo"}}
-    conversation = Conversation.from_events(
+    conversation = Conversation.from_records(
         [
-            ("message", {"type": "system", "subtype": "init"}),
+            _message({"type": "system", "subtype": "init"}),
             _prompt("go"),
-            ("message", replay),
-            ("message", error),
-            ("message", {"type": "result", "result": "x"}),
-            ("turn_start", {}),
+            _message(replay),
+            _message(error),
+            _message({"type": "result", "result": "x"}),
+            _record(TurnStartRecord()),
             _assistant("m1", {"type": "text", "text": " \n"}),
             _assistant("m1", {"type": "thinking", "thinking": "unsigned", "signature": ""}),
         ]
@@ -91,12 +120,12 @@ def test_what_is_no_part_of_the_conversation_is_left_out() -> None:
 
 
 def test_open_tool_uses_are_closed_where_they_belong() -> None:
-    conversation = Conversation.from_events(
+    conversation = Conversation.from_records(
         [_prompt("go"), _call("m1", "a"), _call("m1", "b"), _result("b"), _prompt("hm")]
     )
     assert conversation.open_tool_uses == ["a"]
     bodies = close_open_tool_uses(conversation, lambda tool_use_id: f"{tool_use_id} was lost in a crash")
-    assert [body["message"]["content"] for body in bodies] == [
+    assert [closed.body["message"]["content"] for closed in bodies] == [
         [{"type": "tool_result", "tool_use_id": "a", "content": "a was lost in a crash", "is_error": True}]
     ]
     assert _shape(conversation)[-1] == ("user", ["b", "a", "hm"])
@@ -105,16 +134,16 @@ def test_open_tool_uses_are_closed_where_they_belong() -> None:
 
 def test_an_input_that_was_never_used_is_not_said() -> None:
     body = {"type": "user", "message": {"role": "user", "content": "cancelled"}}
-    conversation = Conversation.from_events([("input", {"id": "1", "body": body}), _prompt("go")])
+    conversation = Conversation.from_records([_record(InputRecord("1", body)), _prompt("go")])
     assert _shape(conversation) == [("user", ["go"])]
 
 
 def test_an_empty_prompt_is_still_a_message() -> None:
-    assert _shape(Conversation.from_events([_prompt("  ")])) == [("user", ["(empty message)"])]
+    assert _shape(Conversation.from_records([_prompt("  ")])) == [("user", ["(empty message)"])]
 
 
 def test_a_message_that_ends_in_thinking_is_made_sendable() -> None:
-    conversation = Conversation.from_events([_prompt("go"), _thinking("m1"), _note("interrupted"), _prompt("again")])
+    conversation = Conversation.from_records([_prompt("go"), _thinking("m1"), _note("interrupted"), _prompt("again")])
     conversation.seal()
     assert _shape(conversation) == [("user", ["go", "interrupted", "again"])]
 
@@ -128,15 +157,15 @@ _RECORDS = st.one_of(
     st.builds(_thinking, _MESSAGE_IDS),
     st.builds(_call, _MESSAGE_IDS, _TOOL_IDS),
     st.builds(_result, _TOOL_IDS),
-    st.builds(lambda message_id: ("withdrawn", {"message_id": message_id}), _MESSAGE_IDS),
-    st.just(("model", {"model": "other"})),
+    st.builds(_withdrawn, _MESSAGE_IDS),
+    st.just(_record(ModelRecord("other"))),
 )
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_RECORDS, max_size=30))
 def test_any_journal_gives_a_valid_history(records: list[Record]) -> None:
-    conversation = Conversation.from_events(records)
+    conversation = Conversation.from_records(records)
     close_open_tool_uses(conversation, "lost")
     conversation.seal()
     history = [message.api() for message in conversation.messages]
@@ -150,9 +179,9 @@ def test_a_crash_anywhere_and_the_repair_give_what_a_reload_gives(records: list[
     """What a repair emits makes the journal whole: reading it again leaves nothing open and gives the same history."""
     cut = data.draw(st.integers(0, len(records)))
     before = records[:cut]
-    live = Conversation.from_events(before)
-    repair = [("message", body) for body in close_open_tool_uses(live, "crashed")]
-    reloaded = Conversation.from_events([*before, *repair])
+    live = Conversation.from_records(before)
+    repair = [_record(closed) for closed in close_open_tool_uses(live, "crashed")]
+    reloaded = Conversation.from_records([*before, *repair])
     assert not reloaded.open_tool_uses
     assert [m.api() for m in reloaded.messages] == [m.api() for m in live.messages]
 
@@ -161,21 +190,21 @@ def test_a_crash_anywhere_and_the_repair_give_what_a_reload_gives(records: list[
 @given(st.lists(_RECORDS, max_size=30))
 def test_the_kept_bytes_are_the_bytes(records: list[Record]) -> None:
     conversation = Conversation()
-    for kind, body in records:
-        conversation.apply(kind, body)
+    for record in records:
+        conversation.apply(record)
         for message in conversation.messages:
             message.encoded()
-    fresh = Conversation.from_events(records)
+    fresh = Conversation.from_records(records)
     assert [m.encoded() for m in conversation.messages] == [m.encoded() for m in fresh.messages]
 
 
 def _end() -> Record:
-    return "model_end", {}
+    return _record(ModelEndRecord("", None, {}))
 
 
 def test_an_answer_is_another_one_although_its_id_was_used_before() -> None:
     """Some providers give every answer the same message.id."""
-    conversation = Conversation.from_events(
+    conversation = Conversation.from_records(
         [
             *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _call("m", "b"), _result("b"), _text("m", "x")),
             *(_end(), _prompt("more"), _text("m", "done"), _end()),
@@ -192,7 +221,7 @@ def test_an_answer_is_another_one_although_its_id_was_used_before() -> None:
 
 
 def test_what_the_person_says_ends_an_answer_without_an_end() -> None:
-    conversation = Conversation.from_events([_prompt("go"), _text("m", "one"), _prompt("more"), _text("m", "two")])
+    conversation = Conversation.from_records([_prompt("go"), _text("m", "one"), _prompt("more"), _text("m", "two")])
     assert _shape(conversation) == [
         ("user", ["go"]),
         ("assistant", ["one"]),
@@ -202,19 +231,19 @@ def test_what_the_person_says_ends_an_answer_without_an_end() -> None:
 
 
 def test_a_withdrawn_answer_takes_no_earlier_one_of_its_id_with_it() -> None:
-    conversation = Conversation.from_events(
+    conversation = Conversation.from_records(
         [
             *(_prompt("go"), _call("m", "a"), _end(), _result("a"), _text("m", "x")),
-            *(("withdrawn", {"message_id": "m"}), ("withdrawn", {"message_id": "m"})),
+            *(_withdrawn("m"), _withdrawn("m")),
         ]
     )
     assert _shape(conversation) == [("user", ["go"]), ("assistant", ["a"]), ("user", ["a"])]
 
 
 def test_an_answer_goes_on_after_its_thinking_was_dropped_for_another_model() -> None:
-    conversation = Conversation.from_events(
+    conversation = Conversation.from_records(
         [
-            *(_prompt("go"), _thinking("m"), ("model", {"model": "other"}), _text("m", "x")),
+            *(_prompt("go"), _thinking("m"), _record(ModelRecord("other")), _text("m", "x")),
             *(_call("m", "a"), _result("a"), _text("m", "y")),
         ]
     )
@@ -224,13 +253,13 @@ def test_an_answer_goes_on_after_its_thinking_was_dropped_for_another_model() ->
 def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:
     def turn(conversation: Conversation, number: int) -> None:
         conversation.know_input(str(number), [{"type": "text", "text": f"turn {number}"}])
-        conversation.apply("prompt", {"items": [{"input": str(number)}]})
+        conversation.apply(_record(PromptRecord([], [PromptItem(str(number))])))
         content = [
             {"type": "thinking", "thinking": "hm", "signature": "s"},
             {"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {"file_path": "ä \ud800"}},
         ]
-        conversation.apply("message", {"type": "assistant", "message": {"id": f"m{number}", "content": content}})
-        conversation.apply("message", tool_result_message(f"t{number}", f"result {number}", is_error=False))
+        conversation.apply(_message({"type": "assistant", "message": {"id": f"m{number}", "content": content}}))
+        conversation.apply(_message(tool_result_message(f"t{number}", f"result {number}", is_error=False)))
 
     sealed, plain = Conversation(), Conversation()
     for number in range(10):
@@ -241,6 +270,6 @@ def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:
     assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
     assert [message.role for message in sealed.messages] == [message.role for message in plain.messages]
     for conversation in (sealed, plain):  # an old message can still change
-        conversation.apply("model", {"model": "another"})
+        conversation.apply(_record(ModelRecord("another")))
     assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
     assert b"thinking" not in b"".join(message.encoded() for message in sealed.messages)

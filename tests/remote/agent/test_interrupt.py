@@ -54,7 +54,7 @@ async def _goes_on(world: World) -> Json:
     world.transport.replies[:] = [says("back", "msg_back")]
     assert (await world.turn("again"))["result"] == "back"
     assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
-    rebuilt = Conversation.from_events(world.emitter.journal)
+    rebuilt = Conversation.from_records(world.emitter.journal)
     rebuilt.seal()
     assert [m.api() for m in rebuilt.messages] == world.history()
     return world.transport.request_json(len(world.transport.bodies) - 1)

@@ -24,6 +24,7 @@ from ccb.remote.agent.deps import Prompt
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.errors import ModelError
 from ccb.tunnel.wire import ndjson
+from ccb.tunnel.wire.records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
 
@@ -188,7 +189,7 @@ async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
 
     events = lasting.emitter.journal[:before]
     restarted = make_world(
-        script()[2], conversation=Conversation.from_events(events), ledger=Ledger.from_events(events)
+        script()[2], conversation=Conversation.from_records(events), ledger=Ledger.from_records(events)
     )
     result = await restarted.turn("two")
     assert restarted.transport.bodies[0] == lasting.transport.bodies[2]
@@ -198,8 +199,11 @@ async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
 async def test_a_turn_after_a_crash_closes_what_was_left_open() -> None:
     use = {"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}}
     line = {"type": "assistant", "message": {"id": "m0", "role": "assistant", "content": [use]}}
-    crashed = Conversation.from_events(
-        [("prompt", {"items": [{"content": [{"type": "text", "text": "go"}]}]}), ("message", line)]
+    crashed = Conversation.from_records(
+        [
+            record_of(PromptRecord([], [PromptItem(content=[{"type": "text", "text": "go"}])])),
+            record_of(MessageRecord(line)),
+        ]
     )
     world = make_world(says("x"), conversation=crashed)
     await world.turn()
@@ -210,10 +214,10 @@ async def test_a_turn_after_a_crash_closes_what_was_left_open() -> None:
 async def test_prompts_of_journalled_inputs_are_in_the_journal_once() -> None:
     world = make_world(says("x"))
     body = {"type": "user", "message": {"role": "user", "content": "from the client"}}
-    world.emitter.fact("input", {"id": "i1", "body": body})
+    world.emitter.emit(InputRecord("i1", body))
     await world.clock.run_until_done(world.agent.run_turn([Prompt.from_input("i1", body)]))
     assert world.emitter.facts("prompt")[0]["items"] == [{"input": "i1"}]
-    rebuilt = Conversation.from_events(world.emitter.journal)
+    rebuilt = Conversation.from_records(world.emitter.journal)
     assert [m.api() for m in rebuilt.messages] == world.history()
     assert world.history()[0]["content"][1] == {"type": "text", "text": "from the client"}
 
@@ -316,7 +320,7 @@ async def test_a_model_switch_counts_from_the_next_call_and_drops_old_thinking()
     sent = world.transport.request_json(1)
     assert sent["model"] == world.agent.model == "claude-opus-4-5"
     assert all(b["type"] != "thinking" for m in sent["messages"] for b in m["content"])
-    assert Conversation.from_events(world.emitter.journal).model == "claude-opus-4-5"
+    assert Conversation.from_records(world.emitter.journal).model == "claude-opus-4-5"
     world.agent.set_model(None)
     await world.turn()
     assert world.transport.request_json(2)["model"] == "claude-sonnet-4-5"

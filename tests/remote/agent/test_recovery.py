@@ -182,7 +182,7 @@ async def test_every_cut_of_an_answer_ends_well() -> None:
         retried = len(_retries(world))
         assert retried == (0 if "t1" in str(world.history()) else 1)
         assert_valid(world.history())
-        rebuilt = Conversation.from_events(world.emitter.journal)
+        rebuilt = Conversation.from_records(world.emitter.journal)
         assert [m.api() for m in rebuilt.messages] == world.history()
 
 
@@ -192,7 +192,7 @@ async def test_a_told_block_of_a_lost_answer_is_withdrawn() -> None:
     await world.turn()
     assert world.emitter.facts("withdrawn") == [{"message_id": "msg_lost"}]
     assert [b["type"] for b in world.history()[1]["content"]] == ["text"]
-    rebuilt = Conversation.from_events(world.emitter.journal)
+    rebuilt = Conversation.from_records(world.emitter.journal)
     assert [m.api() for m in rebuilt.messages] == world.history()
 
 

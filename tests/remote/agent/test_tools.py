@@ -123,7 +123,7 @@ async def test_the_start_is_durable_before_the_tool_runs() -> None:
     world.write.gates = {"a": asyncio.Event()}
     turn = world.start()
     await world.write.until("start a")
-    kinds = [kind for kind, _ in world.emitter.journal]
+    kinds = [record.kind for record in world.emitter.journal]
     assert world.emitter.facts("tool_start") == [{"tool_use_id": "t1", "name": "Change"}]
     assert world.emitter.committed >= kinds.index("tool_start") + 1
     world.write.gates["a"].set()

@@ -31,6 +31,7 @@ from ccb.tunnel.wire import (
     Stop,
     encode_frame,
 )
+from ccb.tunnel.wire.records import MessageRecord
 
 DEADLINE_S = 10.0
 
@@ -183,7 +184,7 @@ async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(dae
         await wire.send(Attach(1, "driver", 0, "n"))
         await wire.send(Ping(1, 1))
         await wire.frames(1)
-        daemon.journal.append("message", {"n": 1})
+        daemon.journal.append(MessageRecord({"n": 1}))
         client.progress(1, "tool", {"shown": "old"})
         client.progress(1, "tool", {"shown": "new"})
         client.progress(1, "", {"shown": "a"})
@@ -197,8 +198,8 @@ async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(dae
 async def test_control_goes_between_the_parts_of_a_long_event(daemon: Daemon) -> None:
     async with served(daemon) as (client, wire):
         await wire.send(Attach(1, "driver", 0, "n"))
-        daemon.journal.append("message", {"text": "x" * 8_000_000})
-        daemon.journal.append("message", {"text": "after"})
+        daemon.journal.append(MessageRecord({"text": "x" * 8_000_000}))
+        daemon.journal.append(MessageRecord({"text": "after"}))
         await daemon.journal.commit()
         await wire.read()
         client.control(Pong(1, 5))
@@ -223,7 +224,7 @@ async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
         sending = asyncio.ensure_future(upload())
         await wire.read()
         assert not sending.done()
-        daemon.journal.append("message", {})
+        daemon.journal.append(MessageRecord({}))
         await daemon.journal.commit()
         seen = 0
         while True:
@@ -239,7 +240,7 @@ async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
 
 async def test_a_replay_from_the_file_is_complete_and_in_order(daemon: Daemon) -> None:
     for number in range(3000):
-        daemon.journal.append("message", {"n": number, "text": "y" * 2000})
+        daemon.journal.append(MessageRecord({"n": number, "text": "y" * 2000}))
     await daemon.journal.commit()
     async with served(daemon) as (_, wire):
         await wire.send(Attach(1, "viewer", 10, "n"))

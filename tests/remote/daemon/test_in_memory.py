@@ -24,6 +24,7 @@ from ccb.remote.journal.journal import Journal, JournalError
 from ccb.remote.journal.storage import MemoryFile
 from ccb.remote.sessions import sockets
 from ccb.tunnel.wire import Detach, Event, Hello, Refused, SessionOptions
+from ccb.tunnel.wire.records import MessageRecord
 
 DEADLINE_S = 20.0
 
@@ -187,9 +188,9 @@ async def test_a_journal_in_memory_has_a_limit_and_stays_whole() -> None:
     text = "x" * 30_000
     with pytest.raises(JournalError, match=r"in memory only.*start a new session") as failed:
         for number in range(100):
-            journal.append("message", {"n": number, "text": text})
+            journal.append(MessageRecord({"n": number, "text": text}))
     assert failed.value.full
-    assert journal.append("message", {"n": "small"}).seq == journal.seq
+    assert journal.append(MessageRecord({"n": "small"})).seq == journal.seq
     await journal.commit()
     assert [record.body["n"] for record in journal.read(0)] == [0, 1, 2, 3, 4, 5, "small"]
     assert [record.body["n"] for record in journal.page(3, 40_000)] == [1]

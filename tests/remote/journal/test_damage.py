@@ -25,6 +25,7 @@ from ccb.remote.session.inputs import Inputs
 from ccb.remote.session.recovery import recover
 from ccb.remote.session.snapshot import Picture
 from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
 
@@ -63,7 +64,7 @@ async def filled(path: Path, count: int, size: int = 50) -> list[bytes]:
     """The lines of a journal with `count` records of that many characters."""
     journal = Journal(str(path))
     for number in range(1, count + 1):
-        journal.append("message", {"n": number, "text": "x" * size})
+        journal.append(MessageRecord({"n": number, "text": "x" * size}))
     await journal.close()
     return path.read_bytes().splitlines(keepends=True)
 
@@ -100,7 +101,7 @@ async def test_a_write_torn_at_any_byte_costs_only_that_record(
     journal = reopened(path, [whole[:cut]])
     records = whole[:cut].count(b"\n")
     assert read(journal) == [(n, n) for n in range(1, records + 1)]
-    assert journal.append("message", {}).seq == records + 1
+    assert journal.append(MessageRecord({})).seq == records + 1
     await journal.close()
     assert path.read_bytes().endswith(b"}\n")
 
@@ -132,7 +133,7 @@ async def test_the_number_of_a_damaged_last_record_is_not_given_again(tmp_path: 
     journal = reopened(path, [*lines[:3], b"#" * 30 + b"\n"])
     assert journal.seq == 4
     assert read(journal)[-1] == (4, None)
-    assert journal.append("message", {"n": 5}).seq == 5
+    assert journal.append(MessageRecord({"n": 5})).seq == 5
     await journal.close()
     again = Journal(str(path))
     assert read(again) == [(1, 1), (2, 2), (3, 3), (4, None), (5, 5)]
@@ -150,7 +151,7 @@ async def test_numbers_of_durable_records_that_a_power_cut_made_zeros_are_not_gi
     journal = reopened(path, [*lines[:5], zeros])
     assert len(journal.damaged) == 1
     assert journal.seq >= 9
-    new = journal.append("message", {"n": 10}).seq
+    new = journal.append(MessageRecord({"n": 10})).seq
     await journal.commit()
     assert read(journal) == [*((n, n) for n in range(1, 6)), *((n, None) for n in range(6, new)), (new, 10)]
     await journal.close()
@@ -207,7 +208,7 @@ async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_writte
 ) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(str(path))
-    journal.append("message", {"n": 1})
+    journal.append(MessageRecord({"n": 1}))
     real = os.write
 
     def half(fd: int, data: bytes) -> int:
@@ -222,13 +223,13 @@ async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_writte
         broken.setattr(os, "write", half)
         broken.setattr(os, "ftruncate", refused)
         with pytest.raises(JournalError, match=os.strerror(28)):
-            journal.append("message", {"x": "a" * 300})
+            journal.append(MessageRecord({"x": "a" * 300}))
     with pytest.raises(JournalError, match="cannot be removed"):
-        journal.append("message", {"n": 2})
+        journal.append(MessageRecord({"n": 2}))
     journal._file.close()
     again = Journal(str(path))
     assert read(again) == [(1, 1)]
-    assert again.append("message", {"n": 2}).seq == 2
+    assert again.append(MessageRecord({"n": 2})).seq == 2
     await again.close()
 
 
@@ -265,11 +266,11 @@ async def test_whichever_record_is_damaged_the_history_is_valid(host: WorkerHost
         assert numbers == list(range(1, len(numbers) + 1))
         assert [record.kind for record in records[len(lines) :]] == ["damaged"] * (len(records) - len(lines))
         assert len(records) == len(lines) or (at == len(lines) - 1 and len(records) > len(lines))
-        conversation = Conversation.from_events((record.kind, record.body) for record in records)
+        conversation = Conversation.from_records(records)
         close_open_tool_uses(conversation, "closed")
         late = tool_result_message("toolu_20", "a second result", is_error=False)
-        conversation.apply("message", late)
-        conversation.apply("prompt", {"items": [{"content": [{"type": "text", "text": "and now?"}]}]})
+        conversation.apply(record_of(MessageRecord(late)))
+        conversation.apply(record_of(PromptRecord([], [PromptItem(content=[{"type": "text", "text": "and now?"}])])))
         conversation.seal()
         assert_valid([message.api() for message in conversation.messages])
         waiting = recover(records, Inputs(), Picture()).waiting

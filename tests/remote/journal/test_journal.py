@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ccb.remote.daemon.hello import _last_seq
 from ccb.remote.journal.journal import Journal, JournalError
+from ccb.tunnel.wire.records import MessageRecord
 
 
 def records(journal: Journal, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:
@@ -27,18 +28,18 @@ async def test_what_is_committed_is_read_again_after_a_restart(tmp_path: Path) -
     path = str(tmp_path / "journal.jsonl")
     journal = Journal(path)
     for number in range(3):
-        journal.append("message", {"n": number})
+        journal.append(MessageRecord({"n": number}))
     await journal.commit()
     await journal.close()
     again = Journal(path)
     assert records(again) == [(1, "message", {"n": 0}), (2, "message", {"n": 1}), (3, "message", {"n": 2})]
-    assert again.append("message", {}).seq == 4
+    assert again.append(MessageRecord({})).seq == 4
     await again.close()
 
 
 async def test_only_durable_records_are_given_to_readers(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "journal.jsonl"))
-    journal.append("message", {})
+    journal.append(MessageRecord({}))
     assert records(journal) == []
     await journal.commit()
     assert len(records(journal)) == 1
@@ -59,7 +60,7 @@ async def test_many_who_commit_together_share_the_writes_to_disk(
     monkeypatch.setattr(os, "fdatasync", counting)
 
     async def say() -> None:
-        journal.append("message", {})
+        journal.append(MessageRecord({}))
         await journal.commit()
 
     await asyncio.gather(*(say() for _ in range(50)))
@@ -71,14 +72,14 @@ async def test_many_who_commit_together_share_the_writes_to_disk(
 async def test_a_torn_last_line_is_cut_off_and_said(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(str(path))
-    journal.append("message", {"whole": True})
+    journal.append(MessageRecord({"whole": True}))
     await journal.close()
     with path.open("ab") as file:
         file.write(b'{"seq":2,"time":0,"kind":"mess')
     again = Journal(str(path))
     assert again.damaged
     assert records(again) == [(1, "message", {"whole": True})]
-    assert again.append("message", {}).seq == 2
+    assert again.append(MessageRecord({})).seq == 2
     await again.close()
     assert [json.loads(line)["seq"] for line in path.read_bytes().splitlines()] == [1, 2]
 
@@ -87,7 +88,7 @@ async def test_a_damaged_middle_is_said_and_its_number_is_not_given_again(tmp_pa
     path = tmp_path / "journal.jsonl"
     journal = Journal(str(path))
     for number in range(3):
-        journal.append("message", {"n": number})
+        journal.append(MessageRecord({"n": number}))
     await journal.close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b"\x00" * (len(lines[1]) - 1) + b"\n" + lines[2])
@@ -108,7 +109,7 @@ def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
     async def scenario() -> None:
         journal = Journal(str(tmp_path_factory.mktemp("journal") / "journal.jsonl"))
         for size in sizes:
-            journal.append("message", {"x": "a" * size})
+            journal.append(MessageRecord({"x": "a" * size}))
         await journal.commit()
         assert [seq for seq, _, _ in records(journal, after)] == list(range(after + 1, len(sizes) + 1))
         await journal.close()
@@ -124,19 +125,19 @@ def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
 async def test_a_full_disk_leaves_no_half_record(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(str(path))
-    journal.append("message", {"x": "a" * 1000})
+    journal.append(MessageRecord({"x": "a" * 1000}))
     before = path.read_bytes()
     signal_before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
     try:
         with pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
-            journal.append("message", {"x": "b" * 5000})
+            journal.append(MessageRecord({"x": "b" * 5000}))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, signal_before)
     assert path.read_bytes() == before
-    assert journal.append("message", {"x": "c"}).seq == 2
+    assert journal.append(MessageRecord({"x": "c"})).seq == 2
     await journal.close()
 
 
@@ -145,19 +146,19 @@ async def test_hello_finds_the_last_number_without_reading_it_all(tmp_path: Path
     path = str(tmp_path / "journal.jsonl")
     journal = Journal(path)
     for _ in range(5):
-        journal.append("message", {"x": "a" * size})
+        journal.append(MessageRecord({"x": "a" * size}))
     await journal.close()
     assert _last_seq(path) == 5
 
 
 async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "journal.jsonl"))
-    journal.append("a", {})
+    journal.append(MessageRecord({}))
     await journal.close()
     others = [(tmp_path / str(number)).open("wb") for number in range(4)]
     try:
         with pytest.raises(JournalError):
-            journal.append("b", {})
+            journal.append(MessageRecord({}))
         assert [os.fstat(each.fileno()).st_size for each in others] == [0] * 4
     finally:
         for each in others:

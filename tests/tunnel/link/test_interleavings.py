@@ -24,10 +24,10 @@ from tests.support.held_wire import InProcessHost, Wire, frames_in, in_process_h
 from ccb.local.session.client import LinkState, Received, Skipped
 from ccb.local.session.connection import Known, Terms
 from ccb.local.session.session import Session
-from ccb.remote.journal.journal import Record
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.records import MessageRecord, Record
 
 DEADLINE_S = 30.0
 TAIL = 4000  # bytes; of the viewer
@@ -179,7 +179,9 @@ class Links(RuleBasedStateMachine):
             if self.host.daemon.journal.seq == 0:
                 return
             self.events += 1
-            self.journal.append("message", {"type": "news", "n": self.events, "text": "x" * (300_000 * (large == 0))})
+            self.journal.append(
+                MessageRecord({"type": "news", "n": self.events, "text": "x" * (300_000 * (large == 0))})
+            )
             self.journal.flush_soon()
             await self.breathe()
 
