@@ -12,9 +12,11 @@ from collections.abc import Sequence
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
 
-from .command_line.arguments import HOST_COMMANDS, Arguments, parse_arguments, private_texts
+from .command_line.arguments import parse_arguments
 from .command_line.error_text import bug_text, code_of, error_text
 from .command_line.exit_codes import ExitCode
+from .command_line.model import Arguments, private_texts
+from .command_line.options import HOST_COMMANDS
 from .config.log import logging_to_file
 from .terminal.stdout import flush_stdout, write_stdout
 
@@ -46,7 +48,7 @@ def _answer(argv: Sequence[str]) -> int:
         return _help(arguments)
     for hint in arguments.hints:
         sys.stderr.write(f"ccb: {hint}\n")
-    with logging_to_file(debug=arguments.debug, commands=private_texts(arguments)) as log_file:
+    with logging_to_file(debug=arguments.debug, commands=private_texts(arguments.connection)) as log_file:
         if arguments.debug:
             sys.stderr.write(f"ccb: log file {log_file}\n")
         try:

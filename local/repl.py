@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from ccb import __version__
 
-from .command_line.arguments import Arguments
-from .connect.connect import connect_session, host_name
+from .command_line.model import Arguments
+from .command_line.transport_choice import host_label
+from .connect.connect import connect_session
 from .login.prompts import prompts_for
 from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
@@ -27,8 +28,8 @@ async def run_interactive(arguments: Arguments) -> int:
 
 
 async def _connected(arguments: Arguments) -> int:
-    sys.stderr.write(f"Connecting to {host_name(arguments)} …\n")
-    session_id = arguments.session_id or str(uuid.uuid4())
+    sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
+    session_id = arguments.session.session_id or str(uuid.uuid4())
     prompts = prompts_for(headless=False)
     importing = asyncio.create_task(in_thread(_import_interface), name="import interface")
     try:

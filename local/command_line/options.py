@@ -1,12 +1,55 @@
-"""The options of the command line as a table: names, kinds, help; parsed by `arguments`, printed by `help_text`."""
+"""The commands and options of `ccb` as tables.
+
+`scanner` reads values by them, `validation` and `help_text` know from them which command takes what, and
+docs/reference/command-line.md is made of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from .option_values import (
+    ReadValue,
+    read_count,
+    read_duration,
+    read_model,
+    read_port,
+    read_session_id,
+    read_ssh_option,
+    read_text,
+    read_uuid,
+)
 
-class Kind(Enum):
+
+class Group(Enum):
+    """Options that belong together; the value is the attribute of `Arguments` that holds them (`""`: itself)."""
+
+    SESSION = "session"
+    AGENT = "agent"
+    STREAMS = "streams"
+    CONNECTION = "connection"
+    HOST_COMMAND = "host_command"
+    GENERAL = ""
+
+    @property
+    def title(self) -> str:
+        """The heading of the group in the help."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    Group.SESSION: "Session",
+    Group.AGENT: "Model and permissions",
+    Group.STREAMS: "Without the terminal interface (headless)",
+    Group.CONNECTION: "Connection",
+    Group.HOST_COMMAND: "Options of single commands",
+    Group.GENERAL: "General",
+}
+
+
+class OptionKind(Enum):
     """What follows an option."""
 
     FLAG = "flag"
@@ -18,14 +61,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """`names` are all spellings, the preferred one first; `field` is the attribute of `Arguments`."""
+    """One option of the command line.
+
+    `names` are all spellings, the preferred one first. `field` is the attribute of `group`. `help` is one plain sentence.
+    `commands` are the only commands that take the option; empty when the group decides (see `Subcommand`).
+    """
 
     names: tuple[str, ...]
+    group: Group
     field: str
-    kind: Kind
+    kind: OptionKind
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
+    read: ReadValue = read_text
+    commands: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -33,91 +83,288 @@ class Option:
         return f"{self.names[0]} <{self.metavar}>" if self.metavar else self.names[0]
 
 
+@dataclass(frozen=True)
+class Subcommand:
+    """One command of `ccb`.
+
+    `usage` are its forms, `summary` is one line for the overview, `description` a paragraph. It takes the options of
+    `groups` except those named in `without`, its own host-command options, and the general ones.
+    """
+
+    name: str
+    usage: tuple[str, ...]
+    summary: str
+    description: str
+    groups: tuple[Group, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def takes(self, option: Option) -> bool:
+        """Whether the option does something with this command."""
+        if option.commands:
+            return self.name in option.commands
+        if option.group is Group.GENERAL:
+            return option.field != "version"
+        return option.group in self.groups and option.names[0] not in self.without
+
+
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
 PERMISSION_MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
 
+_FLAG, _VALUE, _VARIADIC = OptionKind.FLAG, OptionKind.VALUE, OptionKind.VARIADIC
+
 OPTIONS = (
-    Option(("--print", "-p"), "print", Kind.FLAG, "Headless: print the answer and exit."),
     Option(
-        ("--output-format",), "output_format", Kind.VALUE, "Headless output: text (default), json, stream-json.",
+        ("--continue", "-c"), Group.SESSION, "continue_latest", _FLAG,
+        "Continue the latest session of the directory.",
+    ),
+    Option(
+        ("--resume", "-r"), Group.SESSION, "resume", OptionKind.OPTIONAL,
+        "Continue the session with this ID, or the start of one; without an ID, choose from a list.",
+        "id", read=read_session_id,
+    ),
+    Option(
+        ("--fork-session",), Group.SESSION, "fork_session", _FLAG,
+        "With --continue or --resume: continue in a copy, so that the original session stays as it is.",
+    ),
+    Option(
+        ("--session-id",), Group.SESSION, "session_id", _VALUE,
+        "Give the new session this ID (a UUID).", "uuid", read=read_uuid,
+    ),
+    Option(
+        ("--reconnect-timeout",), Group.SESSION, "reconnect_timeout", _VALUE,
+        "Stop trying to reconnect this long after the connection is lost (default: 24 h, headless 600 s; 0: do not try).",
+        "seconds", read=read_duration("seconds"),
+    ),
+    Option(
+        ("--model",), Group.AGENT, "model", _VALUE,
+        "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model", read=read_model,
+    ),
+    Option(
+        ("--permission-mode",), Group.AGENT, "permission_mode", _VALUE,
+        "Set the permission mode: default, acceptEdits, plan or bypassPermissions.", "mode", PERMISSION_MODES,
+    ),
+    Option(
+        ("--dangerously-skip-permissions",), Group.AGENT, "dangerously_skip_permissions", _FLAG,
+        "Run every tool without asking; use it only on a host that you can afford to lose.",
+    ),
+    Option(
+        ("--allowedTools", "--allowed-tools"), Group.AGENT, "allowed_tools", _VARIADIC,
+        "Allow tool calls that match these rules without asking, for example \"Bash(git *),Edit(src/**)\".", "rules",
+    ),
+    Option(
+        ("--disallowedTools", "--disallowed-tools"), Group.AGENT, "disallowed_tools", _VARIADIC,
+        "Deny tool calls that match these rules.", "rules",
+    ),
+    Option(
+        ("--append-system-prompt",), Group.AGENT, "append_system_prompt", _VALUE,
+        "Add this text to the end of the system prompt.", "text",
+    ),
+    Option(
+        ("--system-prompt",), Group.AGENT, "system_prompt", _VALUE,
+        "Use this text instead of the system prompt.", "text",
+    ),
+    Option(
+        ("--max-turns",), Group.AGENT, "max_turns", _VALUE,
+        "Stop after this many model calls for one prompt.", "n", read=read_count,
+    ),
+    Option(
+        ("--add-dir",), Group.AGENT, "add_dirs", _VARIADIC,
+        "Let tools use these directories of the host as well.", "dirs",
+    ),
+    Option(
+        ("--print", "-p"), Group.STREAMS, "print", _FLAG,
+        "Print the answer and exit, without the terminal interface.",
+    ),
+    Option(
+        ("--output-format",), Group.STREAMS, "output_format", _VALUE,
+        "Write text (default), json (one result) or stream-json (every message as a line) to stdout.",
         "format", OUTPUT_FORMATS,
     ),
     Option(
-        ("--input-format",), "input_format", Kind.VALUE, "Headless input: text (default), stream-json.",
-        "format", INPUT_FORMATS,
-    ),
-    Option(("--verbose",), "verbose", Kind.FLAG, "With json: all messages; needed for stream-json."),
-    Option(
-        ("--include-partial-messages",), "include_partial_messages", Kind.FLAG,
-        "With stream-json: the raw events of the model as well.",
+        ("--input-format",), Group.STREAMS, "input_format", _VALUE,
+        "Read text (default) or stream-json (one message a line) from stdin.", "format", INPUT_FORMATS,
     ),
     Option(
-        ("--replay-user-messages",), "replay_user_messages", Kind.FLAG,
-        "With stream-json in and out: repeat each user message when it is taken.",
+        ("--verbose",), Group.STREAMS, "verbose", _FLAG,
+        "With json: print all messages instead of the result alone; stream-json requires it.",
     ),
     Option(
-        ("--permission-prompt-tool",), "permission_prompt_tool", Kind.VALUE,
-        "With stream-json in and out: ask for permissions on stdout (stdio).", "how", ("stdio",),
-    ),
-    Option(("--model",), "model", Kind.VALUE, "The model: an alias (opus, sonnet, haiku) or a full name.", "model"),
-    Option(
-        ("--permission-mode",), "permission_mode", Kind.VALUE,
-        "default, acceptEdits, plan or bypassPermissions.", "mode", PERMISSION_MODES,
+        ("--include-partial-messages",), Group.STREAMS, "include_partial_messages", _FLAG,
+        "With stream-json: also print the raw events of the model's stream as they arrive.",
     ),
     Option(
-        ("--dangerously-skip-permissions",), "dangerously_skip_permissions", Kind.FLAG,
-        "Never ask: only for hosts that may break.",
+        ("--replay-user-messages",), Group.STREAMS, "replay_user_messages", _FLAG,
+        "With stream-json in and out: print each user message again when the agent takes it.",
     ),
     Option(
-        ("--allowedTools", "--allowed-tools"), "allowed_tools", Kind.VARIADIC,
-        "Rules that allow without asking: \"Bash(git *),Edit(src/**)\".", "rules",
+        ("--permission-prompt-tool",), Group.STREAMS, "permission_prompt_tool", _VALUE,
+        "With stream-json in and out: ask for permissions on stdout and read the answers from stdin (stdio).",
+        "how", ("stdio",),
     ),
     Option(
-        ("--disallowedTools", "--disallowed-tools"), "disallowed_tools", Kind.VARIADIC,
-        "Rules that deny.", "rules",
-    ),
-    Option(("--append-system-prompt",), "append_system_prompt", Kind.VALUE, "Text added to the system prompt.", "text"),
-    Option(("--system-prompt",), "system_prompt", Kind.VALUE, "Text instead of the system prompt.", "text"),
-    Option(("--max-turns",), "max_turns", Kind.VALUE, "Most model calls for one prompt.", "n"),
-    Option(("--session-id",), "session_id", Kind.VALUE, "The id of the new session (a UUID).", "uuid"),
-    Option(("--continue", "-c"), "continue_latest", Kind.FLAG, "Go on with the latest session of that directory."),
-    Option(
-        ("--resume", "-r"), "resume", Kind.OPTIONAL,
-        "Go on with a session: its ID or the start of it; without one, choose from a list.", "id",
-    ),
-    Option(("--fork-session",), "fork_session", Kind.FLAG, "With --continue or --resume: go on in a copy of it."),
-    Option(
-        ("--reconnect-timeout",), "reconnect_timeout", Kind.VALUE,
-        "Give a lost connection up after so long (24 h; headless 600 s; 0: at once).", "seconds",
-    ),
-    Option(("--add-dir",), "add_dirs", Kind.VARIADIC, "More directories on the host that tools may use.", "dirs"),
-    Option(("--debug",), "debug", Kind.FLAG, "Write a detailed log file; it holds no secret, no prompt and no file content."),
-    Option(("--identity", "-i"), "identities", Kind.REPEAT, "A private key file for SSH.", "file"),
-    Option(("--port", "-P"), "port", Kind.VALUE, "The SSH port.", "port"),
-    Option(("-o",), "ssh_options", Kind.REPEAT, "An option of ssh_config: -o Name=value.", "option"),
-    Option(
-        ("--transport",), "transport", Kind.VALUE,
-        "The way to the host: asyncssh (default), ssh (the OpenSSH client), or a command that leads to a shell: "
-        "'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'. With a command the host is only a name and may be "
-        "left out.", "way",
+        ("--identity", "-i"), Group.CONNECTION, "identities", OptionKind.REPEAT,
+        "Log in with this private key file; may be repeated.", "file",
     ),
     Option(
-        ("--ssh-command",), "ssh_command", Kind.VALUE,
-        "A program in the place of ssh, as 'gcloud compute ssh'; {host} and {command} say where they go, else they are appended.",
-        "command",
+        ("--port", "-P"), Group.CONNECTION, "port", _VALUE,
+        "Connect to this SSH port.", "port", read=read_port,
     ),
-    Option(("--container",), "container", Kind.VALUE, "A container of the host, by its docker or podman.", "name"),
-    Option(("--local",), "local", Kind.FLAG, "This machine instead of a host: the worker runs here, without SSH."),
-    Option(("--view",), "view", Kind.FLAG, "With attach: watch, and leave the session to its driver."),
-    Option(("--all",), "all", Kind.FLAG, "With stop: every session of the host."),
-    Option(("--dry-run",), "dry_run", Kind.FLAG, "With gc and clean: only say what would be removed."),
-    Option(("--older-than",), "older_than", Kind.VALUE, "With gc: remove ended sessions older than this (30).", "days"),
-    Option(("--yes",), "yes", Kind.FLAG, "With clean: do not ask."),
-    Option(("--lines", "-n"), "lines", Kind.VALUE, "With logs: how many lines (200).", "n"),
-    Option(("--json",), "json", Kind.FLAG, "With ps and doctor: one JSON object a line."),
-    Option(("--help", "-h"), "help", Kind.FLAG, "Show this help."),
-    Option(("--version", "-v"), "version", Kind.FLAG, "Show the version."),
+    Option(
+        ("-o",), Group.CONNECTION, "ssh_options", OptionKind.REPEAT,
+        "Set an option of ssh_config (-o Name=value); may be repeated.", "option", read=read_ssh_option,
+    ),
+    Option(
+        ("--transport",), Group.CONNECTION, "transport", _VALUE,
+        "Reach the host by asyncssh (built in, the default), by ssh (the OpenSSH client), or by a command that leads to "
+        "a shell: 'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'; with a command, the host is only a "
+        "name and may be left out.", "transport",
+    ),
+    Option(
+        ("--ssh-command",), Group.CONNECTION, "ssh_command", _VALUE,
+        "Run this program instead of ssh, for example 'gcloud compute ssh'; {host} and {command} mark where host and "
+        "command go, otherwise they are appended.", "command",
+    ),
+    Option(
+        ("--container",), Group.CONNECTION, "container", _VALUE,
+        "Work in this container of the host, entered with its docker or podman.", "name",
+    ),
+    Option(
+        ("--local",), Group.CONNECTION, "local", _FLAG,
+        "Run the worker on this machine instead of the host, without SSH.",
+    ),
+    Option(
+        ("--view",), Group.HOST_COMMAND, "view", _FLAG,
+        "Only watch the session, and leave it to the client that drives it.", commands=("attach",),
+    ),
+    Option(
+        ("--all",), Group.HOST_COMMAND, "all", _FLAG,
+        "Stop every session of the host.", commands=("stop",),
+    ),
+    Option(
+        ("--dry-run",), Group.HOST_COMMAND, "dry_run", _FLAG,
+        "Only list what would be removed.", commands=("gc", "clean"),
+    ),
+    Option(
+        ("--older-than",), Group.HOST_COMMAND, "older_than", _VALUE,
+        "Remove ended sessions that are older than this (default: 30).",
+        "days", read=read_duration("days"), commands=("gc",),
+    ),
+    Option(
+        ("--yes",), Group.HOST_COMMAND, "yes", _FLAG,
+        "Remove everything without asking first.", commands=("clean",),
+    ),
+    Option(
+        ("--lines", "-n"), Group.HOST_COMMAND, "lines", _VALUE,
+        "Show this many lines (default: 200).", "n", read=read_count, commands=("logs",),
+    ),
+    Option(
+        ("--json",), Group.HOST_COMMAND, "json", _FLAG,
+        "Print one JSON object a line.", commands=("ps", "doctor"),
+    ),
+    Option(
+        ("--debug",), Group.GENERAL, "debug", _FLAG,
+        "Write a detailed log file; it contains no secrets, no prompts and no file contents.",
+    ),
+    Option(("--help", "-h"), Group.GENERAL, "help", _FLAG, "Show this help."),
+    Option(("--version", "-v"), Group.GENERAL, "version", _FLAG, "Show the version."),
 )  # fmt: skip
 
 BY_NAME = {name: option for option in OPTIONS for name in option.names}
+
+_SESSION_GROUPS = (Group.SESSION, Group.AGENT, Group.STREAMS)
+
+SUBCOMMANDS = (
+    Subcommand(
+        "ssh",
+        ("ccb ssh [user@]host[:/path] [DIR] [PROMPT]", "ccb ssh host --local [DIR] [PROMPT]"),
+        "work on another machine",
+        "Run an agent on another machine and use it from this terminal. Without -p the terminal interface starts and "
+        "PROMPT is its first message. With -p the answer to PROMPT, and to what is piped in, is printed.",
+        (*_SESSION_GROUPS, Group.CONNECTION),
+    ),
+    Subcommand(
+        "",
+        ("ccb [PATH] [PROMPT]",),
+        "work in a directory of this machine",
+        "Run an agent on this machine, in PATH or in the current directory. The first word is PATH if such a directory "
+        "exists or if it is written like a path; write `--` before a prompt that could be taken for one.",
+        _SESSION_GROUPS,
+    ),
+    Subcommand(
+        "auth",
+        ("ccb auth login [--api-key-stdin]", "ccb auth status", "ccb auth logout"),
+        "manage the model credential of this machine",
+        "Keep the API key of the model in the keyring of this machine: `login` checks a key and stores it, `status` says "
+        "which credential is used, `logout` removes the stored key.",
+    ),
+    Subcommand(
+        "ps",
+        ("ccb ps [HOST] [--json]",),
+        "list the sessions of a host (default: this machine)",
+        "List the sessions of a host, or of this machine: ID, state, age, time since last use, memory, driver, directory "
+        "and last prompt.",
+        (Group.CONNECTION,),
+    ),
+    Subcommand(
+        "attach",
+        ("ccb attach HOST [ID] [--view]",),
+        "take over a running session, or watch it",
+        "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
+        "terminal that drove the session is told and can take it back. With --view the session is only watched.",
+        (Group.CONNECTION, *_SESSION_GROUPS),
+        ("--session-id", "--continue", "--resume", "--fork-session"),
+    ),
+    Subcommand(
+        "logs",
+        ("ccb logs HOST ID [-n LINES]",),
+        "show what a session did",
+        "Show the last lines of what a session did and of its worker's log.",
+        (Group.CONNECTION,),
+    ),
+    Subcommand(
+        "stop",
+        ("ccb stop HOST ID", "ccb stop HOST --all"),
+        "end the worker of a session, or of all sessions",
+        "End the worker of a session and every process it started. The session stays and can be resumed.",
+        (Group.CONNECTION,),
+    ),
+    Subcommand(
+        "gc",
+        ("ccb gc HOST [--dry-run] [--older-than DAYS]",),
+        "remove what is no longer needed on a host",
+        "Remove what dead workers left behind, bundles that nothing uses, and old sessions. Each removal is listed.",
+        (Group.CONNECTION,),
+    ),
+    Subcommand(
+        "clean",
+        ("ccb clean HOST [--dry-run] [--yes]",),
+        "remove ccb from a host",
+        "Stop and remove every session and everything else that ccb keeps on the host. Asks first.",
+        (Group.CONNECTION,),
+    ),
+    Subcommand(
+        "doctor",
+        ("ccb doctor [HOST] [--json]",),
+        "find out what stands in the way of a session",
+        "Check this machine, the connection and the host, and print each finding with its evidence and a fix. Without "
+        "HOST, check this machine only. The exit code is 1 if a finding would stop a session.",
+        (Group.CONNECTION,),
+    ),
+    Subcommand(
+        "help",
+        ("ccb help [COMMAND]",),
+        "show this help, or that of one command",
+        "Show the commands and options of ccb, or those of one command. `ccb COMMAND --help` does the same.",
+    ),
+)  # fmt: skip
+
+HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "doctor")
+COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
+
+
+def options_of(command: Subcommand) -> Iterator[Option]:
+    """The options that a command takes, its own ones first."""
+    taken = [option for option in OPTIONS if command.takes(option)]
+    yield from (option for option in taken if option.commands)
+    yield from (option for option in taken if not option.commands)

@@ -1,58 +1,64 @@
-"""The command lines that come back to a session, or do something to it."""
+"""Command lines to show the person: the one that comes back to a session, and those that act on it."""
 
 from __future__ import annotations
 
 import shlex
 
-from .arguments import Arguments
+from .model import Arguments, ConnectionOptions
 from .target import Target
 from .transport_choice import needs_host
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
-    """What to type to go on with `session_id`, with the connection options of `arguments`; quoted for a shell. `directory` is
-    the session's on its host. Who came to watch only watches again: nothing is taken from the driver."""
-    if arguments.view:
+    """What to type to continue `session_id` over the same connection, quoted for a shell.
+
+    `directory` is the session's on its host. Whoever only watched gets the command that watches again, so that nothing
+    is taken from the driver.
+    """
+    if arguments.host_command.view:
         return host_command(arguments, "attach", session_id, "--view")
+    connection = arguments.connection
     path = directory if directory is not None else arguments.directory
-    if arguments.target is None and needs_host(arguments):
+    if connection.target is None and needs_host(connection):
         words = [path] if path else []
     else:
-        words = ["ssh", *_where(arguments.target, path), *_way(arguments)]
+        words = ["ssh", *_place(connection.target, path), *_options(connection)]
     return shlex.join(["ccb", *words, "--resume", session_id])
 
 
 def host_command(arguments: Arguments, command: str, session_id: str, *options: str) -> str:
-    """What to type for `ccb COMMAND HOST ID`, with the connection options of `arguments`; quoted for a shell."""
-    if arguments.local or (arguments.target is None and needs_host(arguments)):
-        container = ["--container", arguments.container] if arguments.container is not None else []
+    """What to type for `ccb COMMAND HOST ID` over the same connection, quoted for a shell."""
+    connection = arguments.connection
+    if connection.local or (connection.target is None and needs_host(connection)):
+        container = ["--container", connection.container] if connection.container is not None else []
         words = ["--local", session_id, *container]
     else:
-        words = [*_where(arguments.target, None), session_id, *_way(arguments)]
+        words = [*_place(connection.target, None), session_id, *_options(connection)]
     return shlex.join(["ccb", command, *words, *options])
 
 
-def _way(arguments: Arguments) -> list[str]:
+def _options(connection: ConnectionOptions) -> list[str]:
     """The options that lead to the host."""
     words = []
     for name, value in (
-        ("--transport", arguments.transport),
-        ("--ssh-command", arguments.ssh_command),
-        ("--container", arguments.container),
+        ("--transport", connection.transport),
+        ("--ssh-command", connection.ssh_command),
+        ("--container", connection.container),
     ):
         words += [name, value] if value is not None else []
-    if arguments.local:
+    if connection.local:
         words.append("--local")
-    if arguments.port is not None:
-        words += ["-P", str(arguments.port)]
-    for identity in arguments.identities:
+    if connection.port is not None:
+        words += ["-P", str(connection.port)]
+    for identity in connection.identities:
         words += ["-i", identity]
-    for option in arguments.ssh_options:
+    for option in connection.ssh_options:
         words += ["-o", option]
     return words
 
 
-def _where(target: Target | None, path: str | None) -> list[str]:
+def _place(target: Target | None, path: str | None) -> list[str]:
+    """Host and path as one word; nothing if there is neither."""
     if target is None:
         return [path] if path else []
     host = f"[{target.host}]" if ":" in target.host else target.host

@@ -15,9 +15,10 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Transport
 
-from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
-from ..connect.connect import host_name, load_connection
+from ..command_line.model import Arguments
+from ..command_line.transport_choice import host_label
+from ..connect.connect import connect_host
 from ..connect.session_list import Count, ReportRow, Text, list_sessions, reports, row_of
 from ..login.prompts import ask_line, prompts_for
 from ..terminal.saying import run_saying, say
@@ -50,12 +51,12 @@ class ChangeRow(ReportRow):
 
 async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
     """Do it; the exit code. Raises CcbError."""
-    if arguments.command == "clean" and not arguments.dry_run and not arguments.yes:
+    if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
     if sys.stderr.isatty():
-        sys.stderr.write(f"Connecting to {host_name(arguments)} …\n")
-    async with load_connection(arguments, prompts_for(headless=False), environ) as (transport, bundle):
-        with _said_when_slow(f"Waiting for {host_name(arguments)} …"):
+        sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
+    async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
+        with _said_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
             match arguments.command:
                 case "ps":
                     return await _ps(arguments, transport, bundle)
@@ -81,7 +82,7 @@ def _said_when_slow(text: str) -> Iterator[None]:
 
 
 async def _confirm(arguments: Arguments) -> None:
-    where = host_name(arguments)
+    where = host_label(arguments.connection)
     if not sys.stdin.isatty():
         raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes where nobody can be asked.")
     answer = await ask_line(
@@ -93,19 +94,19 @@ async def _confirm(arguments: Arguments) -> None:
 
 async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     rows = await list_sessions(transport, bundle)
-    if arguments.json:
+    if arguments.host_command.json:
         for row in rows:
             say(json.dumps(row.model_dump()))
     elif rows:
         for line in session_table(rows, shutil.get_terminal_size((120, 24)).columns):
             say(line)
     else:
-        say(f"No sessions on {host_name(arguments)}.")
+        say(f"No sessions on {host_label(arguments.connection)}.")
     return ExitCode.OK
 
 
 async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    command = {"command": "logs", "session": arguments.resume, "lines": arguments.lines or _LINES}
+    command = {"command": "logs", "session": arguments.session.resume, "lines": arguments.host_command.lines or _LINES}
     async with contextlib.aclosing(reports(transport, bundle, command)) as said:
         async for report in said:
             if report.kind == "log":
@@ -118,7 +119,7 @@ async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
 async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     """AGENT_FAILED when something does not end."""
     command: dict[str, object] = {"command": "stop"}
-    command |= {"all": True} if arguments.all else {"session": arguments.resume}
+    command |= {"all": True} if arguments.host_command.all else {"session": arguments.session.resume}
     count = 0
     code = ExitCode.OK
     async with contextlib.aclosing(reports(transport, bundle, command)) as said:
@@ -131,16 +132,16 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
                 code = ExitCode.AGENT_FAILED
                 sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
     if not count and code is ExitCode.OK:
-        say(f"No session runs on {host_name(arguments)}.")
+        say(f"No session runs on {host_label(arguments.connection)}.")
     return code
 
 
 async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     """AGENT_FAILED when `clean` had to leave something there."""
-    command: dict[str, object] = {"command": arguments.command, "dry_run": arguments.dry_run}
-    if arguments.older_than is not None:
-        command["older_than_s"] = arguments.older_than * _DAY_S
-    verb = "would remove" if arguments.dry_run else "removed"
+    command: dict[str, object] = {"command": arguments.command, "dry_run": arguments.host_command.dry_run}
+    if arguments.host_command.older_than is not None:
+        command["older_than_s"] = arguments.host_command.older_than * _DAY_S
+    verb = "would remove" if arguments.host_command.dry_run else "removed"
     count = size = kept = 0
     async with contextlib.aclosing(reports(transport, bundle, command)) as said:
         async for report in said:
@@ -150,9 +151,9 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
                     count, size = count + 1, size + row.bytes
                     say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
                 case "stopped":
-                    say(_stopped(row, dry_run=arguments.dry_run))
+                    say(_stopped(row, dry_run=arguments.host_command.dry_run))
                 case "ended":
-                    verb_of_it = "would end" if arguments.dry_run else "ended"
+                    verb_of_it = "would end" if arguments.host_command.dry_run else "ended"
                     say(f"{verb_of_it} process {row.pid} ({one_line(row.what) or '?'}){_because(row.why)}")
                 case "kept":
                     kept += 1
@@ -161,7 +162,7 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
                     pass
     total = f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}"
     say(total + (f"; kept {kept}." if kept else "."))
-    if kept and arguments.command == "clean" and not arguments.dry_run:
+    if kept and arguments.command == "clean" and not arguments.host_command.dry_run:
         return ExitCode.AGENT_FAILED
     return ExitCode.OK
 

@@ -13,19 +13,17 @@ from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login.prompter import Prompts
-from ccb.tunnel.ssh_config.resolve import SshTarget
 from ccb.tunnel.ssh_config.ssh_command import ssh_by_hand
 from ccb.tunnel.transports.command_line import words_of
 from ccb.tunnel.transports.pipe import Transport
 
-from ..command_line.arguments import Arguments, private_texts
 from ..command_line.exit_codes import ExitCode
-from ..command_line.transport_choice import Way, way_of
+from ..command_line.model import Arguments, private_texts
+from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
 from ..config.redaction import Striker
 from ..config.settings import Settings
-from ..connect.basics import Basics, load_basics
-from ..connect.connect import first_transport, host_name
-from ..connect.loading import Loading
+from ..connect.startup import Startup, StartupLoader, load_startup
+from ..connect.transport import first_transport
 from ..login.prompts import prompts_for
 from ..terminal.saying import run_saying, say
 from .connection import WHERE as CONNECTION
@@ -41,14 +39,14 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
     counts = dict.fromkeys(State, 0)
     where = ""
     width = min(shutil.get_terminal_size((120, 24)).columns, 140)
-    public = Striker(environ, private_texts(arguments)).public
-    entered = entered_container(arguments)
-    host = Striker(environ).public(entered) if entered else public(host_name(arguments))
+    public = Striker(environ, private_texts(arguments.connection)).public
+    entered = entered_container(arguments.connection)
+    host = Striker(environ).public(entered) if entered else public(host_label(arguments.connection))
     titles = {"laptop": "This machine", "connection": f"Connection to {host}", "host": f"On {host}"}
     async for each in _findings(arguments, environ):
         finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
         counts[finding.state] += 1
-        if arguments.json:
+        if arguments.host_command.json:
             say(finding_json(finding))
             continue
         if finding.where != where:
@@ -57,7 +55,7 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
             where = finding.where
         for line in finding_lines(finding, width):
             say(line)
-    if not arguments.json:
+    if not arguments.host_command.json:
         say("\n" + summary(counts[State.BLOCK], counts[State.WARN]))
     return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
 
@@ -65,20 +63,15 @@ async def examine(arguments: Arguments, environ: Mapping[str, str] = os.environ)
 async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     async for finding in laptop_findings(environ):
         yield finding
-    way, known, by_hand = way_of(arguments), False, ""
-    if way is Way.HERE and not arguments.local and arguments.container is None:
+    connection = arguments.connection
+    kind, known, by_hand = transport_kind(connection), False, ""
+    if kind is TransportKind.LOCAL and not connection.local and connection.container is None:
         return
-    if arguments.target is not None and way in (Way.ASYNCSSH, Way.OPENSSH):
-        target = SshTarget(
-            arguments.target.host,
-            arguments.target.user,
-            arguments.port,
-            tuple(arguments.identities),
-            tuple(arguments.ssh_options),
-        )
-        words = words_of(arguments.ssh_command or "ssh", "--ssh-command")
+    if connection.target is not None and kind in (TransportKind.ASYNCSSH, TransportKind.OPENSSH):
+        target = ssh_target(connection)
+        words = words_of(connection.ssh_command or "ssh", "--ssh-command")
         by_hand = ssh_by_hand(target, words, "-v")
-        async for finding in ssh_findings(target, openssh=way is Way.OPENSSH, words=words):
+        async for finding in ssh_findings(target, openssh=kind is TransportKind.OPENSSH, words=words):
             known = known or (
                 finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
             )
@@ -102,21 +95,21 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
     """The way a session would go, whatever is wrong with settings and credential of this machine."""
-    async with Loading(lambda: asyncio.to_thread(_basics, environ)) as loading:
-        transport = await first_transport(arguments, prompts, environ, loading)
+    async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
+        transport = await first_transport(arguments, prompts, environ, loader)
         try:
-            worker = (await loading.loaded()).bundle
+            worker = (await loader.loaded()).bundle
         except BaseException:
             await transport.close()
             raise
     return transport, worker
 
 
-def _basics(environ: Mapping[str, str]) -> Basics:
+def _startup(environ: Mapping[str, str]) -> Startup:
     try:
-        return load_basics(environ)
+        return load_startup(environ)
     except CcbError:  # a finding of the laptop already
-        return Basics(Settings(), (), bundle.load())
+        return Startup(Settings(), (), bundle.load())
 
 
 def run(arguments: Arguments) -> ExitCode:

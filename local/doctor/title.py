@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from ..command_line.arguments import Arguments
-from ..command_line.transport_choice import Way, way_of
+from ..command_line.model import ConnectionOptions
+from ..command_line.transport_choice import TransportKind, transport_kind
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 _ENGINES = ("docker", "podman", "nerdctl")
@@ -20,12 +20,16 @@ _WITH_VALUE = re.compile(
 _HOLDS_VALUE = re.compile(r"--[a-z-]+=.*|-[euwnc].+", re.DOTALL)
 
 
-def entered_container(arguments: Arguments) -> str:
+def entered_container(connection: ConnectionOptions) -> str:
     """`docker exec web` for a command of `--transport` that enters `web`; "" for every other one, and where it is not sure which
     word is the name."""
-    if way_of(arguments) is not Way.COMMAND or arguments.target is not None or arguments.container is not None:
+    if (
+        transport_kind(connection) is not TransportKind.COMMAND
+        or connection.target is not None
+        or connection.container is not None
+    ):
         return ""
-    words = shlex.split(str(arguments.transport))
+    words = shlex.split(str(connection.transport))
     programs = [PurePath(word).name for word in words]
     first = 1 if programs[0] == "sudo" else 0
     if (

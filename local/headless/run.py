@@ -17,9 +17,9 @@ from contextlib import suppress
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
 from ccb.tunnel.plain_text import one_line
 
-from ..command_line.arguments import Arguments
 from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
+from ..command_line.model import Arguments
 from ..command_line.resume_hint import host_command
 from ..connect.connect import connect_session
 from ..login.prompts import prompts_for
@@ -144,14 +144,14 @@ class _Run:
     def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
         self._arguments = arguments
         self._environ = environ
-        self._output = make_output(arguments.output_format, writer, verbose=arguments.verbose)
-        self._session_id = arguments.session_id or str(uuid.uuid4())
+        self._output = make_output(arguments.streams.output_format, writer, verbose=arguments.streams.verbose)
+        self._session_id = arguments.session.session_id or str(uuid.uuid4())
         self._started = time.monotonic()
         self._session: Session | None = None
-        self._streaming = arguments.input_format == "stream-json"
+        self._streaming = arguments.streams.input_format == "stream-json"
         self._turns = _Turns()
         self._partial = PartialEvents()
-        self._quiet = arguments.output_format != "stream-json"  # a reader of the stream sees the tries there
+        self._quiet = arguments.streams.output_format != "stream-json"  # a reader of the stream sees the tries there
         self._retried = False
         self._asked: set[str] = set()
         self._last: Json | None = None
@@ -246,7 +246,7 @@ class _Run:
         """Give the turn that is open, or never began, a result; a turn has only one."""
         if self._finished or (self._last is not None and not self._turns.open):
             return
-        if self._arguments.output_format == "text":
+        if self._arguments.streams.output_format == "text":
             return  # a text reader wants answers; what failed is on stderr
         duration = round((time.monotonic() - self._started) * 1000)
         self._turns.answered()

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import ccb
-from ccb.local.command_line.arguments import COMMANDS
-from ccb.local.command_line.options import OPTIONS
+from ccb.local.command_line.options import COMMANDS, OPTIONS
 
 HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
 
@@ -49,7 +48,7 @@ def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
 
 def test_host_commands_load_nothing_of_the_way_to_the_model() -> None:
     code = (
-        "import sys, ccb.local.connect.basics\n"
+        "import sys\nfrom ccb.local.connect.startup import load_startup\nload_startup({'HOME': '/nonexistent'})\n"
         "print([name for name in sys.modules if name.startswith(('aiohttp', 'ccb.tunnel.proxy'))])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

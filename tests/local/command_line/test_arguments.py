@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.command_line.arguments import TOOLS, Arguments, parse_arguments, split_rules
+from ccb.local.command_line import model
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.model import Arguments
+from ccb.local.command_line.option_values import split_rules
+from ccb.local.command_line.options import OPTIONS
 from ccb.local.command_line.target import Target
+from ccb.local.command_line.validation import TOOLS
 from ccb.remote.tools.registry import default_tools
 from ccb.tunnel.errors import UsageError
 
@@ -40,7 +45,8 @@ def parse(*argv: str) -> Arguments:
 )
 def test_words_are_host_directory_prompt(argv: list[str], directory: str | None, prompt: str | None) -> None:
     arguments = parse(*argv)
-    assert arguments.command == "ssh" and arguments.target is not None and arguments.target.host == "h"
+    target = arguments.connection.target
+    assert arguments.command == "ssh" and target is not None and target.host == "h"
     assert (arguments.directory, arguments.prompt) == (directory, prompt)
 
 
@@ -50,7 +56,7 @@ def test_without_ssh_an_existing_directory_comes_first(tmp_path: Path, monkeypat
     assert parse("app", "go").directory == str(tmp_path / "app")
     assert parse("app", "go").prompt == "go"
     assert (parse("fix", "it").directory, parse("fix", "it").prompt) == (str(tmp_path), "fix it")
-    assert parse().target is None
+    assert parse().connection.target is None
     assert parse("--", "ssh", "is broken").prompt == "ssh is broken"
 
 
@@ -64,15 +70,15 @@ def test_without_ssh_an_existing_directory_comes_first(tmp_path: Path, monkeypat
 )
 def test_both_ways_to_give_values_and_both_spellings_mean_the_same(argv: list[str]) -> None:
     arguments = parse("ssh", "h:/x", "-p", *argv)
-    assert (arguments.model, arguments.max_turns, arguments.prompt) == ("opus", 3, "go")
-    assert arguments.allowed_tools == ["Bash(git *)", "Read"]
+    assert (arguments.agent.model, arguments.agent.max_turns, arguments.prompt) == ("opus", 3, "go")
+    assert arguments.agent.allowed_tools == ("Bash(git *)", "Read")
 
 
 def test_ssh_options_keep_their_order_and_may_be_attached() -> None:
-    arguments = parse("ssh", "h", "-P2222", "-i", "a", "-ib", "-oUser=x", "-o", "Port=1")
-    assert (arguments.port, arguments.identities, arguments.ssh_options) == (2222, ["a", "b"], ["User=x", "Port=1"])
-    assert parse("ssh", "ssh://h:2222/x").port == 2222
-    assert parse("ssh", "ssh://h:2222/x", "-P", "2222").target == Target("h", None, 2222, "/x")
+    given = parse("ssh", "h", "-P2222", "-i", "a", "-ib", "-oUser=x", "-o", "Port=1").connection
+    assert (given.port, given.identities, given.ssh_options) == (2222, ("a", "b"), ("User=x", "Port=1"))
+    assert parse("ssh", "ssh://h:2222/x").connection.port == 2222
+    assert parse("ssh", "ssh://h:2222/x", "-P", "2222").connection.target == Target("h", None, 2222, "/x")
 
 
 def test_auth_keeps_its_own_words() -> None:
@@ -133,7 +139,7 @@ def test_formats_make_a_run_headless_without_p() -> None:
 
 
 def test_session_ids_are_normalised() -> None:
-    assert parse("ssh", "h", "--session-id", UUID.upper()).session_id == UUID
+    assert parse("ssh", "h", "--session-id", UUID.upper()).session.session_id == UUID
 
 
 @given(st.lists(st.text(max_size=12), max_size=8))
@@ -179,7 +185,8 @@ def test_a_prompt_in_front_of_the_host_is_told_what_comes_first() -> None:
 def test_an_ssh_option_without_a_value_is_named() -> None:
     with pytest.raises(UsageError, match="'-o Foo' is no ssh option"):
         parse("ssh", "h", "-o", "Foo", "-p", "x")
-    assert parse("ssh", "h", "-o", "Port 22", "-oUser = me", "-p", "x").ssh_options == ["Port 22", "User = me"]
+    given = parse("ssh", "h", "-o", "Port 22", "-oUser = me", "-p", "x").connection
+    assert given.ssh_options == ("Port 22", "User = me")
 
 
 def test_an_empty_model_is_refused() -> None:
@@ -206,3 +213,13 @@ def test_a_rule_for_a_tool_that_there_is_not_is_told(option: str) -> None:
 
 def test_the_tools_that_rules_are_compared_with_are_those_of_the_worker() -> None:
     assert {tool.name for tool in default_tools()} == TOOLS
+
+
+def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
+    arguments = Arguments()
+    for option in OPTIONS:
+        group = getattr(arguments, option.group.value) if option.group.value else arguments
+        assert hasattr(group, option.field), option.names
+    groups = (model.ConnectionOptions, model.SessionChoice, model.AgentOptions, model.StreamOptions)
+    fields = {name for group in (*groups, model.HostCommandOptions) for name in group.__dataclass_fields__}
+    assert fields - {option.field for option in OPTIONS} == {"target"}

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.support.sshd import HostUser, Sshd
 
 from ccb.deploy.bundle import Bundle
-from ccb.local.command_line.arguments import Arguments, parse_arguments
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.model import Arguments
 from ccb.local.command_line.resume_hint import resume_command
-from ccb.local.command_line.transport_choice import Way, open_way, shown_host, way_of
+from ccb.local.command_line.transport_choice import (
+    TransportKind,
+    host_label,
+    open_chosen_transport,
+    transport_kind,
+)
 from ccb.local.config.settings import Settings
-from ccb.local.connect.basics import Basics
-from ccb.local.connect.connect import open_transport
-from ccb.local.connect.loading import Loading
+from ccb.local.connect.startup import Startup, StartupLoader
+from ccb.local.connect.transport import open_transport
 from ccb.tunnel.errors import ConfigError, Unreachable, UsageError
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.transports.environment import SECRET_VARIABLES
@@ -31,27 +37,27 @@ def parse(*argv: str) -> Arguments:
 
 
 @pytest.mark.parametrize(
-    ("argv", "way", "host"),
+    ("argv", "kind", "host"),
     [
-        (["ssh", "h"], Way.ASYNCSSH, "h"),
-        (["ssh", "h", "--transport", "asyncssh"], Way.ASYNCSSH, "h"),
-        (["ssh", "h", "--local"], Way.HERE, "h"),
-        (["ssh", "ann@h", "--transport=ssh", "-P", "22", "-i", "k", "-o", "A=b"], Way.OPENSSH, "ann@h"),
-        (["ssh", "h", "--ssh-command", "/opt/bin/ssh -F x", "-P", "22"], Way.OPENSSH, "h"),
-        (["ssh", "ann@h", "--ssh-command", "gcloud compute ssh"], Way.WRAPPER, "ann@h"),
-        (["ssh", "h", "--ssh-command", "tsh ssh", "--transport", "ssh"], Way.WRAPPER, "h"),
-        (["ssh", "web:/srv", "--transport", DOCKER], Way.COMMAND, "web"),
-        (["ssh", "--transport", DOCKER], Way.COMMAND, DOCKER),
-        (["ps", "--transport", DOCKER], Way.COMMAND, DOCKER),
-        (["ssh", "h:/srv", "--container", "web"], Way.ASYNCSSH, "web on h"),
-        (["ssh", "h:/srv", "--container", "web", "--transport", "ssh"], Way.OPENSSH, "web on h"),
-        (["ssh", "h:/srv", "--container", "web", "--local"], Way.HERE, "web on h"),
-        (["ssh", "--container", "web", "--transport", "sudo"], Way.COMMAND, "web on sudo"),
+        (["ssh", "h"], TransportKind.ASYNCSSH, "h"),
+        (["ssh", "h", "--transport", "asyncssh"], TransportKind.ASYNCSSH, "h"),
+        (["ssh", "h", "--local"], TransportKind.LOCAL, "h"),
+        (["ssh", "ann@h", "--transport=ssh", "-P", "22", "-i", "k", "-o", "A=b"], TransportKind.OPENSSH, "ann@h"),
+        (["ssh", "h", "--ssh-command", "/opt/bin/ssh -F x", "-P", "22"], TransportKind.OPENSSH, "h"),
+        (["ssh", "ann@h", "--ssh-command", "gcloud compute ssh"], TransportKind.WRAPPER, "ann@h"),
+        (["ssh", "h", "--ssh-command", "tsh ssh", "--transport", "ssh"], TransportKind.WRAPPER, "h"),
+        (["ssh", "web:/srv", "--transport", DOCKER], TransportKind.COMMAND, "web"),
+        (["ssh", "--transport", DOCKER], TransportKind.COMMAND, DOCKER),
+        (["ps", "--transport", DOCKER], TransportKind.COMMAND, DOCKER),
+        (["ssh", "h:/srv", "--container", "web"], TransportKind.ASYNCSSH, "web on h"),
+        (["ssh", "h:/srv", "--container", "web", "--transport", "ssh"], TransportKind.OPENSSH, "web on h"),
+        (["ssh", "h:/srv", "--container", "web", "--local"], TransportKind.LOCAL, "web on h"),
+        (["ssh", "--container", "web", "--transport", "sudo"], TransportKind.COMMAND, "web on sudo"),
     ],
 )
-def test_the_way_and_what_the_host_is_called(argv: list[str], way: Way, host: str) -> None:
-    arguments = parse(*argv)
-    assert (way_of(arguments), shown_host(arguments)) == (way, host)
+def test_the_transport_and_what_the_host_is_called(argv: list[str], kind: TransportKind, host: str) -> None:
+    connection = parse(*argv).connection
+    assert (transport_kind(connection), host_label(connection)) == (kind, host)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +78,13 @@ def test_a_command_leads_to_one_place_so_the_host_may_be_left_away(
 
 
 def test_host_commands_take_a_way_as_well() -> None:
-    assert parse("stop", "3f2a", "--transport", DOCKER).resume == "3f2a"
+    assert parse("stop", "3f2a", "--transport", DOCKER).session.resume == "3f2a"
     named = parse("stop", "cafe", "3f2a", "--transport", DOCKER)
-    assert named.target is not None and (named.target.host, named.resume) == ("cafe", "3f2a")
-    assert parse("attach", "--transport", DOCKER).resume == ""
-    assert parse("clean", "--yes", "--transport", DOCKER).target is None
-    assert parse("ps", "h", "--container", "web").container == "web"
+    target = named.connection.target
+    assert target is not None and (target.host, named.session.resume) == ("cafe", "3f2a")
+    assert parse("attach", "--transport", DOCKER).session.resume == ""
+    assert parse("clean", "--yes", "--transport", DOCKER).connection.target is None
+    assert parse("ps", "h", "--container", "web").connection.container == "web"
 
 
 @pytest.mark.parametrize(
@@ -129,17 +136,16 @@ def test_the_command_that_comes_back_goes_the_same_way(argv: list[str]) -> None:
     words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
     assert words[0] == "ccb"
     after = parse(*words[1:])
-    names = ("transport", "ssh_command", "container", "local", "port", "identities", "ssh_options")
-    assert [getattr(after, name) for name in names] == [getattr(before, name) for name in names]
-    assert shown_host(after) == shown_host(before)
-    assert (after.directory, after.resume, after.prompt) == ("/srv/it's here", ID, None)
+    assert replace(after.connection, target=None) == replace(before.connection, target=None)
+    assert host_label(after.connection) == host_label(before.connection)
+    assert (after.directory, after.session.resume, after.prompt) == ("/srv/it's here", ID, None)
 
 
 async def test_no_secret_is_in_the_environment_of_what_leads_to_a_host(tmp_path: Path) -> None:
     secrets = dict.fromkeys(SECRET_VARIABLES, "sk-secret")
     for argv in (["ssh", "--transport", "sh -c"], ["ssh", "h", "--ssh-command", "env HOST={host} sh -c {command}"]):
         environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **secrets}
-        transport = await open_way(parse(*argv), NobodyToAsk(), environ)
+        transport = await open_chosen_transport(parse(*argv).connection, NobodyToAsk(), environ)
         pipe = await transport.execute("env")
         said = b""
         while data := await pipe.read():
@@ -160,30 +166,30 @@ def _hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def settings() -> Basics:
-        return Basics(Settings(connectTimeoutSeconds=0.5), (), Bundle.of(b""))
+    async def settings() -> Startup:
+        return Startup(Settings(connectTimeoutSeconds=0.5), (), Bundle.of(b""))
 
     _hanging_ssh(tmp_path, monkeypatch)
-    async with Loading(settings) as loading:
+    async with StartupLoader(settings) as loader:
         with pytest.raises(Unreachable, match=r"within 0\.5 s"):
-            await open_transport(parse("ssh", "h", "-p", "hi"), NobodyToAsk(), os.environ, loading)
+            await open_transport(parse("ssh", "h", "-p", "hi"), NobodyToAsk(), os.environ, loader)
 
 
 async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def settings() -> Basics:
+    async def settings() -> Startup:
         raise ConfigError("the settings cannot be read")
 
     _hanging_ssh(tmp_path, monkeypatch)
-    async with Loading(settings) as loading:
+    async with StartupLoader(settings) as loader:
         async with asyncio.timeout(5):  # of the ten that it has
             with pytest.raises(ConfigError, match="settings"):
-                await open_transport(parse("ssh", "h"), NobodyToAsk(), os.environ, loading)
+                await open_transport(parse("ssh", "h"), NobodyToAsk(), os.environ, loader)
 
 
 async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    async def settings() -> Basics:
+    async def settings() -> Startup:
         while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
             await asyncio.sleep(0.01)
         raise ConfigError("the settings cannot be read")
@@ -192,8 +198,8 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     async with asyncio.timeout(30):
         with pytest.raises(ConfigError, match="settings"):
-            async with Loading(settings) as loading:
-                await open_transport(arguments, NobodyToAsk(), environ, loading)
+            async with StartupLoader(settings) as loader:
+                await open_transport(arguments, NobodyToAsk(), environ, loader)
         assert "Accepted publickey" in sshd.log.read_text()
         assert not list(tmp_path.glob("ccb-ssh-*"))
         while "Disconnected from user" not in sshd.log.read_text():

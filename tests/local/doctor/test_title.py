@@ -27,8 +27,8 @@ from ccb.local.doctor.title import entered_container
     ],
 )
 def test_the_name_of_a_container_is_shown_and_nothing_else_of_the_command(command: str, title: str) -> None:
-    assert entered_container(parse_arguments(["doctor", "--transport", command])) == title
+    assert entered_container(parse_arguments(["doctor", "--transport", command]).connection) == title
 
 
 def test_a_name_that_the_person_gave_is_the_one() -> None:
-    assert entered_container(parse_arguments(["doctor", "box", "--transport", "docker exec -i web"])) == ""
+    assert entered_container(parse_arguments(["doctor", "box", "--transport", "docker exec -i web"]).connection) == ""

@@ -1,0 +1,133 @@
+"""The command line as a typed value: what `parse_arguments` returns, in groups of options that belong together.
+
+The table in `options` names group and field for each option; `arguments_from` fills them from what the scanner found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from .option_values import OptionValue
+from .options import Group, Option
+from .target import Target
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """How to reach the host.
+
+    `target` is None for this machine, and where the command in `transport` leads to one place by itself.
+    """
+
+    target: Target | None = None
+    identities: tuple[str, ...] = ()
+    port: int | None = None
+    ssh_options: tuple[str, ...] = ()
+    transport: str | None = None
+    ssh_command: str | None = None
+    container: str | None = None
+    local: bool = False
+
+
+@dataclass(frozen=True)
+class SessionChoice:
+    """Which session to open: a new one, an existing one, or a copy of one; and how long to keep trying to stay attached.
+
+    `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
+    `logs` have their session there too. `reconnect_timeout` is in seconds.
+    """
+
+    session_id: str | None = None
+    continue_latest: bool = False
+    resume: str | None = None
+    fork_session: bool = False
+    reconnect_timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """What the agent runs with: model, prompts, limits, permissions."""
+
+    model: str | None = None
+    permission_mode: str | None = None
+    dangerously_skip_permissions: bool = False
+    allowed_tools: tuple[str, ...] = ()
+    disallowed_tools: tuple[str, ...] = ()
+    append_system_prompt: str | None = None
+    system_prompt: str | None = None
+    max_turns: int | None = None
+    add_dirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What a headless run reads from stdin and writes to stdout."""
+
+    print: bool = False
+    output_format: str = "text"
+    input_format: str = "text"
+    verbose: bool = False
+    include_partial_messages: bool = False
+    replay_user_messages: bool = False
+    permission_prompt_tool: str | None = None
+
+
+@dataclass(frozen=True)
+class HostCommandOptions:
+    """Options that belong to single host commands. `older_than` is in days; `lines` is None for the default number."""
+
+    view: bool = False
+    all: bool = False
+    dry_run: bool = False
+    older_than: float | None = None
+    yes: bool = False
+    lines: int | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """One parsed command line.
+
+    `command` is one of COMMANDS, or `""` for a session on this machine. `directory` is a path on the host, None for the
+    default. `rest` holds the words after `auth` and `help`. `hints` are sentences to show the person before the run.
+    """
+
+    command: str = ""
+    directory: str | None = None
+    prompt: str | None = None
+    rest: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    debug: bool = False
+    help: bool = False
+    version: bool = False
+    connection: ConnectionOptions = field(default_factory=ConnectionOptions)
+    session: SessionChoice = field(default_factory=SessionChoice)
+    agent: AgentOptions = field(default_factory=AgentOptions)
+    streams: StreamOptions = field(default_factory=StreamOptions)
+    host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
+
+    @property
+    def headless(self) -> bool:
+        """Whether to run without the REPL: asked for by -p, or by a format that makes sense only without it."""
+        streams = self.streams
+        return streams.print or streams.output_format != "text" or streams.input_format != "text"
+
+
+def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:
+    """The arguments with the options in `values` set and no words placed yet."""
+    arguments = Arguments()
+    for group in Group:
+        given = cast(dict[str, Any], {each.field: value for each, value in values.items() if each.group is group})
+        if group is Group.GENERAL:
+            arguments = replace(arguments, **given)
+        elif given:
+            arguments = replace(arguments, **{group.value: replace(getattr(arguments, group.value), **given)})
+    return arguments
+
+
+def private_texts(connection: ConnectionOptions) -> list[str]:
+    """Commands and options that may contain passwords, so that logs and the doctor can hide them."""
+    return [text for text in (connection.transport, connection.ssh_command, *connection.ssh_options) if text]

@@ -1,0 +1,108 @@
+"""How the value of an option is read: one function for each form of value. All raise UsageError for a wrong value."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import neutralise
+
+from .target import parse_port
+
+OptionValue = bool | str | int | float | tuple[str, ...]
+
+ReadValue = Callable[[str, str], str | int | float]
+"""Reads a value. The second argument is the option as messages show it: `--max-turns <n>`."""
+
+_SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
+_SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
+
+
+def is_session_id(text: str) -> bool:
+    """Whether `text` looks like the ID of a session, or like the first four or more characters of one."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def read_text(value: str, shown: str) -> str:
+    """The value unchanged."""
+    return value
+
+
+def read_duration(unit: str) -> ReadValue:
+    """A reader of non-negative numbers of `unit` (seconds, days)."""
+
+    def read(value: str, shown: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < 1e9:
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is no number of {unit}")
+        return number
+
+    return read
+
+
+def read_count(value: str, shown: str) -> int:
+    """A whole number from 1 to 999999."""
+    if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is no number from 1 to 999999")
+    return int(value)
+
+
+def read_session_id(value: str, shown: str) -> str:
+    """The ID of an existing session or the start of one, in lower case."""
+    if not is_session_id(value):
+        raise UsageError(f"error: '{shortened(value)}' is no session ID", do="`ccb ps HOST` lists them.")
+    return value.lower()
+
+
+def read_uuid(value: str, shown: str) -> str:
+    """A UUID in its usual spelling."""
+    try:
+        return str(uuid.UUID(value))
+    except ValueError:
+        raise UsageError(
+            "Error: Invalid session ID. Must be a valid UUID.", do="`uuidgen` makes one; without it, ccb does."
+        ) from None
+
+
+def read_port(value: str, shown: str) -> int:
+    """A TCP port."""
+    return parse_port(value)
+
+
+def read_ssh_option(value: str, shown: str) -> str:
+    """An option of ssh_config: `Name=value` or `Name value`."""
+    if not _SSH_OPTION.fullmatch(value):
+        raise UsageError(f"error: '-o {shortened(value)}' is no ssh option", do="Write -o Name=value.")
+    return value
+
+
+def read_model(value: str, shown: str) -> str:
+    """The name of a model; not empty."""
+    if not value.strip():
+        raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave it away.")
+    return value
+
+
+def split_rules(text: str) -> list[str]:
+    """A list of tool rules, cut at commas and white space outside parentheses."""
+    rules: list[str] = []
+    current = ""
+    depth = 0
+    for char in text:
+        depth += (char == "(") - (char == ")" and depth > 0)
+        if depth == 0 and char in ", \t\n":
+            rules.append(current)
+            current = ""
+        else:
+            current += char
+    return [rule for rule in [*rules, current] if rule]
+
+
+def shortened(text: str) -> str:
+    """`text` as error messages quote it: control characters neutralised, at most 80 characters."""
+    return neutralise(text)[:80]

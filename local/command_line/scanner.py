@@ -1,0 +1,143 @@
+"""Cut argv into words and option values.
+
+Both `--name value` and `--name=value` work; options of one letter also take their value attached (`-P22`). `--` ends the
+options. Everything after the word `auth` belongs to that command.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ccb.tunnel.errors import UsageError
+
+from .option_values import OptionValue, is_session_id, shortened, split_rules
+from .options import BY_NAME, Option, OptionKind
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """The words that are no options, in order, and the value of each option.
+
+    `variadic` is the last option that took more than one word: it may have swallowed a prompt. `ended_at_start` says
+    that the first word came after `--`, so it is not a command.
+    """
+
+    words: tuple[str, ...]
+    values: Mapping[Option, OptionValue]
+    variadic: str = ""
+    ended_at_start: bool = False
+
+
+def scan(argv: Sequence[str]) -> Scanned:
+    """Cut `argv` into words and option values. Raises UsageError for unknown options and wrong values."""
+    return _Scanner(argv).scan()
+
+
+class _Scanner:
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = list(argv)
+        self._next = 0
+        self._values: dict[Option, OptionValue] = {}
+        self._variadic = ""
+
+    def scan(self) -> Scanned:
+        words: list[str] = []
+        ended_at_start = False
+        while self._next < len(self._argv):
+            word = self._argv[self._next]
+            self._next += 1
+            if word == "--":
+                ended_at_start = not words
+                words += self._argv[self._next :]
+                break
+            if word.startswith("-") and word != "-":
+                self._take_option(word)
+                continue
+            words.append(word)
+            if words == ["auth"]:
+                words += self._argv[self._next :]
+                break
+        return Scanned(tuple(words), self._values, self._variadic, ended_at_start)
+
+    def _take_option(self, word: str) -> None:
+        option, attached = _named(word)
+        match option.kind:
+            case OptionKind.FLAG:
+                if attached is not None:
+                    raise UsageError(f"error: option '{option.shown}' takes no value")
+                self._values[option] = True
+            case OptionKind.OPTIONAL:
+                self._values[option] = self._session_id() if attached is None else _read(option, attached)
+            case OptionKind.VARIADIC:
+                words = [attached] if attached is not None else self._following(option)
+                self._append(option, words if option.field == "add_dirs" else _rules(words))
+            case OptionKind.REPEAT:
+                self._append(option, [str(_read(option, self._value(option, attached)))])
+            case OptionKind.VALUE:
+                self._values[option] = _read(option, self._value(option, attached))
+
+    def _append(self, option: Option, items: Sequence[str]) -> None:
+        before = self._values.get(option, ())
+        assert isinstance(before, tuple)
+        self._values[option] = (*before, *items)
+
+    def _value(self, option: Option, attached: str | None) -> str:
+        return attached if attached is not None else self._one(option)
+
+    def _one(self, option: Option) -> str:
+        """The next word as the option's value."""
+        if self._next >= len(self._argv) or self._argv[self._next] == "--":
+            raise UsageError(f"error: option '{option.shown}' argument missing")
+        value = self._argv[self._next]
+        if value.startswith("-") and len(value) > 1 and value.partition("=")[0] in BY_NAME:
+            raise UsageError(
+                f"error: option '{option.shown}' argument missing",
+                do=f"A value that starts with - is written {option.names[0]}={value}.",
+            )
+        self._next += 1
+        return value
+
+    def _session_id(self) -> str:
+        """The next word if it is a session's ID, else `""`: what follows the option may be a prompt as well."""
+        if self._next < len(self._argv) and is_session_id(self._argv[self._next]):
+            self._next += 1
+            return self._argv[self._next - 1].lower()
+        return ""
+
+    def _following(self, option: Option) -> list[str]:
+        """The words up to the next option, at least one."""
+        found = [self._one(option)]
+        while self._next < len(self._argv) and not self._argv[self._next].startswith("-"):
+            found.append(self._argv[self._next])
+            self._next += 1
+        if len(found) > 1:
+            self._variadic = option.names[0]
+        return found
+
+
+def _named(word: str) -> tuple[Option, str | None]:
+    """The option that `word` names, and the value attached to it."""
+    name, equals, attached = word.partition("=")
+    if not word.startswith("--") and len(word) > 2 and word[:2] in BY_NAME:
+        name, equals, attached = word[:2], "=", word[2:]
+    option = BY_NAME.get(name)
+    if option is None:
+        near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.6)
+        do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
+        raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
+    return option, attached if equals else None
+
+
+def _rules(words: Sequence[str]) -> list[str]:
+    return [rule for word in words for rule in split_rules(word)]
+
+
+def _read(option: Option, value: str) -> str | int | float:
+    if option.choices and value not in option.choices:
+        raise UsageError(
+            f"error: option '{option.shown}' argument '{shortened(value)}' is invalid. "
+            f"Allowed choices are {', '.join(option.choices)}."
+        )
+    return option.read(value, option.shown)

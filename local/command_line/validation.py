@@ -1,0 +1,236 @@
+"""Which options go together. Each rule is one row of a table, or one small function where it needs more than a condition.
+
+`validate` applies the rules in a fixed order, so a command line with several mistakes always reports the same one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+
+from ccb.tunnel.errors import UsageError
+
+from .model import Arguments, ConnectionOptions, SessionChoice, StreamOptions
+from .option_values import shortened
+from .options import HOST_COMMANDS, OPTIONS, Group
+from .transport_choice import TransportKind, transport_kind
+
+TOOLS = frozenset(
+    ("Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "LS", "MultiEdit", "Read", "TodoWrite", "Write")
+)
+"""The worker's tools, to warn about rules for a tool that does not exist."""
+
+Rule = tuple[Callable[[Arguments], bool], type[UsageError], str, str]
+"""When it is broken, the error, what it says (`{command}` is the command's name) and what to do."""
+
+
+def validate(arguments: Arguments) -> None:
+    """Raise UsageError for options that do not go together."""
+    _apply(_STOP_RULES, arguments)
+    kind = transport_kind(arguments.connection)
+    _apply(_CONNECTION_RULES, arguments)
+    _check_host(arguments, kind)
+    _check_commands(arguments.connection, kind)
+    _check_ssh_options(arguments.connection, kind)
+    _check_own_options(arguments)
+    _apply(_HOST_COMMAND_RULES if arguments.command in HOST_COMMANDS else _SESSION_RULES, arguments)
+    _apply(_STREAM_RULES, arguments)
+
+
+def refuse_ssh_options(connection: ConnectionOptions, instead: str) -> None:
+    """Raise UsageError for options of SSH where there is no host; `instead` is the command line that has one."""
+    for name, given in _ssh_options(connection):
+        if given:
+            raise UsageError(f"{name} needs a host", do=f"Write `{instead}`, or leave it out.")
+
+
+def unknown_tools(arguments: Arguments) -> Iterable[str]:
+    """A sentence for each rule that names a tool which does not exist, so that it can never apply."""
+    agent = arguments.agent
+    for option, rules in (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools)):
+        for rule in rules:
+            name = rule.partition("(")[0]
+            if name not in TOOLS and name != "*" and not name.startswith("mcp__"):
+                near = difflib.get_close_matches(name, TOOLS, n=1, cutoff=0.6)
+                meant = f" (did you mean {near[0]}?)" if near else ""
+                yield f"{option} {shortened(rule)}: there is no tool of that name{meant}"
+
+
+def _apply(rules: Iterable[Rule], arguments: Arguments) -> None:
+    for broken, error, what, do in rules:
+        if broken(arguments):
+            command = arguments.command
+            raise error(what.replace("{command}", command), do=do.replace("{command}", command))
+
+
+def _continues(session: SessionChoice) -> bool:
+    return session.continue_latest or session.resume is not None
+
+
+def _stream_out(streams: StreamOptions) -> bool:
+    return streams.output_format == "stream-json"
+
+
+def _stream_in(streams: StreamOptions) -> bool:
+    return streams.input_format == "stream-json"
+
+
+def _names_a_way(connection: ConnectionOptions) -> bool:
+    return (connection.transport, connection.ssh_command, connection.container) != (None, None, None)
+
+
+_CONNECTION_RULES: tuple[Rule, ...] = (
+    (
+        lambda given: not given.command and _names_a_way(given.connection),
+        UsageError,
+        "--transport, --ssh-command and --container belong to `ccb ssh`",
+        "Write `ccb ssh HOST …`.",
+    ),
+    (
+        lambda given: (
+            given.connection.local and (given.connection.transport, given.connection.ssh_command) != (None, None)
+        ),
+        UsageError,
+        "--local excludes --transport and --ssh-command",
+        "Give one of them.",
+    ),
+    (
+        lambda given: (
+            given.connection.ssh_command is not None
+            and given.connection.transport not in (None, TransportKind.OPENSSH.value)
+        ),
+        UsageError,
+        "--ssh-command goes with --transport ssh only",
+        "Leave out --transport.",
+    ),
+)
+
+_STOP_RULES: tuple[Rule, ...] = (
+    (
+        lambda given: given.command == "stop" and given.host_command.all and bool(given.session.resume),
+        UsageError,
+        "an ID and --all exclude each other",
+        "Give one of them.",
+    ),
+)
+
+_HOST_COMMAND_RULES: tuple[Rule, ...] = (
+    (
+        lambda given: given.command != "attach" and given.headless,
+        UsageError,
+        "ccb {command} has no headless mode",
+        "See `ccb help`.",
+    ),
+    (
+        lambda given: given.session.continue_latest or given.session.fork_session or bool(given.session.session_id),
+        UsageError,
+        "--continue, --fork-session and --session-id belong to `ccb ssh`",
+        "See `ccb help`.",
+    ),
+)
+
+_SESSION_RULES: tuple[Rule, ...] = (
+    (
+        lambda given: given.session.continue_latest and given.session.resume is not None,
+        UsageError,
+        "--continue and --resume exclude each other",
+        "Give one of them.",
+    ),
+    (
+        lambda given: given.session.fork_session and not _continues(given.session),
+        UsageError,
+        "--fork-session needs --continue or --resume",
+        "Say which session is to be copied.",
+    ),
+    (
+        lambda given: bool(given.session.session_id) and _continues(given.session) and not given.session.fork_session,
+        UsageError,
+        "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
+        "Add --fork-session, or leave --session-id away.",
+    ),
+    (
+        lambda given: given.session.resume == "" and given.headless,
+        UsageError,
+        "--resume needs the ID of a session in a headless run",
+        "`ccb ps HOST` lists them.",
+    ),
+)
+
+_STREAM_RULES: tuple[Rule, ...] = (
+    (
+        lambda given: _stream_in(given.streams) and not _stream_out(given.streams),
+        UsageError,
+        "Error: --input-format=stream-json requires output-format=stream-json.",
+        "Add --output-format=stream-json.",
+    ),
+    (
+        lambda given: _stream_out(given.streams) and not given.streams.verbose,
+        UsageError,
+        "Error: When using --print, --output-format=stream-json requires --verbose",
+        "Add --verbose.",
+    ),
+    (
+        lambda given: given.streams.include_partial_messages and not _stream_out(given.streams),
+        UsageError,
+        "Error: --include-partial-messages requires --print and --output-format=stream-json.",
+        "Add -p and --output-format=stream-json.",
+    ),
+    (
+        lambda given: given.streams.replay_user_messages and not _stream_in(given.streams),
+        UsageError,
+        "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
+        "Add both.",
+    ),
+    (
+        lambda given: bool(given.streams.permission_prompt_tool) and not _stream_in(given.streams),
+        UsageError,
+        "Error: --permission-prompt-tool stdio requires --input-format=stream-json.",
+        "Without it, allow what is needed with --allowedTools or --permission-mode.",
+    ),
+)
+
+
+def _check_host(arguments: Arguments, kind: TransportKind) -> None:
+    """SSH needs a host."""
+    command = arguments.command
+    if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and arguments.connection.target is None:
+        raise UsageError(f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host …`.")
+
+
+def _check_commands(connection: ConnectionOptions, kind: TransportKind) -> None:
+    """The container's name and the command of --transport can be used."""
+    if connection.container is not None:
+        from ccb.tunnel.openssh.container import container_name
+
+        container_name(connection.container)
+    if kind is TransportKind.COMMAND:
+        from ccb.tunnel.transports.command_line import words_of
+
+        words_of(str(connection.transport), "--transport")
+
+
+def _check_ssh_options(connection: ConnectionOptions, kind: TransportKind) -> None:
+    """Options of SSH do not reach a program that ccb does not know."""
+    if kind not in (TransportKind.COMMAND, TransportKind.WRAPPER):
+        return
+    option = "--transport" if kind is TransportKind.COMMAND else "--ssh-command"
+    user = connection.target.user if kind is TransportKind.COMMAND and connection.target else None
+    for name, value in (*_ssh_options(connection), ("user@", user)):
+        if value:
+            raise UsageError(
+                f"{name} is for ssh: it does not go with {option} '…'", do=f"Write it into the command of {option}."
+            )
+
+
+def _check_own_options(arguments: Arguments) -> None:
+    """Options that belong to single commands make no sense with another."""
+    for option in OPTIONS:
+        if option.group is not Group.HOST_COMMAND or arguments.command in option.commands:
+            continue
+        if getattr(arguments.host_command, option.field) not in (None, False):
+            owners = " and ".join(f"`ccb {command}`" for command in option.commands)
+            raise UsageError(f"{option.names[0]} belongs to {owners}")
+
+
+def _ssh_options(connection: ConnectionOptions) -> tuple[tuple[str, object], ...]:
+    return ("-i", connection.identities), ("-P", connection.port), ("-o", connection.ssh_options)

@@ -1,0 +1,98 @@
+"""What a new connection asks the worker for: which session, and the options it runs with."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.wire import SessionOptions
+
+from ..command_line.model import Arguments
+from ..command_line.transport_choice import host_label
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
+
+HEADLESS_RECONNECT_S = 600.0
+"""How long a headless run tries to reconnect when --reconnect-timeout does not say."""
+
+
+async def session_parameters(
+    arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
+) -> dict[str, object]:
+    """The start parameters of the worker: a new session with `session_id`, an existing one, or a copy of one.
+
+    `choose` asks the person for the session that they did not name.
+    """
+    session = arguments.session
+    parameters: dict[str, object] = {"cwd": arguments.directory or ""}
+    if "graceHours" in settings.model_fields_set:
+        parameters["grace_s"] = settings.graceHours * 3600
+    if "idleMinutes" in settings.model_fields_set:
+        parameters["idle_s"] = settings.idleMinutes * 60
+    fork = {"session": session_id, "fresh": True} if session.fork_session else {}
+    if session.continue_latest:
+        return {**parameters, "continue": True, **({"fork": True, **fork} if fork else {})}
+    if session.resume is not None:
+        chosen = session.resume or await choose()
+        return {**parameters, "fork_of": chosen, **fork} if fork else {**parameters, "session": chosen, "create": False}
+    return {**parameters, "session": session_id, "create": True, "fresh": True}
+
+
+def session_options(arguments: Arguments, settings: Settings, *, api_key_source: str = "none") -> SessionOptions:
+    """The options of a new session: flags first, then the settings."""
+    agent, streams = arguments.agent, arguments.streams
+    mode = _flagged_mode(arguments) or settings.permissionMode or "default"
+    asks = streams.permission_prompt_tool == "stdio" or not arguments.headless
+    return SessionOptions(
+        model=agent.model or settings.model,
+        permission_mode=mode,
+        permission_prompts="stdio" if asks else "none",
+        allow_bypass=mode == "bypassPermissions",
+        allowed_tools=[*settings.permissions.allow, *agent.allowed_tools],
+        disallowed_tools=[*settings.permissions.deny, *agent.disallowed_tools],
+        system_prompt=agent.system_prompt,
+        append_system_prompt=agent.append_system_prompt,
+        max_turns=agent.max_turns,
+        add_dirs=list(agent.add_dirs),
+        partial_messages=streams.include_partial_messages or not arguments.headless,
+        replay_user_messages=streams.replay_user_messages,
+        api_key_source=api_key_source,
+        client=_client_name(),
+        host=host_label(arguments.connection),
+    )
+
+
+def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
+    """The options to send to a session that exists: its model and permission mode change only by a flag, not by settings."""
+    given: dict[str, object] = options.to_json()
+    for name, flag in (("model", arguments.agent.model), ("permission_mode", _flagged_mode(arguments))):
+        given.pop(name, None)
+        if flag is not None:
+            given[name] = flag
+    return given
+
+
+def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
+    """How long to try to reconnect after a loss."""
+    if arguments.session.reconnect_timeout is not None:
+        return arguments.session.reconnect_timeout
+    return HEADLESS_RECONNECT_S if arguments.headless else settings.graceHours * 3600
+
+
+def _flagged_mode(arguments: Arguments) -> str | None:
+    """The permission mode that the command line sets."""
+    return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
+
+
+def _client_name() -> str:
+    """How other clients of the session call this one."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()} pid {os.getpid()} {secrets.token_hex(3)}"

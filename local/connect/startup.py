@@ -1,0 +1,106 @@
+"""What a connection needs of this machine, loaded while the network is busy.
+
+Imports and the first steps to a host compete for one interpreter. Those steps go first, and the network's round trips
+leave time for the rest. This module therefore imports nothing slow at its top: each loader imports what it loads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from ccb.deploy.bundle import Bundle
+    from ccb.tunnel.proxy.core import AuthProxy
+    from ccb.tunnel.proxy.credential import CredentialSource
+    from ccb.tunnel.proxy.upstream import Upstream
+    from ccb.tunnel.transports.pipe import Transport
+
+    from ..config.settings import Settings
+    from .dial import Dialer, OpenTransport
+
+
+@dataclass(frozen=True)
+class Startup:
+    """What every connection needs: the settings and the worker's bundle. `warnings` are sentences about the settings file."""
+
+    settings: Settings
+    warnings: tuple[str, ...]
+    bundle: Bundle
+
+
+@dataclass(frozen=True)
+class SessionStartup(Startup):
+    """What a session needs beyond that: the credential and the provider."""
+
+    credential: CredentialSource
+    upstream: Upstream
+
+    def dialer(self, transport: Transport, open_transport: OpenTransport) -> tuple[Dialer, AuthProxy]:
+        """The dialer of a session, whose first connection is `transport`, and the session's auth proxy (not yet entered)."""
+        from ccb.tunnel.proxy.core import AuthProxy
+
+        from .dial import Dialer
+
+        proxy = AuthProxy(self.credential, self.upstream)
+        return Dialer(open_transport, self.bundle, proxy, transport), proxy
+
+
+def load_startup(environ: Mapping[str, str]) -> Startup:
+    """Read the settings, build or read the bundle. Raises ConfigError."""
+    from ccb.deploy import bundle
+
+    from ..config.settings import load_settings, settings_path
+
+    settings = load_settings(environ)
+    return Startup(settings, tuple(settings.warnings(settings_path(environ))), bundle.load())
+
+
+def load_session_startup(environ: Mapping[str, str]) -> SessionStartup:
+    """The same and the source of the credential; import what dials. Raises ConfigError, CredentialError."""
+    from ccb.tunnel.proxy.upstream import Upstream
+
+    from ..config.credentials import credential_source
+
+    importlib.import_module("ccb.local.connect.dial")  # here, and not where the connection waits for it
+    basics = load_startup(environ)
+    upstream = Upstream.from_environ(environ)
+    credential = credential_source(environ, basics.settings, upstream.host)
+    return SessionStartup(basics.settings, basics.warnings, basics.bundle, credential, upstream)
+
+
+T = TypeVar("T", bound=Startup, covariant=True)
+
+
+class StartupLoader(Generic[T]):
+    """Runs `load` from the call of `start` on. Use as a context manager: on leaving, a run that has not ended is cancelled."""
+
+    def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
+        self._started = asyncio.Event()
+        self._task = asyncio.create_task(self._run(load), name="load")
+
+    async def __aenter__(self) -> StartupLoader[T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, load: Callable[[], Awaitable[T]]) -> T:
+        await self._started.wait()
+        return await load()
+
+    def start(self) -> None:
+        """Start to load: the network is busy, or there is none. Later calls do nothing."""
+        self._started.set()
+
+    async def loaded(self) -> T:
+        """Wait until `start` was called and the load has ended; return its result or raise its error."""
+        await asyncio.wait((self._task,))
+        return self._task.result()

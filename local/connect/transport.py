@@ -1,0 +1,97 @@
+"""Open the transport to the host while this machine loads what the connection needs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import Dropped, Unreachable
+from ccb.tunnel.link.backoff import waits
+from ccb.tunnel.transports.pipe import Transport
+
+from ..command_line.model import Arguments, ConnectionOptions
+from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
+from ..session.session import FIRST_TRIES
+from ..terminal.stdio import in_thread
+from .startup import Startup, StartupLoader, T
+
+if TYPE_CHECKING:
+    from ccb.tunnel.login.prompter import Prompts
+
+log = logging.getLogger(__name__)
+
+
+def startup_loader(connection: ConnectionOptions, load: Callable[[], T]) -> StartupLoader[T]:
+    """A loader that runs `load` in a thread.
+
+    Imports compete for one lock. asyncssh goes first, because the handshake waits for it; the rest fills its round trips.
+    """
+    needs_asyncssh = transport_kind(connection) is TransportKind.ASYNCSSH
+
+    def work() -> T:
+        if needs_asyncssh:
+            importlib.import_module("asyncssh")
+        return load()
+
+    return StartupLoader(lambda: in_thread(work))
+
+
+async def first_transport(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], startup: StartupLoader[Startup]
+) -> Transport:
+    """`open_transport`, tried again if the connection breaks off in the middle.
+
+    The network may do that, and so does a busy server (MaxStartups). What is refused is not tried again. Raises CcbError.
+    """
+    delays = waits()
+    for number in range(2, FIRST_TRIES + 1):
+        try:
+            return await open_transport(arguments, prompts, environ, startup)
+        except Dropped as error:
+            log.info("the first connection: %s", error)
+            prompts.banner(f"{error.what}; trying again ({number} of {FIRST_TRIES})")
+            await asyncio.sleep(next(delays))
+    return await open_transport(arguments, prompts, environ, startup)
+
+
+async def open_transport(
+    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], startup: StartupLoader[Startup]
+) -> Transport:
+    """Connect to the host, and start the loader as soon as the network is busy.
+
+    The settings may limit how long a headless run takes to connect. Raises CcbError, also that of the loader.
+    """
+    connection = arguments.connection
+    if transport_kind(connection) is TransportKind.LOCAL:
+        startup.start()
+        return await open_chosen_transport(connection, prompts, environ)
+    began = asyncio.get_running_loop().time()
+    opening = open_chosen_transport(connection, prompts, environ, startup.start)
+    connecting = asyncio.create_task(opening, name="connect")
+    connecting.add_done_callback(lambda _: startup.start())
+    try:
+        settings = (await startup.loaded()).settings
+        limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.model_fields_set else None
+        try:
+            async with asyncio.timeout_at(began + limit if limit is not None and arguments.headless else None):
+                return await connecting
+        except TimeoutError:
+            raise Unreachable(
+                f"no connection to {host_label(connection)} within {limit:g} s",
+                do="Check the host, or raise connectTimeoutSeconds in the settings.",
+            ) from None
+    except BaseException:
+        await cancelled(connecting)
+        if not connecting.cancelled() and connecting.exception() is None:
+            await connecting.result().close()  # it was made, and nobody takes it
+        raise
+
+
+async def cancelled(task: asyncio.Task[object]) -> None:
+    """Cancel a task and wait for its end; its error is not raised."""
+    if not task.done():
+        task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
