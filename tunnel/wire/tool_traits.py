@@ -92,7 +92,7 @@ GLOB = ToolTraits(
     "Glob", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", ".", glob_key="pattern"), parallel=True
 )
 GREP = ToolTraits("Grep", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", "."), parallel=True)
-LS = ToolTraits("LS", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", "."), parallel=True)
+LS = ToolTraits("LS", Effect.READ, RuleKind.PATH, READ.name, PathInput("path"), parallel=True)
 EDIT = ToolTraits("Edit", Effect.WRITE, RuleKind.PATH, path=_FILE, view=View.REPLACEMENT)
 MULTI_EDIT = ToolTraits("MultiEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.REPLACEMENTS)
 WRITE = ToolTraits("Write", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.NEW_CONTENT)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.tool_traits import TODO_WRITE
 
 from ...session.client import shown_name
 from ...session.messages import (
@@ -116,7 +117,7 @@ class Story:
         self.running = self._in_turn = running
         self.asked.skipped(body.get("prompts"))
         if isinstance(todos, list) and todos:
-            self._carried = ToolBlock(name="TodoWrite", tool_input={"todos": todos}, state=ToolState.DONE)
+            self._carried = ToolBlock(name=TODO_WRITE.name, tool_input={"todos": todos}, state=ToolState.DONE)
             self._add(self._carried)
 
     def adopt(self, earlier: Story) -> None:
@@ -355,7 +356,7 @@ class Story:
         else:
             tool = ToolBlock(tool_id=content.id, name=content.name, tool_input=content.input)
             self._add(tool)
-        if content.name == "TodoWrite" and self._carried is not None:
+        if content.name == TODO_WRITE.name and self._carried is not None:
             self.page.take_away(self._carried)
             self._carried = None
         self._tools[content.id] = tool

@@ -10,12 +10,12 @@ from typing import Any
 from rich.text import Text
 
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..theme.palette import Look
 
 Json = dict[str, Any]
 
-EDITS = ("Edit", "MultiEdit", "Write")
 _CONTEXT = 3
 
 
@@ -68,11 +68,12 @@ def _patch_lines(patch: list[Json]) -> Iterator[Line]:
 
 
 def _planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[Line]:
-    if name == "Write":
+    view = traits_of(name).view
+    if view is View.NEW_CONTENT:
         content = str(tool_input.get("content", "")).splitlines()
         yield from (Line("+", line, number) for number, line in enumerate(content, 1))
         return
-    edits = tool_input.get("edits") if name == "MultiEdit" else [tool_input]
+    edits = tool_input.get("edits") if view is View.REPLACEMENTS else [tool_input]
     for count, edit in enumerate(edits if isinstance(edits, list) else []):
         if isinstance(edit, dict):
             if count:

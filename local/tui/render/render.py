@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..model.blocks import (
     Block,
@@ -26,7 +27,7 @@ from ..model.blocks import (
 )
 from ..model.markdown import prose
 from ..theme.palette import Look
-from .diffs import EDITS, diff_text
+from .diffs import diff_text
 
 Json = dict[str, Any]
 
@@ -108,7 +109,7 @@ def _notice(block: NoticeBlock, look: Look) -> Text:
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
     """What a call does in one line: the command, the file (relative to `cwd` when it is there), the pattern. With `whole`,
     all lines of it."""
-    if name == "TodoWrite":
+    if traits_of(name).view is View.CHECKLIST:
         return ""
     for key in ("command", "file_path", "pattern", "path", "bash_id", "shell_id"):
         value = tool_input.get(key)
@@ -139,9 +140,10 @@ def _tool(block: ToolBlock, look: Look) -> Iterator[RenderableType]:
     elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
         head.append(f"  {block.elapsed_s:.0f} s", style=look.dim)
     yield head
-    if block.name == "TodoWrite":
+    view = traits_of(block.name).view
+    if view is View.CHECKLIST:
         yield Padding(todos(block.tool_input, look), (0, 0, 0, 2))
-    elif block.name in EDITS and block.state is not ToolState.FAILED:
+    elif view.is_diff and block.state is not ToolState.FAILED:
         if block.state is ToolState.DONE:
             lines = _DETAIL_LINES if look.details else _DIFF_LINES
             yield Padding(
@@ -160,7 +162,8 @@ def _tool_body(block: ToolBlock, look: Look) -> Text | None:
     if block.state is ToolState.WAITING or not block.result:
         return None
     lines = neutralise(block.result).splitlines()
-    if block.name == "Read" and block.state is ToolState.DONE and not look.details:
+    view = traits_of(block.name).view
+    if view is View.FILE_LINES and block.state is ToolState.DONE and not look.details:
         read = sum(_NUMBERED.match(line) is not None for line in lines)
         if read:
             return _gutter([f"{read} line{'s' if read != 1 else ''}"], 0, look.dim)
@@ -168,7 +171,7 @@ def _tool_body(block: ToolBlock, look: Look) -> Text | None:
     if not look.details:
         lines = [line for line in lines if line.strip()]
     style = look.bad if block.state is ToolState.FAILED else look.dim
-    if block.name == "Bash" and len(lines) > limit and not look.details:
+    if view is View.COMMAND and len(lines) > limit and not look.details:
         return _gutter([f"… {len(lines) - limit + 1} earlier lines (Ctrl+O)", *lines[1 - limit :]], 0, style)
     return _gutter(lines[:limit], max(0, len(lines) - limit), style, wrap=look.details)
 

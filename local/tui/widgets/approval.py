@@ -19,9 +19,10 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.tool_traits import traits_of
 
 from ...session.messages import ControlRequest
-from ..render.diffs import EDITS, diff_text
+from ..render.diffs import diff_text
 from ..theme.palette import Look
 
 Json = dict[str, Any]
@@ -179,7 +180,7 @@ class ApprovalCard(Vertical, can_focus=True):
 
     def _subject(self) -> RenderableType:
         asked = self.request.request
-        if asked.tool_name in EDITS:
+        if traits_of(asked.tool_name).view.is_diff:
             path = Text(neutralise(str(asked.input.get("file_path", ""))), style="bold")
             diff = diff_text(asked.tool_name, asked.input, [], self._look, _MAX_CHARS, wrap=True)
             return Group(path, _bounded(diff, self._look))

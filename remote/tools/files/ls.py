@@ -72,4 +72,4 @@ class LS(Tool):
         if total > _MOST_ENTRIES:
             lines[_MOST_ENTRIES:] = [f"[... {total - _MOST_ENTRIES:,} more entries; use Glob with a pattern ...]"]
         text = "\n".join(lines) or "(The directory is empty)"
-        return ToolResult(limited(text, context.spill, "LS"), structured={"path": path, "numEntries": total})
+        return ToolResult(limited(text, context.spill, self.name), structured={"path": path, "numEntries": total})

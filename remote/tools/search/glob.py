@@ -90,7 +90,7 @@ class Glob(Tool):
             lines.append(LEFT_OUT)
         lines += unsearched(found)
         structured = {"filenames": names, "numFiles": len(names), "truncated": found["more"] or found["partial"]}
-        return ToolResult(limited("\n".join(lines), context.spill, "Glob"), structured=structured)
+        return ToolResult(limited("\n".join(lines), context.spill, self.name), structured=structured)
 
 
 def _literal_head(pattern: str) -> tuple[str, str]:

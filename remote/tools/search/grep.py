@@ -206,4 +206,4 @@ def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> To
         structured["appliedLimit"] = request["limit"]
     if request["offset"]:
         structured["appliedOffset"] = request["offset"]
-    return ToolResult(limited(text, context.spill, "Grep"), structured=structured)
+    return ToolResult(limited(text, context.spill, tool_traits.GREP.name), structured=structured)

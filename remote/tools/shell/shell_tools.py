@@ -129,4 +129,4 @@ async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: T
     request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MOST_FILTERED), "end": end}
     found = await search(context, request)
     text = clean("\n".join(found["items"]).encode("utf-8", "replace"))
-    return limited(text, context.spill, "BashOutput")
+    return limited(text, context.spill, tool_traits.BASH_OUTPUT.name)

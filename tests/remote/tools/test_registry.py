@@ -1,0 +1,102 @@
+"""The registry of tools: its order, its declarations, and tools that come and go between turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.registry import ToolRegistry, default_tools
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, traits_of
+
+Json = dict[str, Any]
+
+
+class Remote(Tool):
+    """A tool that some server brings."""
+
+    def __init__(self, name: str, description: str = "Does something.") -> None:
+        self.declaration = ToolDeclaration(ToolTraits(name, Effect.NETWORK), description, {"type": "object"})
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        return ToolResult(self.name)
+
+
+def names(registry: ToolRegistry) -> list[str]:
+    return [tool.name for tool in registry]
+
+
+def test_the_built_in_tools_are_those_of_the_table_in_its_order() -> None:
+    assert {tool.name: tool.traits for tool in default_tools()} == BUILT_IN
+    assert names(default_tools()) == list(BUILT_IN)
+
+
+@pytest.mark.parametrize("tool", default_tools(), ids=lambda tool: tool.name)
+def test_a_declaration_fits_its_schema(tool: Tool) -> None:
+    properties = tool.input_schema["properties"]
+    if tool.traits.rules is RuleKind.PATH:
+        assert tool.traits.path is not None
+    if tool.traits.path is not None:
+        path = tool.traits.path
+        assert properties[path.key]["type"] == "string"
+        assert (path.key in tool.input_schema["required"]) is (path.default == "")
+        assert not path.glob_key or properties[path.glob_key]["type"] == "string"
+    if tool.traits.rules is RuleKind.COMMAND:
+        assert "command" in tool.input_schema["required"]
+    if tool.traits.covered_by:
+        assert BUILT_IN[tool.traits.covered_by].effect is tool.traits.effect
+
+
+def test_an_unknown_name_is_a_tool_that_may_do_anything() -> None:
+    assert traits_of("mcp__server__tool") == ToolTraits("mcp__server__tool", Effect.EXECUTE)
+
+
+def test_added_tools_come_with_the_next_turn_after_the_others_in_a_stable_order() -> None:
+    registry = default_tools()
+    registry.add([Remote("mcp__b__x"), Remote("mcp__a__y")])
+    registry.add([Remote("mcp__a__x")])
+    assert names(registry) == list(BUILT_IN)
+    assert registry.begin_turn()
+    assert names(registry) == [*BUILT_IN, "mcp__a__x", "mcp__a__y", "mcp__b__x"]
+    registry.add([Remote("mcp__a__a")])
+    assert registry.begin_turn()
+    assert names(registry)[-2:] == ["mcp__b__x", "mcp__a__a"], "what the model knows keeps its place"
+
+
+def test_a_turn_without_changes_keeps_the_prefix() -> None:
+    registry = default_tools()
+    assert not registry.begin_turn()
+    registry.add([Remote("mcp__a__x")])
+    assert registry.begin_turn()
+    assert not registry.begin_turn()
+    registry.add([Remote("mcp__a__x")])
+    assert not registry.begin_turn(), "the same tool again, as after a server has reconnected"
+    registry.remove(["mcp__a__x"])
+    registry.add([Remote("mcp__a__x")])
+    assert not registry.begin_turn()
+    registry.remove(["mcp__a__y"])
+    assert not registry.begin_turn(), "it was never there"
+
+
+def test_a_changed_tool_keeps_its_place_and_a_removed_one_goes() -> None:
+    registry = default_tools()
+    registry.add([Remote("mcp__a__x"), Remote("mcp__a__y")])
+    registry.begin_turn()
+    registry.add([Remote("mcp__a__x", "Does it better.")])
+    assert registry.begin_turn()
+    assert registry[len(BUILT_IN)].description == "Does it better."
+    registry.remove(["mcp__a__x"])
+    assert registry.get("mcp__a__x") is not None
+    assert registry.begin_turn()
+    assert names(registry) == [*BUILT_IN, "mcp__a__y"]
+    assert registry.get("mcp__a__x") is None
+
+
+def test_built_in_tools_stay() -> None:
+    registry = default_tools()
+    with pytest.raises(ValueError, match="Bash"):
+        registry.add([Remote("Bash"), Remote("mcp__a__x")])
+    with pytest.raises(ValueError, match="Read"):
+        registry.remove(["Read"])
+    assert not registry.begin_turn()
