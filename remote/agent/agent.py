@@ -1,73 +1,68 @@
-"""The agent of a session: one conversation, one turn at a time."""
+"""An agent: one conversation with a model, one turn at a time. A session runs one main agent and any number of others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire.records import ModelRecord
 
 from ..model.models import resolve_model
-from ..ports import PromptSource
-from ..tools.contract import Tool
 from .conversation import Conversation
-from .deps import AgentDeps, Prompt
-from .tool_runner import DenialCounter
-from .turn import AgentState, Turn
+from .deps import AgentConfig, AgentDeps, Prompt
+from .state import AgentState
+from .turn import Turn
 from .usage import Ledger
 
 Json = dict[str, Any]
 
 
 class Agent:
-    """`conversation` and `ledger` are the projections of the session's journal (`from_records`). Tools that the permission
-    engine hides are left out; the model's tool list changes only when another command line asks for that (`relaunch`)."""
+    """`conversation` and `ledger` are the projections of this agent's records in the journal. The tools that the model is
+    offered change only with the configuration, so that the request prefix stays the same."""
 
-    def __init__(self, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
+        self._config = config
+        self._next = config  # from the next turn on
         self._deps = deps
-        self._conversation = conversation
-        self._model = resolve_model(conversation.model or deps.model)
-        self._state = AgentState(conversation, ledger, _offered(deps), lambda: self._model, DenialCounter())
+        model = resolve_model(conversation.model or config.model)
+        self._state = AgentState(conversation, ledger, model, config.visible_tools())
         self._turn: Turn | None = None
-        self._relaunched = False  # what every request starts with is made again for the next turn
+
+    @property
+    def id(self) -> str:
+        return self._state.conversation.agent_id
+
+    @property
+    def config(self) -> AgentConfig:
+        """The configuration of the next turn."""
+        return self._next
+
+    @property
+    def conversation(self) -> Conversation:
+        return self._state.conversation
 
     @property
     def model(self) -> str:
         """The model id that the next model call uses."""
-        return self._model
+        return self._state.model
 
     @property
     def running(self) -> bool:
         return self._turn is not None
 
     def set_model(self, name: str | None) -> None:
-        """Use another model from the next model call on; None is the session's own. Thinking of the old one is dropped."""
-        model = resolve_model(name or self._deps.model)
-        if model != self._model:
-            self._model = model
-            self._conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
+        """Use another model from the next model call on; None means the one of the configuration. The conversation drops the
+        thinking of the old one."""
+        model = resolve_model(name or self._next.model)
+        if model != self._state.model:
+            self._state.model = model
+            self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
 
-    def relaunch(
-        self,
-        *,
-        model: str | None,
-        max_turns: int | None,
-        partial_messages: bool,
-        api_key_source: str,
-        prompts: PromptSource | None,
-    ) -> None:
-        """Another client process drives; counts from the next turn on. `model` is the session's own from now on, but not
-        chosen by this; `prompts` replace those there are."""
-        self._relaunched |= prompts is not None or list(_offered(self._deps)) != list(self._state.tools)
-        self._deps = replace(
-            self._deps,
-            model=model,
-            max_turns=max_turns,
-            partial_messages=partial_messages,
-            api_key_source=api_key_source,
-            prompts=prompts or self._deps.prompts,
-        )
+    def configure(self, config: AgentConfig) -> None:
+        """Use another configuration from the next turn on. Its model is what `set_model(None)` means; it is not chosen by
+        this."""
+        self._next = config
 
     def interrupt(self) -> bool:
         """End the running turn. Idempotent; False when none is running."""
@@ -77,20 +72,23 @@ class Agent:
         return True
 
     async def run_turn(self, prompts: Sequence[Prompt]) -> Json:
-        """Run one turn and return its `result` message, which has been emitted and committed like all others. Raises when
-        the journal fails, and CancelledError (with no result, tools stopped) when the session is shut down."""
+        """Run one turn and return its `result` message, which is recorded and durable like all others. Raise NotKept when the
+        journal fails, and CancelledError (without a result, tools stopped) when the session is shut down."""
         if self._turn is not None:
             raise RuntimeError("a turn is running")
-        if self._relaunched:
-            self._relaunched = False
-            self._state.tools, self._state.prefix = _offered(self._deps), None
-        self._turn = Turn(self._deps, self._state)
+        self._take_config()
+        self._turn = Turn(self._config, self._deps, self._state)
         try:
             return await self._turn.run(prompts)
         finally:
             self._turn = None
 
-
-def _offered(deps: AgentDeps) -> dict[str, Tool]:
-    """The tools that the model is told of."""
-    return {tool.name: tool for tool in deps.tools if deps.permissions.visible(tool.name)}
+    def _take_config(self) -> None:
+        """Make the request prefix anew when the prompts or the names of the tools have changed."""
+        old, new = self._config, self._next
+        if new is old:
+            return
+        tools = new.visible_tools()
+        if new.prompts is not old.prompts or list(tools) != list(self._state.tools):
+            self._state.tools, self._state.prefix = tools, None
+        self._config = new

@@ -1,78 +1,70 @@
-"""What the loop is given, beyond the ports of the worker: the permission engine's protocol and a session's settings."""
+"""What an agent is made of: its configuration, and what the session lends to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import as_blocks, as_dict
 
 from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
-from ..permissions.decision import Decision
+from ..permissions.engine import PermissionEngine
 from ..ports import Asker, Emitter, ModelTransport, PromptSource
 from ..tools.contract import Tool, ToolContext
 
 Json = dict[str, Any]
 
 
-class Permissions(Protocol):
-    """The permission engine, as far as the loop talks to it."""
-
-    @property
-    def mode(self) -> str:
-        """The permission mode as it is now."""
-
-    def decide(self, tool: Tool, tool_input: Json) -> Decision:
-        """What happens to this call."""
-
-    def apply(self, updates: Sequence[Json]) -> None:
-        """Take over permission updates the person granted."""
-
-    def left_out(self, name: str) -> Sequence[str]:
-        """What this tool must not find when it searches: regular expressions of absolute paths in small letters."""
-
-    def visible(self, name: str) -> bool:
-        """False for a tool the model shall not see at all."""
-
-
 @dataclass(frozen=True)
 class Prompt:
-    """What the person said, as content blocks. `input_id` is the id of the journalled input it came with ("" for none): the
-    journal then holds it once."""
+    """A prompt of the person, as content blocks. `input_id` is the id of the journalled input that brought it, so that the
+    journal holds its text once; "" when no input did."""
 
     blocks: Sequence[Json]
     input_id: str = ""
 
     @staticmethod
     def from_input(input_id: str, body: Json) -> Prompt:
-        """The prompt in a public user message of a client."""
+        """Return the prompt in a public user message of a client."""
         return Prompt(as_blocks(as_dict(body.get("message")).get("content")), input_id)
 
 
 @dataclass(frozen=True)
-class AgentDeps:
-    """Everything a session lends to its agent. `denial_text(decision, tool_name)` words a denial when nobody can be asked;
-    `take_queued` gives (and removes from the queue) prompts to fold into the running turn after its tool results;
-    `link_up_since` is the monotonic second since which the link to the laptop has been up, None while it is down."""
+class AgentConfig:
+    """What tells one agent from another. An immutable value: `Agent.configure` replaces it, from the next turn on.
 
-    emitter: Emitter
-    transport: ModelTransport
-    asker: Asker
+    `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
+    `max_turns` is the agent's budget of model calls in one turn. `take_queued` returns the prompts that have joined the queue
+    during a turn, and empties the queue."""
+
     prompts: PromptSource
-    permissions: Permissions
     tools: Sequence[Tool]
+    permissions: PermissionEngine
     context: ToolContext
-    denial_text: Callable[[Decision, str], str]
-    session_id: str
-    version: str
     model: str | None = None
     max_turns: int | None = None
     partial_messages: bool = False
     api_key_source: str = "none"
     take_queued: Callable[[], Sequence[Prompt]] = tuple
+
+    def visible_tools(self) -> dict[str, Tool]:
+        """Return the tools the model is offered, by name: those that no permission rule denies altogether."""
+        return {tool.name: tool for tool in self.tools if self.permissions.visible(tool.name)}
+
+
+@dataclass(frozen=True)
+class AgentDeps:
+    """What a session lends to each of its agents. `link_up_since` returns the monotonic second since which the link to the
+    laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of life of a running tool."""
+
+    emitter: Emitter
+    transport: ModelTransport
+    asker: Asker
+    session_id: str
+    version: str
     link_up_since: Callable[[], float | None] = lambda: 0.0
-    heartbeat_s: float = 30.0  # a running tool says that it still runs
+    heartbeat_s: float = 30.0
     limits: RetrySettings = field(default_factory=RetrySettings)
     clock: Clock = field(default_factory=SystemClock)

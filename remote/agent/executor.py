@@ -1,4 +1,4 @@
-"""Runs the tool calls of one model message: reads together, everything else alone and in order."""
+"""Schedules the tool calls of a turn: reads run in parallel, everything else alone and in order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 10
+MAX_AT_ONCE = 10
+"""Read-only calls that may run at the same time."""
+
 _CANCEL_GRACE = 5.0  # seconds a cancelled tool has to clean up before the turn goes on without it
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One tool_use block. `tool` is None when no such tool is there, `broken` says why the input is unusable."""
+    """One tool_use block of the model. `tool` is None when there is no tool of that name. `broken` says why the input is not
+    a JSON object, "" when it is one."""
 
     id: str
     name: str
@@ -32,39 +35,36 @@ class ToolCall:
 @dataclass(eq=False)
 class _Entry:
     call: ToolCall
-    read_only: bool
+    parallel: bool
     task: asyncio.Task[None] | None = field(default=None)
 
 
 class ToolExecutor:
-    """Starts calls as they come. A read-only call starts when no earlier call with effects is left, up to MOST_AT_ONCE; a
-    call with effects starts when nothing before it is left, and nothing starts until it is done."""
+    """Starts tool calls in the order of the model. A call that may run in parallel starts when no earlier call that must run
+    alone is left, up to MAX_AT_ONCE of them. A call that must run alone starts when every call before it is done, and no
+    later one starts until it is done itself."""
 
     def __init__(
         self,
         run: Callable[[ToolCall], Awaitable[None]],
-        is_read_only: Callable[[ToolCall], bool],
-        most_at_once: int = MOST_AT_ONCE,
+        may_run_in_parallel: Callable[[ToolCall], bool],
+        max_at_once: int = MAX_AT_ONCE,
     ) -> None:
         self._run = run
-        self._is_read_only = is_read_only
-        self._most = most_at_once
+        self._may_run_in_parallel = may_run_in_parallel
+        self._max = max_at_once
         self._entries: list[_Entry] = []  # not finished, in the order of the model
         self._error: BaseException | None = None
         self._stopped = False
         self._changed = asyncio.Event()
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._entries)
-
     def submit(self, call: ToolCall) -> None:
-        """Take a call; it starts at once or when its turn comes."""
-        self._entries.append(_Entry(call, self._is_read_only(call)))
+        """Take a call. It starts at once, or when the calls before it allow it."""
+        self._entries.append(_Entry(call, self._may_run_in_parallel(call)))
         self._pump()
 
     async def drain(self) -> None:
-        """Returns when all calls are done. Raises what a call raised: that is no tool's failure but ours."""
+        """Return when all calls are done. Raise what a call raised: that is a fault of the worker, not of a tool."""
         while self._entries and self._error is None:
             self._changed.clear()
             await self._changed.wait()
@@ -72,11 +72,11 @@ class ToolExecutor:
             raise self._error
 
     def halt(self) -> None:
-        """Start nothing more; what runs goes on until `cancel`."""
+        """Start no more calls. Those that run go on until `cancel`."""
         self._stopped = True
 
     async def cancel(self) -> None:
-        """Cancel what runs, forget what waits."""
+        """Cancel the calls that run, and drop those that wait."""
         self.halt()
         tasks = {entry.task for entry in self._entries if entry.task is not None}
         self._entries = [entry for entry in self._entries if entry.task is not None]
@@ -93,17 +93,17 @@ class ToolExecutor:
         running = sum(1 for entry in self._entries if entry.task is not None)
         for position, entry in enumerate(self._entries):
             if entry.task is None:
-                if running >= self._most or (position and not entry.read_only):
+                if running >= self._max or (position and not entry.parallel):
                     return
                 entry.task = asyncio.ensure_future(self._call(entry))
                 running += 1
-            if not entry.read_only:
+            if not entry.parallel:
                 return
 
     async def _call(self, entry: _Entry) -> None:
         try:
             await self._run(entry.call)
-        except Exception as error:  # noqa: BLE001 - top of the task: the loop's owner gets it from drain()
+        except Exception as error:  # noqa: BLE001 - top of the task: the turn gets it from drain()
             self._error = error
         finally:
             if entry in self._entries:

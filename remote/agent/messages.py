@@ -1,9 +1,10 @@
-"""The public objects a turn produces. The session adds `session_id` and `uuid`."""
+"""The public messages of a turn. The session adds `session_id` and `uuid`, the recorder `parent_tool_use_id`."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..model.call import Retrying
 from ..model.errors import OF_THE_LAPTOP, ModelError
 from ..model.stream import MessageHead
 from ..permissions.decision import Decision
+from .deps import AgentConfig
 from .state import Ending
 from .usage import Ledger, zero_usage
 
@@ -24,29 +26,29 @@ CONTINUE = (
 )
 
 
-def init(
-    *, cwd: str, tools: Sequence[str], model: str, mode: str, api_key_source: str, version: str, add_dirs: Sequence[str]
-) -> Json:
+def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
+    """The message that opens a turn: where it runs, with which tools, model and permission mode."""
     return {
         "type": "system",
         "subtype": "init",
-        "cwd": cwd,
+        "cwd": config.context.cwd,
         "tools": list(tools),
         "mcp_servers": [],
         "model": model,
-        "permissionMode": mode,
+        "permissionMode": config.permissions.mode,
         "slash_commands": [],
-        "apiKeySource": api_key_source,
+        "apiKeySource": config.api_key_source,
         "claude_code_version": version,
         "output_style": "default",
         "agents": [],
         "skills": [],
         "plugins": [],
-        "additional_directories": list(add_dirs),
+        "additional_directories": list(config.context.add_dirs),
     }
 
 
 def status(value: str | None, mode: str | None = None) -> Json:
+    """What the agent is doing now, and a changed permission mode."""
     body: Json = {"type": "system", "subtype": "status", "status": value}
     if mode is not None:
         body["permissionMode"] = mode
@@ -54,7 +56,7 @@ def status(value: str | None, mode: str | None = None) -> Json:
 
 
 def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> Json:
-    """The line of one content block."""
+    """The message of one content block of an answer."""
     body: Json = {
         "type": "assistant",
         "message": {
@@ -77,7 +79,7 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> J
 
 
 def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> Json:
-    """A synthetic line for people: it is no part of the conversation."""
+    """An error for the person, in the form of an assistant message. It is not part of the conversation."""
     head = MessageHead(str(uuid.uuid4()), "<synthetic>", zero_usage())
     body = assistant(head, {"type": "text", "text": text}, failure.request_id if failure else "", wall)
     body["message"]["stop_reason"] = "stop_sequence"
@@ -91,6 +93,7 @@ def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> 
 
 
 def user_text(text: str, *, synthetic: bool = False) -> Json:
+    """A note to the model. `synthetic`: clients need not show it."""
     body: Json = {
         "type": "user",
         "message": {"role": "user", "content": [{"type": "text", "text": text}]},
@@ -102,6 +105,7 @@ def user_text(text: str, *, synthetic: bool = False) -> Json:
 
 
 def api_retry(retry: Retrying) -> Json:
+    """A model call failed and is about to be tried again."""
     failure = retry.failure
     body: Json = {
         "type": "system",
@@ -118,6 +122,7 @@ def api_retry(retry: Retrying) -> Json:
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:
+    """A tool call was denied without a question."""
     return {
         "type": "system",
         "subtype": "permission_denied",
@@ -131,7 +136,7 @@ def permission_denied(name: str, tool_use_id: str, message: str, decision: Decis
 
 
 def can_use_tool(name: str, tool_input: Json, tool_use_id: str, decision: Decision) -> Json:
-    """The question to the person."""
+    """The question whether a tool call may run."""
     request: Json = {
         "subtype": "can_use_tool",
         "tool_name": name,
@@ -151,6 +156,7 @@ def can_use_tool(name: str, tool_input: Json, tool_use_id: str, decision: Decisi
 
 
 def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
+    """Live output of a running tool."""
     return {
         "type": "tool_progress",
         "tool_use_id": tool_use_id,
@@ -163,7 +169,7 @@ def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
 
 
 def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
-    """A sign of life of a tool that may be silent for long."""
+    """A sign of life of a running tool. `elapsed` in seconds."""
     return {
         "type": "tool_progress",
         "tool_use_id": tool_use_id,
@@ -174,29 +180,32 @@ def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
     }
 
 
-def result(
-    ending: Ending,
-    ledger: Ledger,
-    *,
-    duration: float,
-    duration_api: float,
-    num_turns: int,
-    stop_reason: str | None,
-    denials: Sequence[Json],
-) -> Json:
-    """The one result of a turn. Durations in seconds."""
+@dataclass(frozen=True)
+class TurnReport:
+    """What the result of a turn reports besides its ending. Durations in seconds; `num_turns` as the public protocol counts
+    them, user messages included; `denials` are the tool calls that were denied."""
+
+    duration: float
+    duration_api: float
+    num_turns: int
+    stop_reason: str | None
+    denials: Sequence[Json]
+
+
+def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
+    """The one result of a turn."""
     body: Json = {
         "type": "result",
         "subtype": ending.subtype,
         "is_error": ending.is_error,
-        "duration_ms": round(duration * 1000),
-        "duration_api_ms": round(duration_api * 1000),
-        "num_turns": num_turns,
-        "stop_reason": stop_reason,
+        "duration_ms": round(report.duration * 1000),
+        "duration_api_ms": round(report.duration_api * 1000),
+        "num_turns": report.num_turns,
+        "stop_reason": report.stop_reason,
         "total_cost_usd": ledger.total_cost_usd,
         "usage": dict(ledger.turn),
         "modelUsage": ledger.snapshot(),
-        "permission_denials": list(denials),
+        "permission_denials": list(report.denials),
         "terminal_reason": ending.terminal.value,
     }
     if ending.subtype == "success":

@@ -1,14 +1,35 @@
-"""Why a turn goes on and why it ends, as closed sets, and the state one iteration hands to the next."""
+"""The states of the loop: what an agent keeps from turn to turn, why a turn makes another model call, and how it ended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from ..model.request import RequestPrefix
+from ..tools.contract import Tool
+from .conversation import Conversation
+from .denials import DenialCounter
+from .usage import Ledger
+
+
+@dataclass
+class AgentState:
+    """What an agent keeps from one turn to the next. `tools` are those the model is offered. `prefix` opens every request:
+    the first turn makes it, and a later one only when the prompts or the tools have changed. `feedback_due`: the model is to
+    be told of its many denials with the next tool results."""
+
+    conversation: Conversation
+    ledger: Ledger
+    model: str
+    tools: dict[str, Tool]
+    denials: DenialCounter = field(default_factory=DenialCounter)
+    feedback_due: bool = False
+    prefix: RequestPrefix | None = None
 
 
 class Terminal(Enum):
-    """`terminal_reason` of a result. API_ERROR is a model call that failed for good; MODEL_ERROR a failure of our own;
-    STORAGE_FULL a host without room for the journal."""
+    """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself failed.
+    STORAGE_FULL: the host has no room for the journal."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
@@ -29,7 +50,7 @@ _IN_EXECUTION = (
 
 
 class Transition(Enum):
-    """Why another model call is made."""
+    """Why the turn makes another model call."""
 
     FIRST = "first"
     NEXT_TURN = "next_turn"
@@ -38,27 +59,28 @@ class Transition(Enum):
 
 
 @dataclass(frozen=True)
-class State:
-    """`calls` counts model calls that max_turns counts: a repeated or continued answer belongs to the call before it."""
+class TurnState:
+    """What one model call of a turn hands to the next. `calls` is what `max_turns` limits: a call that repeats or continues
+    an answer counts with the call before it."""
 
     transition: Transition = Transition.FIRST
     calls: int = 1
     escalated: bool = False
     recoveries: int = 0
 
-    def next_turn(self) -> State:
-        return State(Transition.NEXT_TURN, self.calls + 1)
+    def next_turn(self) -> TurnState:
+        return TurnState(Transition.NEXT_TURN, self.calls + 1)
 
-    def escalate(self) -> State:
-        return State(Transition.MAX_OUTPUT_TOKENS_ESCALATE, self.calls, escalated=True)
+    def escalate(self) -> TurnState:
+        return TurnState(Transition.MAX_OUTPUT_TOKENS_ESCALATE, self.calls, escalated=True)
 
-    def recover(self) -> State:
-        return State(Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.calls, True, self.recoveries + 1)
+    def recover(self) -> TurnState:
+        return TurnState(Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.calls, True, self.recoveries + 1)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a turn ended: `text` is the result or the error prose, `errors` what `error_*` results list."""
+    """How a turn ended. `text` is the answer or the error for the person; `errors` is what results of subtype `error_…` list."""
 
     terminal: Terminal
     text: str = ""

@@ -1,67 +1,39 @@
-"""One turn: from a prompt to exactly one result."""
+"""One turn of an agent: from a prompt to exactly one result."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import uuid
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Any, Callable, TypeVar
 
-from ccb.tunnel.wire.records import (
-    Content,
-    MessageRecord,
-    ModelEndRecord,
-    PromptItem,
-    PromptRecord,
-    WithdrawnRecord,
-)
+from ccb.tunnel.wire.records import ModelEndRecord, PromptItem, PromptRecord
 
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
-from ..model.call import ModelCall, Retrying
+from ..model.call import ModelCall
 from ..model.errors import ModelError
 from ..model.models import max_tokens
 from ..model.retry import RetryPolicy
-from ..model.stream import BlockDone, MessageHead
 from ..ports import NotKept
-from ..tools.contract import Tool
 from . import messages
-from .conversation import Conversation, close_open_tool_uses
-from .deps import AgentDeps, Prompt
+from .answer import AnswerListener
+from .conversation import close_open_tool_uses
+from .denials import DENIAL_FEEDBACK
+from .deps import AgentConfig, AgentDeps, Prompt
 from .executor import ToolCall, ToolExecutor
-from .state import Ending, State, Terminal
-from .tool_runner import DENIAL_FEEDBACK, CallRunner, DenialCounter
-from .usage import Ledger
+from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
+from .recorder import Recorder
+from .state import AgentState, Ending, Terminal, TurnState
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_MOST_RECOVERIES = 3
+_MAX_RECOVERIES = 3
 _CANCEL_GRACE = 5.0
-_NOT_WANTED = "The user doesn't want to proceed with this tool use."
-_STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
-_NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool had any effect is not known."
-
-
-@dataclass
-class AgentState:
-    """What outlives a turn. `prefix` is made by the first turn, and again only when another command line asks for another."""
-
-    conversation: Conversation
-    ledger: Ledger
-    tools: dict[str, Tool]
-    model: Callable[[], str]
-    denial_counter: DenialCounter
-    prefix: request.RequestPrefix | None = None
-
-
-_WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API takes for the id and the name of a tool_use
 
 
 class _Interrupted(Exception):
@@ -69,23 +41,26 @@ class _Interrupted(Exception):
 
 
 class Turn:
-    """`run` once. Hears its model calls (`attempt.Listener`)."""
+    """Call `run` once."""
 
-    def __init__(self, deps: AgentDeps, agent_state: AgentState) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
+        self._config = config
         self._deps = deps
-        self._state = agent_state
-        self._conversation = agent_state.conversation
-        self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._denials: list[Json] = []
-        self._runner = CallRunner(
-            deps, self._record, self._interrupt_by_denial, self._denials, agent_state.denial_counter
+        self._agent = state
+        self._recorder = Recorder(deps.emitter, state.conversation)
+        self._pipeline = PipelineContext(config, deps, self._recorder, state.denials, StartedCalls())
+        self._executor = ToolExecutor(self._run_call, may_run_in_parallel)
+        self._listener = AnswerListener(
+            self._recorder,
+            deps.clock,
+            state.tools,
+            self._executor.submit,
+            partial_messages=config.partial_messages,
         )
-        self._executor = ToolExecutor(self._runner.run, self._runner.is_read_only)
+        self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call: ModelCall | None = None
         self._refused = False  # the person refused a tool call and ended the turn with it
-        self._submitted = 0
-        self._texts: list[str] = []  # of the answer, recoveries included
-        self._user_lines = 0
+        self._denials: list[Json] = []
         self._stop_reason: str | None = None
         self._api_seconds = 0.0
         self._calls = 1
@@ -97,42 +72,39 @@ class Turn:
         if not self._stop.done():
             self._stop.set_result(None)
 
-    def _interrupt_by_denial(self) -> None:
-        self._refused = True
-        self.interrupt()
-
     async def run(self, prompts: Sequence[Prompt]) -> Json:
-        """The result message, already emitted. Raises only NotKept, with the result, and CancelledError."""
+        """Run the turn and return its result message, which is journalled and durable. Raise NotKept, with the result, when
+        the journal does not take it, and CancelledError."""
         try:
             return await self._run(prompts)
         except NotKept as error:
-            error.result = self._result(_unkept(error))
+            error.result = self._result(_not_kept(error))
             raise
 
     async def _run(self, prompts: Sequence[Prompt]) -> Json:
-        self._state.ledger.start_turn()
+        self._agent.ledger.start_turn()
         try:
             ending = await self._ending(prompts)
         finally:
             await self._executor.cancel()
         result = self._result(ending)
-        self._say(result)
-        await self._deps.emitter.commit()
+        self._recorder.message(result)
+        await self._recorder.commit()
         return result
 
     def _result(self, ending: Ending) -> Json:
-        return messages.result(
-            ending,
-            self._state.ledger,
+        out_of_budget = ending.terminal is Terminal.MAX_TURNS
+        report = messages.TurnReport(
             duration=self._deps.clock.now() - self._started,
             duration_api=self._api_seconds,
-            num_turns=self._calls + 1 if ending.terminal is Terminal.MAX_TURNS else 1 + self._user_lines,
+            num_turns=self._calls + 1 if out_of_budget else 1 + self._recorder.user_messages,
             stop_reason=self._stop_reason,
             denials=self._denials,
         )
+        return messages.result(ending, self._agent.ledger, report)
 
     async def _ending(self, prompts: Sequence[Prompt]) -> Ending:
-        """Every way a turn ends, with a valid history after each."""
+        """Run the turn to its end, and leave a valid history however it ends."""
         try:
             self._init()
             self._close_open(_BROKEN_OFF)
@@ -141,13 +113,13 @@ class Turn:
         except _Interrupted:
             return await self._interrupted()
         except ModelError as failure:
-            self._close_open(_NOT_RUN)
+            self._close_open(NOT_RUN)
             return self._failed(failure)
         except NotKept as error:
             _log.error("the turn ended: %s", error)
             await self._executor.cancel()
             self._close_open(_BROKEN_OFF)
-            return _unkept(error)
+            return _not_kept(error)
         except Exception as error:  # noqa: BLE001 - whatever happens, the turn has its result
             _log.exception("the turn failed")
             await self._executor.cancel()
@@ -155,93 +127,120 @@ class Turn:
             return Ending(Terminal.MODEL_ERROR, errors=(f"internal error: {type(error).__name__}: {error}",))
 
     def _init(self) -> None:
-        deps = self._deps
-        self._say(
-            messages.init(
-                cwd=deps.context.cwd,
-                tools=list(self._state.tools),
-                model=self._state.model(),
-                mode=deps.permissions.mode,
-                api_key_source=deps.api_key_source,
-                version=deps.version,
-                add_dirs=deps.context.add_dirs,
-            )
+        agent = self._agent
+        self._recorder.message(
+            messages.init(self._config, tools=list(agent.tools), model=agent.model, version=self._deps.version)
         )
 
     async def _open(self, prompts: Sequence[Prompt]) -> None:
-        """Gather what every request starts with, and put the prompt in the history."""
+        """Add the prompts to the history, and make the request prefix if there is none yet."""
+        agent, source = self._agent, self._config.prompts
         context: list[Json] = []
-        if not self._conversation.messages:
-            context = await self._unless_stopped(self._deps.prompts.first_user_blocks())
+        if not agent.conversation.messages:
+            context = await self._unless_stopped(source.first_user_blocks())
         self._add_prompts(prompts, context)
-        await self._deps.emitter.commit()
-        if self._state.prefix is None:
+        await self._recorder.commit()
+        if agent.prefix is None:
             tools = [
                 {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-                for tool in self._state.tools.values()
+                for tool in agent.tools.values()
             ]
-            system = await self._unless_stopped(self._deps.prompts.system())
-            self._state.prefix = request.RequestPrefix(system, tools)
+            system = await self._unless_stopped(source.system())
+            agent.prefix = request.RequestPrefix(system, tools)
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
         for prompt in prompts:
             if prompt.input_id:
-                self._conversation.know_input(prompt.input_id, list(prompt.blocks))
+                self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
                 items.append(PromptItem(prompt.input_id))
             else:
                 items.append(PromptItem(content=list(prompt.blocks)))
-        self._emit(PromptRecord(list(context), items))
+        self._recorder.record(PromptRecord(list(context), items))
 
     async def _loop(self) -> Ending:
-        state = State()
+        """Call the model until it stops without a tool call, or the budget is spent."""
+        state = TurnState()
         while True:
             self._calls = state.calls
             end = await self._call_model(state)
             if end.withdrawn:
                 state = state.escalate()
-                continue
-            if end.lost is not None:
-                text = f"API Error: Connection lost mid-response ({end.lost.message})"
-                self._say(messages.api_error(text, end.lost, end.lost.kind, self._deps.clock.wall()))
-            if self._submitted:
+            elif self._listener.submitted:
                 await self._unless_stopped(self._executor.drain())
-                self._checkpoint()
-                limit = self._deps.max_turns
+                if self._stop.done():
+                    raise _Interrupted
+                limit = self._config.max_turns
                 if limit is not None and state.calls >= limit:
                     return Ending(Terminal.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
                 await self._between_calls()
                 state = state.next_turn()
-                continue
-            if end.stop_reason == "max_tokens" and state.recoveries < _MOST_RECOVERIES:
-                self._record(messages.user_text(messages.CONTINUE, synthetic=True))
+            elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
+                self._recorder.message(messages.user_text(messages.CONTINUE, synthetic=True))
                 state = state.recover()
-                continue
-            return self._answered(end)
+            else:
+                return self._answered(end)
+
+    async def _run_call(self, call: ToolCall) -> None:
+        """Run one tool call and act on its outcome."""
+        outcome = await run_call(self._pipeline, call)
+        if outcome.denial is not None:
+            self._denials.append(outcome.denial)
+        if outcome.feedback_due:
+            self._agent.feedback_due = True
+        if outcome.ends_turn:
+            self._refused = True
+            self.interrupt()
+        await self._recorder.commit()
 
     async def _between_calls(self) -> None:
-        """What joins the tool results on their way to the model."""
-        if self._state.denial_counter.take_feedback():
-            self._record(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        queued = self._deps.take_queued()
+        """Record what joins the tool results on their way to the model."""
+        if self._agent.feedback_due:
+            self._agent.feedback_due = False
+            self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
+        queued = self._config.take_queued()
         if queued:
             self._add_prompts(queued)
-            await self._deps.emitter.commit()
+            await self._recorder.commit()
 
-    async def _call_model(self, state: State) -> MessageEnd:
-        deps, agent_state = self._deps, self._state
-        assert agent_state.prefix is not None
-        model = agent_state.model()
+    async def _call_model(self, state: TurnState) -> MessageEnd:
+        """Make one model call, and count what it used."""
+        agent, clock = self._agent, self._deps.clock
+        model = agent.model
+        settings = self._call_settings(model, state)
+        if self._config.partial_messages:
+            self._recorder.progress("", messages.status("requesting"))
+        self._listener.begin(continues=state.recoveries > 0)
+        self._call = ModelCall(settings, self._listener, RetryPolicy(settings.limits.max_retries))
+        started = clock.now()
+        try:
+            end = await self._unless_stopped(self._call.run())
+        finally:
+            self._api_seconds += clock.now() - started
+        self._call = None
+        self._stop_reason = end.stop_reason
+        agent.ledger.add(end.head.model or model, end.usage)
+        self._recorder.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
+        await self._recorder.commit()
+        if end.lost is not None:
+            text = f"API Error: Connection lost mid-response ({end.lost.message})"
+            self._tell_api_error(text, end.lost.kind, end.lost)
+        return end
+
+    def _call_settings(self, model: str, state: TurnState) -> CallSettings:
+        """Return the request for the whole history, and how to make it."""
+        agent, deps = self._agent, self._deps
+        assert agent.prefix is not None
         limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
-        agent_state.conversation.seal()
-        settings = CallSettings(
+        agent.conversation.seal()
+        return CallSettings(
             transport=deps.transport,
             clock=deps.clock,
             limits=deps.limits,
             headers=request.headers(deps.version),
             body=request.body(
-                agent_state.prefix,
-                agent_state.conversation.messages,
+                agent.prefix,
+                agent.conversation.messages,
                 model=model,
                 max_tokens=limit,
                 session_id=deps.session_id,
@@ -249,23 +248,6 @@ class Turn:
             withdraw_truncated=limit < higher,
             link_up_since=deps.link_up_since,
         )
-        if deps.partial_messages:
-            deps.emitter.progress("", messages.status("requesting"))
-        self._submitted = 0
-        if not state.recoveries:
-            self._texts = []
-        self._call = ModelCall(settings, self, RetryPolicy(deps.limits.max_retries))
-        started = deps.clock.now()
-        try:
-            end = await self._unless_stopped(self._call.run())
-        finally:
-            self._api_seconds += deps.clock.now() - started
-        self._call = None
-        self._stop_reason = end.stop_reason
-        self._state.ledger.add(end.head.model or model, end.usage)
-        self._emit(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
-        await deps.emitter.commit()
-        return end
 
     def _answered(self, end: MessageEnd) -> Ending:
         """The model has stopped without a tool call."""
@@ -276,63 +258,59 @@ class Turn:
             text = "API Error: the conversation no longer fits the model's context window. Start a new session."
             kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
         else:
-            return Ending(Terminal.COMPLETED, text="".join(self._texts))
-        self._say(messages.api_error(text, None, kind, self._deps.clock.wall()))
+            return Ending(Terminal.COMPLETED, text="".join(self._listener.texts))
+        self._tell_api_error(text, kind)
         return Ending(terminal, text=text)
 
     def _failed(self, failure: ModelError) -> Ending:
-        text = failure.prose(self._state.model())
-        self._say(messages.api_error(text, failure, failure.kind, self._deps.clock.wall()))
+        """The model call failed for good."""
+        text = failure.prose(self._agent.model)
+        self._tell_api_error(text, failure.kind, failure)
         terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
         return Ending(terminal, text=text, api_error_status=failure.status)
 
+    def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
+        self._recorder.message(messages.api_error(text, failure, kind, self._deps.clock.wall()))
+
     async def _interrupted(self) -> Ending:
-        """Stop everything, keep what there is of the answer, close what is open, and leave the model a note."""
+        """Stop everything, keep the part of the answer that has come, close open tool calls, and leave the model a note."""
         call, self._call = self._call, None
         await self._executor.cancel()
         if call is not None:
             self._salvage(call)
-        self._close_open(self._why_stopped)
-        in_tools = self._refused or (call is None and self._submitted > 0)
-        self._record(messages.user_text(messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED))
+        self._close_open(self._pipeline.started.why_stopped)
+        in_tools = self._refused or (call is None and self._listener.submitted > 0)
+        note = messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED
+        self._recorder.message(messages.user_text(note))
         terminal = Terminal.ABORTED_TOOLS if in_tools else Terminal.ABORTED_STREAMING
         return Ending(terminal, errors=("Request interrupted by user",))
 
-    def _why_stopped(self, tool_use_id: str) -> str:
-        if tool_use_id not in self._runner.started:
-            return _NOT_RUN
-        printed = self._runner.printed.get(tool_use_id, "").rstrip("\n")
-        return f"{_STOPPED}\nIt had printed:\n{printed}" if printed else _STOPPED
-
     def _salvage(self, call: ModelCall) -> None:
+        """Record the part of an interrupted answer that has come, and count it: what was sent is paid for."""
         rest = call.salvage()
         if rest is not None:
             head, text, request_id = rest
-            self._state.ledger.add(head.model or self._state.model(), head.usage)  # what was sent is paid for
+            self._agent.ledger.add(head.model or self._agent.model, head.usage)
             if text.strip():
                 block = {"type": "text", "text": text}
                 line = messages.assistant(head, block, request_id, self._deps.clock.wall())
-                self._record({**line, "aborted": True})
+                self._recorder.message({**line, "aborted": True})
         call.close_events()
 
     def _close_open(self, why: str | Callable[[str], str]) -> None:
-        for message in close_open_tool_uses(self._conversation, why):
-            self._user_lines += 1
-            self._deps.emitter.emit(message)
-
-    def _checkpoint(self) -> None:
-        if self._stop.done():
-            raise _Interrupted
+        for message in close_open_tool_uses(self._agent.conversation, why):
+            self._recorder.message(message.body)
 
     async def _unless_stopped(self, work: Awaitable[T]) -> T:
-        """The result of `work`; raises _Interrupted, with `work` cancelled and ended, when the turn is stopped before."""
+        """Return the result of `work`. When the turn is stopped before that, cancel `work`, wait for its end, and raise
+        _Interrupted."""
         task = asyncio.ensure_future(work)
         try:
             either: set[asyncio.Future[Any]] = {task, self._stop}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise _Interrupted
-            if task.cancelled():  # not by us: seen as a cancellation of the turn it would cost the turn its result
+            if task.cancelled():  # not by this turn; CancelledError would cost the turn its result
                 raise RuntimeError("a part of the turn was cancelled from outside")
             return task.result()
         finally:
@@ -342,64 +320,6 @@ class Turn:
             if task.done() and not task.cancelled():
                 task.exception()
 
-    def _record(self, body: Json) -> None:
-        """Emit a public message that is part of the conversation."""
-        self._emit(MessageRecord(body))
-        if body["type"] == "user":
-            self._user_lines += 1
 
-    def _emit(self, content: Content) -> None:
-        """Emit a record that is part of the conversation."""
-        self._conversation.apply(self._deps.emitter.emit(content))
-
-    def _say(self, body: Json) -> None:
-        """Emit a public message that is not part of the conversation."""
-        self._deps.emitter.emit(MessageRecord(body))
-
-    def event(self, event: Json) -> None:
-        """A raw event of the stream, for clients that asked for it."""
-        if self._deps.partial_messages:
-            self._deps.emitter.progress("", {"type": "stream_event", "event": event, "parent_tool_use_id": None})
-
-    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        """A finished block: a line on the wire, and a tool call that may start at once."""
-        block = done.block
-        is_call = block.get("type") == "tool_use"
-        if is_call:
-            block = self._sendable(block)
-        self._record(messages.assistant(head, block, request_id, self._deps.clock.wall()))
-        if block.get("type") == "text":
-            self._texts.append(block["text"])
-        if is_call:
-            self._submitted += 1
-            name = block["name"]
-            self._executor.submit(ToolCall(block["id"], name, block["input"], self._state.tools.get(name), done.broken))
-
-    def _sendable(self, block: Json) -> Json:
-        """The call with an id of its own (some providers count from zero in each answer) and a name: the API takes no history
-        in which they are not as it wants them."""
-        if not _WORD.fullmatch(block["id"]) or self._conversation.is_used(block["id"]):
-            block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}
-        if not _WORD.fullmatch(block["name"]):
-            block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
-        return block
-
-    def withdrawn(self, message_id: str) -> None:
-        """The lines of this answer do not count: it is asked for again."""
-        self._emit(WithdrawnRecord(message_id))
-        self._texts = []
-
-    def retrying(self, retry: Retrying) -> None:
-        """An attempt failed; another follows."""
-        _log.warning(
-            "model call failed (%s), attempt %d of %d follows in %.1f s",
-            retry.failure.kind,
-            retry.attempt,
-            retry.max_retries,
-            retry.delay,
-        )
-        self._say(messages.api_retry(retry))
-
-
-def _unkept(error: NotKept) -> Ending:
+def _not_kept(error: NotKept) -> Ending:
     return Ending(Terminal.STORAGE_FULL if error.full else Terminal.MODEL_ERROR, errors=(str(error),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
@@ -11,16 +10,14 @@ from ccb.tunnel.wire.projection import replay
 
 from ..agent.agent import Agent
 from ..agent.conversation import Conversation, close_open_tool_uses
-from ..agent.deps import AgentDeps
+from ..agent.deps import AgentConfig, AgentDeps
 from ..agent.usage import Ledger
 from ..context.prompt import session_prompt
 from ..model.retry import RetrySettings
-from ..permissions.decision import Decision
 from ..permissions.engine import PermissionEngine
-from ..permissions.headless import headless_denial
 from ..session.emitter import AgentEmitter
 from ..session.session import Session
-from ..tools.contract import Tool, ToolContext
+from ..tools.contract import ToolContext
 from ..tools.registry import default_tools
 from .model_streams import Calls
 
@@ -37,33 +34,6 @@ COPIED_UNSTARTED = (
 )
 
 
-class _Asking:
-    """The permission engine, told whether somebody can be asked and where the shell stands."""
-
-    def __init__(self, engine: PermissionEngine, session: Session, context: ToolContext) -> None:
-        self._engine = engine
-        self._session = session
-        self._context = context
-
-    @property
-    def mode(self) -> str:
-        return self._engine.mode
-
-    def decide(self, tool: Tool, tool_input: Json) -> Decision:
-        context = self._context
-        shell_cwd = context.shells.directory(context.host, [context.cwd, *context.add_dirs])
-        return self._engine.decide(tool, tool_input, can_ask=self._session.can_ask, shell_cwd=shell_cwd)
-
-    def apply(self, updates: Sequence[Json]) -> None:
-        self._engine.apply(updates)
-
-    def left_out(self, name: str) -> Sequence[str]:
-        return self._engine.left_out(name)
-
-    def visible(self, name: str) -> bool:
-        return self._engine.visible(name)
-
-
 def assemble(
     session: Session,
     options: SessionOptions,
@@ -74,6 +44,7 @@ def assemble(
     version: str,
 ) -> Agent:
     """The agent of `session`, with the conversation that its journal holds."""
+
     conversation, ledger = Conversation(), Ledger()
     replay(session.journal.read(0, session.journal.seq), conversation, ledger)
 
@@ -86,26 +57,24 @@ def assemble(
 
     for message in close_open_tool_uses(conversation, why):
         session.emit(message)
-    return Agent(
-        AgentDeps(
-            emitter=AgentEmitter(session),
-            transport=calls,
-            asker=session,
-            prompts=session_prompt(options, context.cwd),
-            permissions=_Asking(engine, session, context),
-            tools=default_tools(),
-            context=context,
-            denial_text=headless_denial,
-            session_id=session.id,
-            version=version,
-            model=options.model,
-            max_turns=options.max_turns,
-            partial_messages=options.partial_messages,
-            api_key_source=options.api_key_source,
-            take_queued=session.take_queued,
-            link_up_since=calls.link_up_since,
-            limits=RetrySettings.from_env(os.environ),
-        ),
-        conversation,
-        ledger,
+    config = AgentConfig(
+        prompts=session_prompt(options, context.cwd),
+        tools=default_tools(),
+        permissions=engine,
+        context=context,
+        model=options.model,
+        max_turns=options.max_turns,
+        partial_messages=options.partial_messages,
+        api_key_source=options.api_key_source,
+        take_queued=session.take_queued,
     )
+    deps = AgentDeps(
+        emitter=AgentEmitter(session),
+        transport=calls,
+        asker=session,
+        session_id=session.id,
+        version=version,
+        link_up_since=calls.link_up_since,
+        limits=RetrySettings.from_env(os.environ),
+    )
+    return Agent(config, deps, conversation, ledger)

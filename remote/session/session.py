@@ -152,12 +152,16 @@ class Session:
         self.emit(OptionsRecord(options.to_json()))
         self.options = options
         self._remember_launch(options)
-        self.agent.relaunch(
-            model=options.model,
-            max_turns=options.max_turns,
-            partial_messages=options.partial_messages,
-            api_key_source=options.api_key_source,
-            prompts=prompts,
+        config = self.agent.config
+        self.agent.configure(
+            replace(
+                config,
+                model=options.model,
+                max_turns=options.max_turns,
+                partial_messages=options.partial_messages,
+                api_key_source=options.api_key_source,
+                prompts=prompts or config.prompts,
+            )
         )
         if "model" in given:
             self.agent.set_model(options.model)

@@ -12,10 +12,12 @@ from typing import Any, Callable, TypeVar, Union, cast
 
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.conversation import Conversation
-from ccb.remote.agent.deps import AgentDeps, Prompt
+from ccb.remote.agent.deps import AgentConfig, AgentDeps, Prompt
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.matchers import Askable
 from ccb.remote.ports import Answer
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_json
@@ -203,29 +205,26 @@ def _word(body: Json) -> str:
     return f"{body['type']} {block['type']} {detail}"
 
 
-class OpenPermissions:
+class OpenPermissions(PermissionEngine):
     """Allows what `decisions` does not name."""
 
     def __init__(self, decisions: Mapping[str, Decision] | None = None) -> None:
+        super().__init__(cwd="/srv/app", home="/home/ann")
         self.decisions = dict(decisions or {})
-        self.mode = "default"
-        self.updates: list[Json] = []
         self.hidden: set[str] = set()
 
-    def decide(self, tool: Any, tool_input: Json) -> Decision:
+    def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "") -> Decision:
         return self.decisions.get(tool.name, Decision(Behavior.ALLOW, "allowed"))
 
-    def apply(self, updates: Sequence[Json]) -> None:
-        self.updates += updates
-        for update in updates:
-            if update["type"] == "setMode":
-                self.mode = update["mode"]
+    def visible(self, tool_name: str) -> bool:
+        return tool_name not in self.hidden
 
-    def left_out(self, name: str) -> Sequence[str]:
-        return ()
 
-    def visible(self, name: str) -> bool:
-        return name not in self.hidden
+class NoShells:
+    """Stands for the shells of a session: none has left its directory."""
+
+    def directory(self, host: object, roots: Sequence[str]) -> str:
+        return roots[0]
 
 
 class ScriptedAsker:
@@ -378,27 +377,28 @@ def make_world(
         return taken
 
     nothing = cast(Any, None)
-    deps = AgentDeps(
-        emitter=emitter,
-        transport=transport,
-        asker=asker,
+    config = AgentConfig(
         prompts=FixedPrompts(),
-        permissions=permissions,
         tools=[read, write],
-        context=ToolContext(nothing, "/srv/app", [], nothing, nothing, nothing, nothing),
-        denial_text=lambda decision, name: f"{name}: nobody to ask ({decision.reason})",
-        session_id="6f1c1f5e-0000-4000-8000-000000000000",
-        version="9.9.9",
+        permissions=permissions,
+        context=ToolContext(nothing, "/srv/app", [], nothing, cast(Any, NoShells()), nothing, nothing),
         model=model,
         max_turns=max_turns,
         partial_messages=partial,
         take_queued=take_queued,
+    )
+    deps = AgentDeps(
+        emitter=emitter,
+        transport=transport,
+        asker=asker,
+        session_id="6f1c1f5e-0000-4000-8000-000000000000",
+        version="9.9.9",
         link_up_since=link_up_since,
         heartbeat_s=heartbeat_s,
         limits=RetrySettings(max_retries=max_retries),
         clock=clock,
     )
-    agent = Agent(deps, history, ledger or Ledger())
+    agent = Agent(config, deps, history, ledger or Ledger())
     return World(agent, transport, emitter, clock, asker, permissions, read, write, log, history, queue)
 
 

@@ -263,11 +263,11 @@ async def test_while_the_prompt_is_gathered() -> None:
         await never.wait()
         return []
 
-    world.agent._deps.prompts.system, system = slow, world.agent._deps.prompts.system  # type: ignore[method-assign]
+    world.agent.config.prompts.system, system = slow, world.agent.config.prompts.system  # type: ignore[method-assign]
     turn = world.start()
     await settle()
     await _interrupt(world, turn)
-    world.agent._deps.prompts.system = system  # type: ignore[method-assign]
+    world.agent.config.prompts.system = system  # type: ignore[method-assign]
     await _goes_on(world)
 
 

@@ -153,7 +153,7 @@ async def test_the_system_prompt_is_gathered_once() -> None:
     async def changing() -> list[Json]:
         return [{"type": "text", "text": next(texts)}]
 
-    world.agent._deps.prompts.system = changing  # type: ignore[method-assign]
+    world.agent.config.prompts.system = changing  # type: ignore[method-assign]
     await world.turn()
     await world.turn()
     assert [world.transport.request_json(i)["system"][0]["text"] for i in range(2)] == ["first", "first"]
@@ -332,7 +332,7 @@ async def test_a_failure_of_our_own_still_has_one_result() -> None:
     async def broken() -> list[Json]:
         raise OSError("disk on fire")
 
-    world.agent._deps.prompts.system = broken  # type: ignore[method-assign]
+    world.agent.config.prompts.system = broken  # type: ignore[method-assign]
     result = await world.turn()
     assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
     assert result["terminal_reason"] == "model_error"

@@ -199,7 +199,7 @@ async def test_a_hidden_tool_is_unknown() -> None:
     from ccb.remote.agent.agent import Agent
     from ccb.remote.agent.usage import Ledger
 
-    hidden.agent = Agent(hidden.agent._deps, hidden.conversation, Ledger())
+    hidden.agent = Agent(hidden.agent.config, hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()
     assert hidden.emitter.messages()[0]["tools"] == ["Look"]
     assert [tool["name"] for tool in hidden.transport.request_json(0)["tools"]] == ["Look"]
@@ -362,7 +362,7 @@ async def test_a_question_that_fails_is_no_permission() -> None:
 async def test_a_permission_check_that_fails_is_no_permission() -> None:
     world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
 
-    def broken(tool: Any, tool_input: Json) -> Decision:
+    def broken(tool: Any, tool_input: Json, **where: Any) -> Decision:
         raise RuntimeError("parser bug")
 
     world.permissions.decide = broken  # type: ignore[method-assign]

@@ -6,17 +6,17 @@ import dataclasses
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 from tests.support.permission_desk import Desk, Named, bash
 
-from ccb.remote.daemon.assembly import _Asking
+from ccb.remote.agent.deps import AgentConfig
+from ccb.remote.agent.pipeline import ParsedCall, decide
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.engine import PermissionEngine
-from ccb.remote.session.session import Session
+from ccb.remote.ports import PromptSource
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 
@@ -119,12 +119,12 @@ async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: To
     """The next command runs in the session's directory, where `../..` is another place."""
     (tmp_path / "outside").write_text("needle\n")
     engine = PermissionEngine(cwd=str(box.root), home="/nowhere", is_root=False)
-    asking = _Asking(engine, cast(Session, SimpleNamespace(can_ask=False)), box.context)
-    bash_tool = box.tools["Bash"]
+    config = AgentConfig(cast(PromptSource, None), [], engine, box.context)
+    call = ParsedCall("t1", box.tools["Bash"], {"command": "cat ../outside"})
     await box.text("Bash", command="mkdir -p one; cd one")
-    assert asking.decide(bash_tool, {"command": "cat ../outside"}).behavior is ALLOW
+    assert decide(config, call, can_ask=False).behavior is ALLOW
     await box.text("Bash", command="rmdir ../one")
-    assert asking.decide(bash_tool, {"command": "cat ../outside"}).behavior is ASK
+    assert decide(config, call, can_ask=False).behavior is ASK
 
 
 def test_commands_that_do_not_reach_it_are_as_before(desk: Desk) -> None:

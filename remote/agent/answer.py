@@ -1,0 +1,98 @@
+"""Hears the model's answers of one turn: records each finished block, and submits tool calls at once."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from ccb.tunnel.wire.records import WithdrawnRecord
+
+from ..model.call import Retrying
+from ..model.clock import Clock
+from ..model.stream import BlockDone, MessageHead
+from ..tools.contract import Tool
+from . import messages
+from .executor import ToolCall
+from .recorder import Recorder
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API takes for the id and the name of a tool_use
+
+
+class AnswerListener:
+    """The CallListener of a turn. `partial_messages`: clients asked for the raw events of the stream."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        clock: Clock,
+        tools: Mapping[str, Tool],
+        submit: Callable[[ToolCall], None],
+        *,
+        partial_messages: bool,
+    ) -> None:
+        self.texts: list[str] = []
+        """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
+        self.submitted = 0
+        """How many tool calls the current answer has brought."""
+        self._recorder = recorder
+        self._clock = clock
+        self._tools = tools
+        self._submit = submit
+        self._partial_messages = partial_messages
+
+    def begin(self, *, continues: bool) -> None:
+        """Another model call starts; with `continues` its answer goes on where the last one was cut."""
+        self.submitted = 0
+        if not continues:
+            self.texts = []
+
+    def event(self, event: Json) -> None:
+        """Show a raw event of the stream to clients that asked for it."""
+        if self._partial_messages:
+            self._recorder.progress("", {"type": "stream_event", "event": event, "parent_tool_use_id": None})
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        """Record a finished block; a tool call may start at once."""
+        block = done.block
+        is_call = block.get("type") == "tool_use"
+        if is_call:
+            block = self._sendable(block)
+        self._recorder.message(messages.assistant(head, block, request_id, self._clock.wall()))
+        if block.get("type") == "text":
+            self.texts.append(block["text"])
+        if is_call:
+            self.submitted += 1
+            name = block["name"]
+            self._submit(ToolCall(block["id"], name, block["input"], self._tools.get(name), done.broken))
+
+    def _sendable(self, block: Json) -> Json:
+        """Return the call with an id of its own (some providers count from zero in each answer) and a valid name: the API
+        refuses a history with others."""
+        if not _WORD.fullmatch(block["id"]) or self._recorder.conversation.is_used(block["id"]):
+            block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}
+        if not _WORD.fullmatch(block["name"]):
+            block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
+        return block
+
+    def withdrawn(self, message_id: str) -> None:
+        """Record that the blocks of this answer do not count: it is asked for again."""
+        self._recorder.record(WithdrawnRecord(message_id))
+        self.texts = []
+
+    def retrying(self, retry: Retrying) -> None:
+        """An attempt failed; another one follows."""
+        _log.warning(
+            "model call failed (%s), attempt %d of %d follows in %.1f s",
+            retry.failure.kind,
+            retry.attempt,
+            retry.max_retries,
+            retry.delay,
+        )
+        self._recorder.message(messages.api_retry(retry))

@@ -1,0 +1,297 @@
+"""The pipeline of a tool call: from the tool_use block of the model to the tool_result on record.
+
+A call passes the steps in BEFORE, one after the other. Each returns the call, perhaps with another input, or raises Refused:
+then the tool does not run. After `run`, or after a refusal, the outcome passes the steps in AFTER. A failing tool, a refusal
+and a check that fails are all outcomes with a result for the model; other exceptions are faults of the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import Any, Callable
+
+from ccb.tunnel.wire.records import ToolStartRecord
+
+from ..permissions.decision import Behavior, Decision
+from ..permissions.headless import headless_denial
+from ..ports import Answer
+from ..tools.contract import Tool, ToolResult
+from . import messages
+from .conversation import tool_result_message
+from .denials import DenialCounter
+from .deps import AgentConfig, AgentDeps
+from .executor import ToolCall
+from .recorder import Recorder
+from .schema import issues
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_NOT_WANTED = "The user doesn't want to proceed with this tool use."
+_STOPPED = f"{_NOT_WANTED} It was stopped while it ran: what it had done until then stays done. Wait for the user."
+NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
+"""The result of a call that was open when the turn ended, and had not started."""
+
+
+@dataclass(frozen=True)
+class CallOutcome:
+    """How a tool call ended. `denial` is its entry in the `permission_denials` of the turn's result, None unless it was
+    denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model has been
+    denied so often that it has to be told (DENIAL_FEEDBACK)."""
+
+    result: ToolResult
+    ran: bool = False
+    denial: Json | None = None
+    ends_turn: bool = False
+    feedback_due: bool = False
+
+
+class Refused(Exception):
+    """Raised by a step: the tool does not run."""
+
+    def __init__(self, outcome: CallOutcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class StartedCalls:
+    """The calls of a turn whose tools were started, and what those that were stopped had printed."""
+
+    def __init__(self) -> None:
+        self._printed: dict[str, str] = {}
+
+    def start(self, tool_use_id: str) -> None:
+        """The tool is about to run."""
+        self._printed[tool_use_id] = ""
+
+    def stopped(self, tool_use_id: str, printed: str) -> None:
+        """The tool was cancelled after it had printed this."""
+        self._printed[tool_use_id] = printed
+
+    def why_stopped(self, tool_use_id: str) -> str:
+        """Return the result for a call that the person's interrupt left open."""
+        if tool_use_id not in self._printed:
+            return NOT_RUN
+        printed = self._printed[tool_use_id].rstrip("\n")
+        return f"{_STOPPED}\nIt had printed:\n{printed}" if printed else _STOPPED
+
+
+@dataclass(frozen=True)
+class PipelineContext:
+    """What the steps share."""
+
+    config: AgentConfig
+    deps: AgentDeps
+    recorder: Recorder
+    denials: DenialCounter
+    started: StartedCalls
+
+
+@dataclass(frozen=True)
+class ParsedCall:
+    """A call of a tool that exists, with an input that is a JSON object."""
+
+    id: str
+    tool: Tool
+    input: Json
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+
+async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
+    """Bring a call to its outcome, and put its result on record. The caller commits."""
+    try:
+        parsed = parse(call)
+        for before in BEFORE:
+            parsed = await before(context, parsed)
+        outcome = await run(context, parsed)
+    except Refused as refused:
+        outcome = refused.outcome
+    for after in AFTER:
+        outcome = await after(context, call, outcome)
+    return outcome
+
+
+def may_run_in_parallel(call: ToolCall) -> bool:
+    """Whether the call may run beside others. A call that will be refused for its input may."""
+    if call.tool is None or call.broken or issues(call.input, call.tool.input_schema):
+        return True
+    try:
+        return call.tool.is_read_only(call.input)
+    except Exception:  # noqa: BLE001 - a tool's bug makes it run alone
+        _log.exception("is_read_only of %s failed", call.name)
+        return False
+
+
+def parse(call: ToolCall) -> ParsedCall:
+    """Refuse a call of an unknown tool, and an input that is not a JSON object."""
+    if call.tool is None:
+        raise Refused(_tool_use_error(f"Error: No such tool available: {call.name}"))
+    if call.broken:
+        raise Refused(_tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
+    return ParsedCall(call.id, call.tool, call.input)
+
+
+async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """Refuse an input that does not fit the tool's schema, or that the tool itself rejects."""
+    wrong = issues(call.input, call.tool.input_schema)
+    if wrong:
+        plural = "issue" if len(wrong) == 1 else "issues"
+        text = f"{call.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)
+        raise Refused(_tool_use_error(f"InputValidationError: {text}"))
+    try:
+        reason = call.tool.validate(call.input, context.config.context)
+    except Exception as error:  # noqa: BLE001 - a failed check refuses
+        _log.exception("validate of %s failed", call.name)
+        reason = f"the input could not be checked: {type(error).__name__}: {error}"
+    if reason is not None:
+        raise Refused(_tool_use_error(reason))
+    return call
+
+
+async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """The place of PreToolUse hooks, which may change the input or refuse the call. There are none yet."""
+    return call
+
+
+async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """Let the permission engine decide, and ask the person where it wants that. Return the call with the input that was
+    granted; it is validated again when the person changed it. A failed check or question refuses."""
+    can_ask = context.deps.asker.can_ask
+    try:
+        decision = decide(context.config, call, can_ask=can_ask)
+    except Exception as error:  # noqa: BLE001 - a failed check refuses
+        _log.exception("the permission check of %s failed", call.name)
+        text = f"The permission check failed ({error}); {call.name} was not run."
+        raise Refused(CallOutcome(_error(text))) from None
+    if decision.behavior is Behavior.ALLOW:
+        context.denials.permitted()
+        return call
+    if decision.behavior is Behavior.DENY or not can_ask:
+        raise Refused(_deny_unasked(context, call, decision))
+    answer = await _ask(context, call, decision)
+    if not answer.allow:
+        text = answer.message or f"The user refused this use of {call.name}."
+        raise Refused(replace(_denied(context, call, text), ends_turn=answer.interrupt))
+    _apply_updates(context, answer)
+    context.denials.permitted()
+    if answer.updated_input is None:
+        return call
+    return await validate(context, replace(call, input=answer.updated_input))
+
+
+def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
+    """Return the engine's decision on a call made where the agent's shell stands now."""
+    tools = config.context
+    shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
+    return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd)
+
+
+async def record_start(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """Make the start durable before the tool runs, so that a restart knows that the call may have had effects."""
+    context.started.start(call.id)
+    context.recorder.record(ToolStartRecord(call.id, call.name))
+    await context.recorder.commit()
+    return call
+
+
+async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
+    """Run the tool. Meanwhile its live output, and a sign of life every now and then, go out as progress."""
+    recorder = context.recorder
+    tool_context = dataclasses.replace(
+        context.config.context,
+        tool_use_id=call.id,
+        left_out=tuple(context.config.permissions.left_out(call.name)),
+        progress=lambda update: recorder.progress(call.id, messages.tool_progress(call.name, call.id, update)),
+        stopped=lambda printed: context.started.stopped(call.id, printed),
+    )
+    heartbeat = asyncio.ensure_future(_beat(context, call))
+    try:
+        return CallOutcome(await call.tool.run(call.input, tool_context), ran=True)
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
+        _log.exception("tool %s failed", call.name)
+        return CallOutcome(_error(f"{call.name} failed: {type(error).__name__}: {error}"), ran=True)
+    finally:
+        heartbeat.cancel()
+
+
+async def post_tool_use(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+    """The place of PostToolUse hooks, which see the result of a tool that ran. There are none yet."""
+    return outcome
+
+
+async def record_end(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+    """Put the result on record."""
+    result = outcome.result
+    context.recorder.message(
+        tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
+    )
+    return outcome
+
+
+BEFORE: tuple[Callable[[PipelineContext, ParsedCall], Awaitable[ParsedCall]], ...] = (
+    validate,
+    pre_tool_use,
+    permission,
+    record_start,
+)
+AFTER: tuple[Callable[[PipelineContext, ToolCall, CallOutcome], Awaitable[CallOutcome]], ...] = (
+    post_tool_use,
+    record_end,
+)
+
+
+def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
+    """Deny without a question: a rule or the mode says so, or nobody can be asked."""
+    if decision.behavior is Behavior.DENY:
+        text = f"Permission to use {call.name} was denied: {decision.reason}"
+    else:
+        text = headless_denial(decision, call.name)
+    context.recorder.message(messages.permission_denied(call.name, call.id, text, decision))
+    return _denied(context, call, text)
+
+
+async def _ask(context: PipelineContext, call: ParsedCall, decision: Decision) -> Answer:
+    request = messages.can_use_tool(call.name, call.input, call.id, decision)
+    try:
+        return await context.deps.asker.ask(request)
+    except Exception as error:  # noqa: BLE001 - a failed question refuses
+        _log.exception("asking for %s failed", call.name)
+        raise Refused(CallOutcome(_error(f"Tool permission request failed: Error: {error}"))) from None
+
+
+def _apply_updates(context: PipelineContext, answer: Answer) -> None:
+    """Take over the permission updates that came with the answer, and announce a changed mode."""
+    permissions = context.config.permissions
+    mode = permissions.mode
+    permissions.apply(answer.updates)
+    if permissions.mode != mode:
+        context.recorder.message(messages.status(None, permissions.mode))
+
+
+def _denied(context: PipelineContext, call: ParsedCall, text: str) -> CallOutcome:
+    denial = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": call.input}
+    return CallOutcome(_error(text), denial=denial, feedback_due=context.denials.denied())
+
+
+async def _beat(context: PipelineContext, call: ParsedCall) -> None:
+    """Say every now and then that the tool still runs: a silent one would be taken for a hang."""
+    elapsed = 0.0
+    while True:
+        await asyncio.sleep(context.deps.heartbeat_s)
+        elapsed += context.deps.heartbeat_s
+        context.recorder.progress(call.id + ":heartbeat", messages.heartbeat(call.name, call.id, elapsed))
+
+
+def _error(text: str) -> ToolResult:
+    return ToolResult(text, is_error=True)
+
+
+def _tool_use_error(text: str) -> CallOutcome:
+    return CallOutcome(_error(f"<tool_use_error>{text}</tool_use_error>"))

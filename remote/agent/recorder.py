@@ -1,0 +1,40 @@
+"""Puts on record what one agent does in a turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccb.tunnel.wire.records import Content, MessageRecord
+
+from ..ports import Emitter
+from .conversation import Conversation
+
+Json = dict[str, Any]
+
+
+class Recorder:
+    """Emits the records of a turn and applies each to the agent's conversation. Every method but `progress` raises NotKept."""
+
+    def __init__(self, emitter: Emitter, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.user_messages = 0
+        """How many user messages (tool results and notes) this turn has recorded."""
+        self._emitter = emitter
+
+    def message(self, body: Json) -> None:
+        """Record a public message."""
+        self.record(MessageRecord(body))
+        if body["type"] == "user":
+            self.user_messages += 1
+
+    def record(self, content: Content) -> None:
+        """Record anything else."""
+        self.conversation.apply(self._emitter.emit(content))
+
+    def progress(self, key: str, body: Json) -> None:
+        """Show something that may be lost and is not journalled. A newer object with the same non-empty `key` replaces it."""
+        self._emitter.progress(key, body)
+
+    async def commit(self) -> None:
+        """Return when everything recorded so far is durable."""
+        await self._emitter.commit()
