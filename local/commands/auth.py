@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 from ccb.tunnel.errors import CcbError, ConfigError, CredentialError, Unreachable, UsageError
-from ccb.tunnel.proxy.credential import Credential
-from ccb.tunnel.proxy.headers import request_headers
-from ccb.tunnel.proxy.upstream import Upstream, UpstreamError, upstream_config
+from ccb.tunnel.proxy.providers.anthropic import anthropic_client, anthropic_endpoint, list_models
+from ccb.tunnel.proxy.providers.credential import Credential
+from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.secret import Secret
 
 from ..command_line.exit_codes import ExitCode
@@ -52,7 +52,7 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     commands.add_parser("status", help="say which credential is used")
     commands.add_parser("logout", help="remove the stored key")
     options = parser.parse_args(list(args))
-    host = upstream_config(environ, allow_plain=True).host
+    host = anthropic_endpoint(environ, allow_plain=True).host
     if options.command == "login":
         return _login(host, environ, from_stdin=options.api_key_stdin)
     return _status(host, environ) if options.command == "status" else _logout(host, environ)
@@ -85,16 +85,10 @@ def _read_key(host: str, *, from_stdin: bool) -> Secret:
 
 async def _check(key: Secret, host: str) -> str:
     """Ask the API for its models with `key`; a remark for the person. Raises `CredentialError` or `Unreachable`."""
-    headers = request_headers({"anthropic-version": "2023-06-01", "accept": "application/json", "user-agent": "ccb"})
-    headers |= Credential(KEYRING, api_key=key).headers()
     try:
-        async with (
-            asyncio.timeout(_CHECK_TIMEOUT),
-            Upstream.from_environ() as upstream,
-            upstream.request("GET", "/v1/models?limit=1", headers, None, 0) as response,
-        ):
-            status = response.status
-    except UpstreamError as error:
+        async with asyncio.timeout(_CHECK_TIMEOUT):
+            status, _ = await list_models(anthropic_client(), Credential(KEYRING, api_key=key))
+    except ProviderError as error:
         raise _not_checked(host, str(error)) from None
     except TimeoutError:
         raise _not_checked(host, f"no answer within {_CHECK_TIMEOUT:g} s") from None

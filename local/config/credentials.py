@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ccb.tunnel.errors import CcbError, CredentialError
-from ccb.tunnel.proxy.credential import Credential, CredentialSource, FixedCredential
+from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.secret import Secret
 
 from ..terminal.stdio import in_thread

@@ -81,7 +81,7 @@ async def connect_session(
         loader = await stack.enter_async_context(loader)
         if not _has_environ_credential(environ):
             loader.start()
-            await (await loader.loaded()).credential.get()
+            await (await loader.loaded()).provider.credential_name()
         dialer, startup = await _first_dialer(arguments, prompts, environ, loader, stack)
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
@@ -145,7 +145,7 @@ async def _first_dialer(
 async def _options(arguments: Arguments, startup: SessionStartup) -> SessionOptions:
     from ..config.credentials import api_key_source
 
-    source = api_key_source((await startup.credential.get()).source)
+    source = api_key_source(await startup.provider.credential_name())
     return session_options(arguments, startup.settings, api_key_source=source)
 
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.proxy.core import AuthProxy
-    from ccb.tunnel.proxy.credential import CredentialSource
-    from ccb.tunnel.proxy.upstream import Upstream
+    from ccb.tunnel.proxy.providers.provider import Provider
     from ccb.tunnel.transports.pipe import Transport
 
     from ..config.settings import Settings
@@ -35,10 +34,9 @@ class Startup:
 
 @dataclass(frozen=True)
 class SessionStartup(Startup):
-    """What a session needs beyond that: the credential and the provider."""
+    """What a session needs beyond that: the model provider with its credential."""
 
-    credential: CredentialSource
-    upstream: Upstream
+    provider: Provider
 
     def dialer(self, transport: Transport, open_transport: OpenTransport) -> tuple[Dialer, AuthProxy]:
         """The dialer of a session, whose first connection is `transport`, and the session's auth proxy (not yet entered)."""
@@ -46,7 +44,7 @@ class SessionStartup(Startup):
 
         from .dial import Dialer
 
-        proxy = AuthProxy(self.credential, self.upstream)
+        proxy = AuthProxy(self.provider)
         return Dialer(open_transport, self.bundle, proxy, transport), proxy
 
 
@@ -62,15 +60,15 @@ def load_startup(environ: Mapping[str, str]) -> Startup:
 
 def load_session_startup(environ: Mapping[str, str]) -> SessionStartup:
     """The same and the source of the credential; import what dials. Raises ConfigError, CredentialError."""
-    from ccb.tunnel.proxy.upstream import Upstream
+    from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 
     from ..config.credentials import credential_source
 
     importlib.import_module("ccb.local.connect.dial")  # here, and not where the connection waits for it
     basics = load_startup(environ)
-    upstream = Upstream.from_environ(environ)
-    credential = credential_source(environ, basics.settings, upstream.host)
-    return SessionStartup(basics.settings, basics.warnings, basics.bundle, credential, upstream)
+    client = anthropic_client(environ)
+    provider = AnthropicProvider(credential_source(environ, basics.settings, client.endpoint.host), client)
+    return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider)
 
 
 T = TypeVar("T", bound=Startup, covariant=True)

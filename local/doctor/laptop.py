@@ -15,16 +15,11 @@ from collections.abc import AsyncIterator, Mapping
 import ccb
 from ccb.deploy import bundle
 from ccb.tunnel.errors import CcbError, ConfigError
-from ccb.tunnel.proxy.credential import Credential
-from ccb.tunnel.proxy.headers import request_headers
-from ccb.tunnel.proxy.upstream import (
-    Upstream,
-    UpstreamConfig,
-    UpstreamError,
-    proxy_variable,
-    tls_context,
-    upstream_config,
-)
+from ccb.tunnel.proxy.providers.anthropic import anthropic_client, list_models
+from ccb.tunnel.proxy.providers.credential import Credential
+from ccb.tunnel.proxy.providers.endpoint import Endpoint, proxy_variable
+from ccb.tunnel.proxy.providers.http_client import ProviderClient
+from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ..command_line.error_text import evidence_lines
 from ..config.credentials import credential_source
@@ -150,33 +145,31 @@ def _terminal(environ: Mapping[str, str]) -> Finding:
 async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIterator[Finding]:
     """The way to the provider, then the credential: one request tells about both."""
     try:
-        config = upstream_config(environ, allow_plain=environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1")
-        upstream = Upstream(config, tls_context(environ) if config.secure else None)
+        client = anthropic_client(environ)
     except CcbError as error:
         yield error_finding(_WHERE, "provider", error)
         return
+    endpoint = client.endpoint
     credential: Credential | None = None
     missing: CcbError | None = None
     try:
-        credential = await asyncio.wait_for(credential_source(environ, settings, config.host).get(), _CREDENTIAL_S)
+        credential = await asyncio.wait_for(credential_source(environ, settings, endpoint.host).get(), _CREDENTIAL_S)
     except CcbError as error:
         missing = error
     except TimeoutError:
         missing = ConfigError(
             f"The keyring did not answer in {_CREDENTIAL_S:g} s.", do="Unlock it, or export ANTHROPIC_API_KEY."
         )
-    way = _way(config, environ)
-    yield _proxy(config, environ)
+    way = _way(endpoint, environ)
+    yield _proxy(endpoint, environ)
     started = time.monotonic()
     try:
-        status, date = await _ask(upstream, credential)
-    except (UpstreamError, TimeoutError) as error:
+        status, date = await _ask(client, credential)
+    except (ProviderError, TimeoutError) as error:
         cause = str(error) or f"no answer within {_PROVIDER_S:g} s"
         fix = "Check the network of this machine (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL)."
-        if config.proxy is not None:
-            fix = (
-                f"Check the proxy that {proxy_variable(config.base, environ)} names, or except this host with NO_PROXY."
-            )
+        if endpoint.proxy is not None:
+            fix = f"Check the proxy that {proxy_variable(endpoint.base, environ)} names, or except this host with NO_PROXY."
         yield _finding("provider", State.BLOCK, f"{way}: {cause}", fix)
         status, date = 0, None
     else:
@@ -191,40 +184,33 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
         yield _clock(date)
 
 
-def _proxy(config: UpstreamConfig, environ: Mapping[str, str]) -> Finding:
+def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
     """Which proxy model calls take; never its password."""
-    name = proxy_variable(config.base, environ)
-    if config.proxy is not None:
-        login = ", with a login" if config.proxy.user else ""
-        text = f"{config.proxy.scheme}://{config.proxy.host}:{config.proxy.port} ({name}{login})"
+    name = proxy_variable(endpoint.base, environ)
+    if endpoint.proxy is not None:
+        login = ", with a login" if endpoint.proxy.user else ""
+        text = f"{endpoint.proxy.scheme}://{endpoint.proxy.host}:{endpoint.proxy.port} ({name}{login})"
     elif name is not None:
-        text = f"none for {config.host}: NO_PROXY or its address excepts it from {name}"
+        text = f"none for {endpoint.host}: NO_PROXY or its address excepts it from {name}"
     else:
         text = "none"
     return _finding("proxy", State.INFO, text)
 
 
-def _way(config: UpstreamConfig, environ: Mapping[str, str]) -> str:
-    proxy = f" through the proxy {config.proxy.host}:{config.proxy.port}" if config.proxy is not None else ""
+def _way(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    proxy = f" through the proxy {endpoint.proxy.host}:{endpoint.proxy.port}" if endpoint.proxy is not None else ""
     name = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)), "")
-    return f"{config.base.scheme}://{config.host}{proxy}{f', CAs of {name}' if name and config.secure else ''}"
+    return f"{endpoint.base.scheme}://{endpoint.host}{proxy}{f', CAs of {name}' if name and endpoint.secure else ''}"
 
 
-async def _ask(upstream: Upstream, credential: Credential | None) -> tuple[int, float | None]:
-    """Status of the list of models, and the provider's time."""
-    headers = request_headers({"anthropic-version": "2023-06-01", "accept": "application/json", "user-agent": "ccb"})
-    if credential is not None:
-        headers |= credential.headers()
-    async with (
-        asyncio.timeout(_PROVIDER_S),
-        upstream,
-        upstream.request("GET", "/v1/models?limit=1", headers, None, 0) as response,
-    ):
-        date = next((value for name, value in response.headers if name.lower() == "date"), "")
-        try:
-            return response.status, email.utils.parsedate_to_datetime(date).timestamp()
-        except (TypeError, ValueError):
-            return response.status, None
+async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[int, float | None]:
+    """Return the status of the list of models, and the provider's time in seconds since 1970 if it says one."""
+    async with asyncio.timeout(_PROVIDER_S):
+        status, headers = await list_models(client, credential)
+    try:
+        return status, email.utils.parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except (TypeError, ValueError):
+        return status, None
 
 
 def _credential(credential: Credential | None, status: int) -> Finding:

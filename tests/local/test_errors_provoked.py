@@ -48,9 +48,10 @@ from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.link.refusals import refusal_error
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.http_front import HttpFront
-from ccb.tunnel.proxy.upstream import Upstream, tls_context, upstream_config
+from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client, anthropic_endpoint
+from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
+from ccb.tunnel.proxy.providers.endpoint import tls_context
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.ssh.tcp import open_socket
 from ccb.tunnel.ssh.transport import connect
@@ -178,13 +179,13 @@ async def test_settings_that_cannot_be_understood(laptop: Laptop, text: str, say
 )
 def test_a_provider_that_makes_no_sense(environ: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        upstream_config(environ)
+        anthropic_endpoint(environ)
     assert says in caught.value.what
 
 
 def test_certificates_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing\n", encoding="ascii")
-    with pytest.raises(ConfigError, match="is no CA bundle"):
+    with pytest.raises(ConfigError, match="is not a file of CA certificates"):
         tls_context({"SSL_CERT_FILE": str(tmp_path / "ca.pem")})
     with pytest.raises(ConfigError, match="does not exist"):
         tls_context({"SSL_CERT_DIR": str(tmp_path / "nowhere")})
@@ -192,7 +193,7 @@ def test_certificates_that_are_none(tmp_path: Path) -> None:
 
 @pytest.fixture
 def proxy() -> Iterator[AuthProxy]:
-    yield AuthProxy(FixedCredential(Credential("x", api_key=Secret("k"))), Upstream(upstream_config({})))
+    yield AuthProxy(AnthropicProvider(FixedCredential(Credential("x", api_key=Secret("k"))), anthropic_client({})))
 
 
 async def test_a_place_for_the_proxy_socket_that_cannot_be_used(proxy: AuthProxy, tmp_path: Path) -> None:
@@ -200,8 +201,8 @@ async def test_a_place_for_the_proxy_socket_that_cannot_be_used(proxy: AuthProxy
     (tmp_path / "open").mkdir(mode=0o755)
     (tmp_path / "open").chmod(0o755)
     for directory, says in (
-        (tmp_path / "file" / "below", "no directory for the proxy socket"),
-        (tmp_path / "open", "is not ours alone"),
+        (tmp_path / "file" / "below", "proxy socket cannot be made"),
+        (tmp_path / "open", "Other users can reach"),
         (tmp_path / ("long" * 30), "is too long"),
     ):
         with pytest.raises(ConfigError, match=says):

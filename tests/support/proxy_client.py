@@ -13,10 +13,10 @@ from functools import partial
 from tests.support.fake_model import API_KEY
 
 from ccb.tunnel.proxy.core import AuthProxy, ProxiedResponse
-from ccb.tunnel.proxy.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.proxy.policy import Policy, RequestHead
-from ccb.tunnel.proxy.upstream import Upstream, tls_context, upstream_config
+from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
 
@@ -63,10 +63,9 @@ async def proxy_to(
     hold: float = 600,
 ) -> AsyncIterator[AuthProxy]:
     """A running proxy in front of `url` that injects API_KEY."""
-    environ = {"ANTHROPIC_BASE_URL": url, **(environ or {})}
-    upstream = Upstream(upstream_config(environ), tls_context(environ))
+    client = anthropic_client({"ANTHROPIC_BASE_URL": url, **(environ or {})})
     source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
-    async with AuthProxy(source, upstream, policy, hold=hold) as proxy:
+    async with AuthProxy(AnthropicProvider(source, client), policy, hold=hold) as proxy:
         yield proxy
 
 

@@ -1,8 +1,8 @@
-"""One model call: what the provider said and the worker has not taken yet, kept while nobody reads.
+"""One model call: the part of the provider's response that the worker has not acknowledged yet.
 
-The side of the provider puts bytes in; one reader at a time takes them out by offset and says up to where it has them for
-good. Unacknowledged bytes stay, so a reader that was cut off can be followed by another one. At BUFFER bytes the side of
-the provider waits, whether somebody reads or not.
+A task of the auth proxy appends what the provider sends. One reader at a time takes bytes out by offset and acknowledges
+them. Bytes that are not acknowledged stay, so after a lost connection another reader can go on at any of them. When the
+buffer is full the provider waits, whether somebody reads or not.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .policy import Refusal
-from .upstream import UpstreamError
+from .providers.provider import ProviderError
 
 BUFFER = 4 * 1024 * 1024
-"""Bytes of a response kept ahead of its reader."""
+"""Bytes of a response that are kept ahead of its reader."""
 
 
 class CallState(Enum):
@@ -34,14 +34,17 @@ class Superseded(Exception):
 
 @dataclass(frozen=True)
 class ResponseHead:
-    """What the worker gets to see of a response head; names in lower case."""
+    """What the worker may see of a response head. Names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
 
 
 class Call:
-    """The record of one call. Filled by one task, read by at most one `Reader`."""
+    """The response of one call. One task fills it; at most one `Reader` reads it.
+
+    `uploaded` says that the provider has the whole request: from then on the call must not be sent again.
+    """
 
     def __init__(self, call_id: str, limit: int = BUFFER) -> None:
         self.id = call_id
@@ -49,7 +52,7 @@ class Call:
         self.uploaded = False
         self._limit = limit
         self._head: ResponseHead | None = None
-        self._failure: Refusal | UpstreamError | None = None
+        self._failure: Refusal | ProviderError | None = None
         self._buffer = bytearray()
         self._base = 0
         self._reader: Reader | None = None
@@ -58,7 +61,7 @@ class Call:
 
     @property
     def limit(self) -> int:
-        """Bytes kept ahead of the reader; at it the side of the provider waits."""
+        """Bytes to keep ahead of the reader before the provider has to wait."""
         return self._limit
 
     @limit.setter
@@ -68,7 +71,7 @@ class Call:
 
     @property
     def over(self) -> bool:
-        """Nothing more will arrive."""
+        """Whether nothing more will arrive."""
         return self.state in (CallState.DONE, CallState.FAILED)
 
     @property
@@ -77,8 +80,8 @@ class Call:
         return len(self._buffer)
 
     @property
-    def failure(self) -> Refusal | UpstreamError | None:
-        """Why the call failed."""
+    def failure(self) -> Refusal | ProviderError | None:
+        """Why the call failed, or None."""
         return self._failure
 
     def start(self, head: ResponseHead) -> None:
@@ -88,7 +91,7 @@ class Call:
         self._news.set()
 
     async def put(self, chunk: bytes) -> None:
-        """Append bytes of the body; waits while the buffer is full."""
+        """Append bytes of the body. Wait while the buffer is full."""
         while len(self._buffer) >= self._limit:
             self._room.clear()
             await self._room.wait()
@@ -100,16 +103,18 @@ class Call:
         self.state = CallState.DONE
         self._news.set()
 
-    def fail(self, error: Refusal | UpstreamError) -> None:
-        """The call is over; what has arrived can still be read."""
+    def fail(self, error: Refusal | ProviderError) -> None:
+        """The call is over without a complete response. What has arrived can still be read."""
         if not self.over:
             self._failure = error
             self.state = CallState.FAILED
         self._news.set()
 
     def attach(self, offset: int) -> Reader:
-        """A reader from byte `offset`, which has everything before it. An earlier reader gets `Superseded`. Raises `Refusal`
-        (410) when these bytes are gone or were never there."""
+        """Return a reader that starts at byte `offset` and acknowledges everything before it.
+
+        An earlier reader gets `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`.
+        """
         if not self._base <= offset <= self._base + len(self._buffer):
             raise Refusal(410, f"byte {offset} of this response is not held any more")
         reader = Reader(self, offset)
@@ -127,7 +132,7 @@ class Call:
 
 
 class Reader:
-    """Reads one call from an offset on."""
+    """Reads one call. `offset` is the position of the next byte in the response."""
 
     def __init__(self, call: Call, offset: int) -> None:
         self._call = call
@@ -135,11 +140,11 @@ class Reader:
 
     @property
     def current(self) -> bool:
-        """No later reader has taken over."""
+        """Whether no later reader has taken over."""
         return self._call._reader is self
 
     async def head(self) -> ResponseHead:
-        """Wait for the response head. Raises `Refusal` or `UpstreamError` when the call failed before it."""
+        """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
         call = self._call
         while call._head is None:
             if call._failure is not None:
@@ -148,8 +153,10 @@ class Reader:
         return call._head
 
     async def read(self, limit: int) -> bytes:
-        """At most `limit` bytes from `offset` on, which moves behind them; b"" at the end. Raises `UpstreamError` or `Refusal`
-        when the call failed after what has been read."""
+        """Return the next bytes, at most `limit`; b"" at the end of the response.
+
+        Raise Superseded, or when everything that arrived has been read and the call failed, Refusal or ProviderError.
+        """
         call = self._call
         while True:
             self._check()
@@ -165,7 +172,7 @@ class Reader:
             await self._wait()
 
     def ack(self, offset: int) -> None:
-        """The bytes before `offset` have arrived for good and need not be kept."""
+        """The worker has the bytes before `offset`; they need not be kept."""
         self._call._trim(self, min(offset, self.offset))
 
     def _check(self) -> None:

@@ -1,4 +1,4 @@
-"""The calls of one proxy by id: under way, or over and kept for a worker that comes back for them."""
+"""The calls of one auth proxy by id: those under way, and those that are over and kept for a worker that comes back."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Callable
 from .call import BUFFER, Call
 
 HOLD = 600.0
-"""Seconds a call is kept that nobody reads although somebody could: time without a link does not count."""
+"""Seconds a call without a reader is kept. Only time with a link counts: without one nobody can ask for the call."""
 
 READ_AHEAD = 64 * 1024 * 1024
-"""Bytes that all calls nobody reads may hold together while they go on; at its share of it, a provider waits."""
+"""Bytes that all calls without a reader may hold together. Each has an equal share; at its share its provider waits."""
 
 MAX_HELD = 256
-"""Most calls kept that are over; the oldest goes first."""
+"""How many finished calls without a reader are kept. Beyond it the oldest is forgotten."""
 
 MAX_HELD_BYTES = 8 * 1024 * 1024
-"""Most bytes kept of calls that are over; the oldest goes first."""
+"""How many bytes the finished calls without a reader may hold. Beyond it the oldest is forgotten."""
 
 
-class Ledger:
-    """An id stands for one call and one outcome until it is forgotten. `abort` ends a call that is still under way. While the
-    link is down nothing is forgotten: what was paid for is there when the worker comes back, however late."""
+class CallRegistry:
+    """Finds calls by id. An id stands for one call and one outcome until it is forgotten.
+
+    While the link is down nothing is forgotten: a response that was paid for is there when the worker comes back, however
+    late. `abort` is called for every call that is forgotten; it ends one that is under way.
+    """
 
     def __init__(self, abort: Callable[[Call], None], hold: float = HOLD) -> None:
         self._abort = abort
@@ -36,22 +39,22 @@ class Ledger:
         return len(self._calls)
 
     def find(self, call_id: str) -> Call | None:
-        """The call of that id."""
+        """Return the call with this id, or None."""
         return self._calls.get(call_id)
 
-    def taken(self, call: Call) -> None:
+    def add(self, call: Call) -> None:
+        """Register a new call."""
+        self._calls[call.id] = call
+
+    def reader_came(self, call: Call) -> None:
         """`call` has a reader again."""
         self._stop_clock(call.id)
         self._unread.pop(call.id, None)
         call.limit = BUFFER
         self._share()
 
-    def add(self, call: Call) -> None:
-        """A new call."""
-        self._calls[call.id] = call
-
-    def leave(self, call: Call) -> None:
-        """Nobody reads `call` now; it is kept for HOLD seconds of link."""
+    def reader_left(self, call: Call) -> None:
+        """Nobody reads `call` now. Keep it for HOLD seconds of link."""
         if self._calls.get(call.id) is not call:
             return
         self._unread[call.id] = call
@@ -61,16 +64,29 @@ class Ledger:
             self._evict()
 
     def link_down(self) -> None:
-        """Nobody can ask for anything."""
+        """No worker is connected: stop the clocks."""
         self._link_down = True
         for call_id in list(self._expiries):
             self._stop_clock(call_id)
 
     def link_up(self) -> None:
-        """Whoever wants an unread call can ask for it from now on."""
+        """A worker is connected and can ask for its calls: start the clocks."""
         self._link_down = False
         for call in self._unread.values():
             self._start_clock(call)
+
+    def drop(self, call: Call) -> None:
+        """Forget `call`, and abort it if it is under way."""
+        if self._calls.get(call.id) is call:
+            self._stop_clock(call.id)
+            self._unread.pop(call.id, None)
+            del self._calls[call.id]
+            self._abort(call)
+
+    def close(self) -> None:
+        """Forget and abort every call."""
+        for call in list(self._calls.values()):
+            self.drop(call)
 
     def _share(self) -> None:
         for call in self._unread.values():
@@ -79,19 +95,6 @@ class Ledger:
     def _start_clock(self, call: Call) -> None:
         self._stop_clock(call.id)
         self._expiries[call.id] = asyncio.get_running_loop().call_later(self._hold, self.drop, call)
-
-    def drop(self, call: Call) -> None:
-        """Forget `call`, and abort it when it is under way."""
-        if self._calls.get(call.id) is call:
-            self._stop_clock(call.id)
-            self._unread.pop(call.id, None)
-            del self._calls[call.id]
-            self._abort(call)
-
-    def close(self) -> None:
-        """Forget everything."""
-        for call in list(self._calls.values()):
-            self.drop(call)
 
     def _stop_clock(self, call_id: str) -> None:
         handle = self._expiries.pop(call_id, None)

@@ -1,4 +1,4 @@
-"""The auth proxy itself: policy first, then the credential, then the provider; the same for every front."""
+"""The auth proxy itself: check the request, hand it to the provider, and keep the response until the worker has it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from typing import Self
 from ..errors import CcbError
 from ..secret import Secret
 from .call import BUFFER, Call, Reader, ResponseHead
-from .call_registry import HOLD, Ledger
-from .credential import CredentialSource
+from .call_registry import HOLD, CallRegistry
 from .headers import request_headers, response_headers
 from .policy import Policy, Refusal, RequestHead
-from .upstream import Upstream, UpstreamError
+from .providers.provider import Provider, ProviderError, ProviderRequest
+from .upload import Upload
 
 log = logging.getLogger(__name__)
 
 _PIECE = 64 * 1024
 
 
-class BodyLost(Exception):
-    """Raised by a request body whose sender is gone before its end."""
-
-
 class ProxiedResponse:
-    """The answer to one call, from the provider or from the proxy itself (`refusal`). `offset` is the position of the next
-    byte of `read`. Bytes stay in memory until `ack`, or until `body` is asked for more."""
+    """The answer to one call, from the provider or, with `refusal` set, from the proxy itself.
+
+    `offset` is the position of the next byte that `read` returns. Bytes stay in memory until `ack`, or until `body` is
+    asked for the next piece.
+    """
 
     def __init__(self, head: ResponseHead, source: Reader | bytes, refusal: Refusal | None = None) -> None:
         self.status = head.status
@@ -42,8 +41,10 @@ class ProxiedResponse:
         return self._source.offset if isinstance(self._source, Reader) else self._offset
 
     async def read(self, limit: int = _PIECE) -> bytes:
-        """At most `limit` bytes; b"" at the end. Raises `UpstreamError` when the provider broke off, `Superseded` when the
-        call was asked for again elsewhere."""
+        """Return at most `limit` bytes; b"" at the end.
+
+        Raise ProviderError when the provider broke off, and Superseded when another reader asked for the same call.
+        """
         if isinstance(self._source, Reader):
             return await self._source.read(limit)
         piece = self._source[self._offset : self._offset + limit]
@@ -56,54 +57,56 @@ class ProxiedResponse:
             self._source.ack(offset)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The bytes as they come; asking for the next piece acknowledges the one before."""
+        """The bytes as they arrive. Asking for the next piece acknowledges the one before."""
         while piece := await self.read():
             yield piece
             self.ack(self.offset)
 
 
 class AuthProxy:
-    """Owns the calls of one session, over any number of connections. Use as a context; leaving it aborts what runs."""
+    """Owns the model calls of one session, over any number of connections, and the provider that answers them.
 
-    def __init__(
-        self, credential: CredentialSource, upstream: Upstream, policy: Policy | None = None, *, hold: float = HOLD
-    ) -> None:
-        self._credential = credential
-        self._upstream = upstream
+    Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold` seconds.
+    """
+
+    def __init__(self, provider: Provider, policy: Policy | None = None, *, hold: float = HOLD) -> None:
+        self._provider = provider
         self._policy = policy or Policy()
-        self._ledger = Ledger(self._abort, hold)
+        self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
-        await self._upstream.__aenter__()
+        await self._provider.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._ledger.close()
+        self._calls.close()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._upstream.__aexit__(None, None, None)
+        await self._provider.__aexit__(None, None, None)
 
     @property
     def under_way(self) -> int:
-        """Calls that the provider has not finished."""
+        """How many calls the provider has not finished."""
         return len(self._tasks)
 
     @property
     def keeps_calls(self) -> bool:
-        """Whether there are answers that a worker may read on."""
-        return len(self._ledger) > 0
+        """Whether there are responses that a worker may still read."""
+        return len(self._calls) > 0
 
     @asynccontextmanager
     async def call(
         self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: Secret, offset: int = 0, keep: bool = False
     ) -> AsyncIterator[ProxiedResponse]:
-        """Answer one request of a connection that was given `nonce`. Refusals and an unreachable provider are answers too.
+        """Answer one request of the connection that was given `nonce`. A refusal is an answer, and so is an unreachable
+        provider.
 
-        The same `head.id` asked again reads on at `offset` and is not sent again; its `body` is not touched. On leaving,
-        the call is aborted, or goes on unread with `keep` and an id, once its body has been sent.
+        A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again and `body`
+        is not touched. Leaving the context aborts the call, unless `keep` is set, the request has an id and its body has
+        been sent: then it goes on without a reader.
         """
         call: Call | None = None
         try:
@@ -113,7 +116,7 @@ class AuthProxy:
                 response = ProxiedResponse(await reader.head(), reader)
             except Refusal as refusal:
                 response = _own_answer(refusal)
-            except UpstreamError as error:
+            except ProviderError as error:
                 response = _own_answer(self._unreachable(error))
             yield response
         finally:
@@ -121,38 +124,40 @@ class AuthProxy:
                 self._leave(call, reader, keep)
 
     def link_up(self) -> None:
-        """A connection serves the worker: unread calls are kept for so long, and no longer."""
-        self._ledger.link_up()
+        """A connection serves the worker. From now on the time that unread calls are kept counts."""
+        self._calls.link_up()
 
     def link_down(self) -> None:
-        """No connection serves the worker: its calls go on and are kept until one does."""
-        self._ledger.link_down()
+        """No connection serves the worker. Its calls go on and are kept until one does."""
+        self._calls.link_down()
 
     def knows(self, call_id: str) -> bool:
-        """Whether asking for `call_id` reads on in a call that was sent before."""
-        call = self._ledger.find(call_id)
+        """Return whether a request with `call_id` would read an earlier call on instead of starting a new one."""
+        call = self._calls.find(call_id)
         return call is not None and call.uploaded
 
     def discard(self, call_id: str) -> None:
         """The worker does not want the call any more: abort and forget it."""
-        call = self._ledger.find(call_id)
+        call = self._calls.find(call_id)
         if call is not None:
-            self._ledger.drop(call)
+            self._calls.drop(call)
 
     def _find_or_start(
         self, head: RequestHead, body: AsyncIterator[bytes], offset: int, *, keep: bool
     ) -> tuple[Call, Reader]:
-        call = self._ledger.find(head.id) if head.id else None
+        call = self._calls.find(head.id) if head.id else None
         if call is not None and not call.uploaded:
-            log.info("model call %s starts again: its request did not reach the provider whole", head.id)
-            self._ledger.drop(call)
+            log.info("model call %s starts again: the provider did not get its whole request", head.id)
+            self._calls.drop(call)
         elif call is not None:
             reader = call.attach(offset)
-            self._ledger.taken(call)
+            self._calls.reader_came(call)
             log.info("model call %s goes on at byte %d", head.id, offset)
             return call, reader
         if offset:
             raise Refusal(410, "the laptop that read this answer is gone, and the answer cannot be resumed")
+        if (head.method, head.path.partition("?")[0]) not in self._provider.routes:
+            raise Refusal(404, f"the provider {self._provider.name} does not serve this request")
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         log.info("model call %s", head.id)
@@ -162,7 +167,7 @@ class AuthProxy:
         self._tasks[call] = task
         task.add_done_callback(lambda _: self._tasks.pop(call, None))
         if head.id:
-            self._ledger.add(call)
+            self._calls.add(call)
         return call, reader
 
     def _leave(self, call: Call, reader: Reader, keep: bool) -> None:
@@ -170,34 +175,33 @@ class AuthProxy:
             return
         if not (keep and call.id and call.uploaded):
             log.info("model call %s is given up: uploaded %s, %s", call.id, call.uploaded, call.state.value)
-            self._ledger.drop(call)
+            self._calls.drop(call)
             self._abort(call)
         else:
-            self._ledger.leave(call)
+            self._calls.reader_left(call)
 
     def _abort(self, call: Call) -> None:
-        call.fail(
-            UpstreamError("the call was aborted")
-        )  # here, because a task that has not started yet runs no handler
+        # A task that has not started yet runs no handler when it is cancelled, so the call fails here.
+        call.fail(ProviderError("the call was aborted"))
         task = self._tasks.get(call)
         if task is not None:
             task.cancel()
 
-    def _unreachable(self, error: UpstreamError) -> Refusal:
-        text, kind = f"this laptop cannot reach {self._upstream.host}: {error}", "laptop_unreachable"
+    def _unreachable(self, error: ProviderError) -> Refusal:
+        text, kind = f"this laptop cannot reach {self._provider.name}: {error}", "laptop_unreachable"
         if error.permanent:
             return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
-        return Refusal(503, f"{text}; check ANTHROPIC_BASE_URL, the network, HTTPS_PROXY", kind=kind)
+        return Refusal(503, f"{text}; check {self._provider.what_to_check}", kind=kind)
 
     async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes]) -> None:
-        """Send the call and fill `call` with what comes back."""
-        upload = _Upload(call, body, head.size, self._policy)
+        """Send the call to the provider and fill `call` with the response."""
+        upload = Upload(call, body, head.size, self._policy)
         try:
             await self._exchange(call, head, upload)
             call.finish()
         except Refusal as refusal:
             call.fail(refusal)
-        except UpstreamError as error:
+        except ProviderError as error:
             call.fail(upload.failure or error)
         except CcbError as error:
             log.warning("no model call: %s", error.what)
@@ -208,55 +212,12 @@ class AuthProxy:
             text = "the auth proxy on the laptop failed; its log says why"
             call.fail(Refusal(500, text, kind="laptop_failed"))
 
-    async def _exchange(self, call: Call, head: RequestHead, upload: _Upload) -> None:
-        credential = await self._credential.get()
-        headers = {**request_headers(head.headers), **credential.headers()}
-        async with self._upstream.request(head.method, head.path, headers, upload.pieces(), head.size) as response:
-            answer = response_headers(response.headers)
-            if response.status == 401 and await self._credential.refused(credential):
-                answer["x-should-retry"] = "true"
-            call.start(ResponseHead(response.status, answer))
+    async def _exchange(self, call: Call, head: RequestHead, upload: Upload) -> None:
+        request = ProviderRequest(head.method, head.path, request_headers(head.headers), upload.pieces(), head.size)
+        async with self._provider.exchange(request) as response:
+            call.start(ResponseHead(response.status, response_headers(response.headers)))
             async for chunk in response.chunks:
                 await call.put(chunk)
-
-
-class _Upload:
-    """Counts a request body on its way and remembers what was wrong with it."""
-
-    def __init__(self, call: Call, body: AsyncIterator[bytes], size: int | None, policy: Policy) -> None:
-        self._call = call
-        self._body = body
-        self._size = size
-        self._policy = policy
-        self.failure: Refusal | None = None
-        call.uploaded = size == 0
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body. Ends with an error, which aborts the request, when it is too large or not as long as announced."""
-        sent = 0
-        try:
-            while self._size is None or sent < self._size:
-                piece = await anext(self._body, None)
-                if piece is None:
-                    break
-                if self._call.over:  # given up: not a byte more, or the provider would bill what nobody reads
-                    raise Refusal(400, "the call was given up while its request was sent")
-                sent += len(piece)
-                self._policy.check_size(sent)
-                if self._size is not None and sent >= self._size:
-                    self._call.uploaded = True
-                if self._size is not None and sent > self._size:
-                    raise Refusal(400, "the request body is longer than announced")
-                yield piece
-            if self._size is not None and sent < self._size:
-                raise Refusal(400, "the request body is shorter than announced")
-            self._call.uploaded = True
-        except Refusal as refusal:
-            self.failure = refusal
-            raise
-        except BodyLost as error:
-            self.failure = Refusal(400, "the request body did not arrive whole")
-            raise self.failure from error
 
 
 def _own_answer(refusal: Refusal) -> ProxiedResponse:

@@ -1,4 +1,4 @@
-"""Which headers cross the proxy. Both directions pass a closed list, so nothing new leaks by default."""
+"""Which headers cross the proxy. Each direction has a closed list, so a new header does not leak by default."""
 
 from __future__ import annotations
 
@@ -26,24 +26,28 @@ _RESPONSE_NAMES = frozenset(
 _RESPONSE_PREFIXES = ("anthropic-ratelimit-", "anthropic-priority-", "anthropic-fast-")
 
 
-def request_headers(inbound: Mapping[str, str]) -> dict[str, str]:
-    """The headers of the worker that go to the provider, names in lower case: no credential of any kind, nothing of the
-    hop. The body is asked for unencoded, so that its bytes can be passed on as they come."""
+def request_headers(from_worker: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the worker that a provider may see, with names in lower case.
+
+    Credentials of any kind and headers of the connection (host, transfer-encoding, …) stay behind.
+    """
     kept = {}
-    for name, value in inbound.items():
+    for name, value in from_worker.items():
         name = name.lower()
         if name == "idempotency-key" or (
             (name in _REQUEST_NAMES or name.startswith(_REQUEST_PREFIXES)) and not _CREDENTIAL_LIKE.search(name)
         ):
             kept[name] = value
-    kept["accept-encoding"] = "identity"
     return kept
 
 
-def response_headers(upstream: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The headers of the provider that go to the worker, names in lower case: no cookie, no account, no server detail."""
+def response_headers(from_provider: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the headers of the provider that the worker may see, with names in lower case.
+
+    Cookies, account names and details of the server stay behind.
+    """
     kept = {}
-    for name, value in upstream:
+    for name, value in from_provider:
         name = name.lower()
         if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES):
             kept[name] = value

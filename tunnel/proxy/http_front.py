@@ -1,4 +1,4 @@
-"""The front for programs that speak HTTP: a unix socket that only this user can reach, and a nonce on top.
+"""The front for programs that speak HTTP: a unix socket that only this user can open. Each request needs the nonce too.
 
 The nonce comes in the header `x-auth-nonce`, or in the path as `/n/<nonce>/v1/…` for clients that cannot set headers.
 """
@@ -16,9 +16,10 @@ from aiohttp import ClientError, web
 
 from ..errors import ConfigError
 from ..secret import Secret
-from .core import AuthProxy, BodyLost, ProxiedResponse
+from .core import AuthProxy, ProxiedResponse
 from .policy import RequestHead
-from .upstream import UpstreamError
+from .providers.provider import ProviderError
+from .upload import BodyLost
 
 NONCE_HEADER = "x-auth-nonce"
 SOCKET_NAME = "model.sock"
@@ -26,7 +27,10 @@ _MAX_SOCKET_PATH = 100  # sun_path is 104 bytes on macOS, 108 on Linux
 
 
 class HttpFront:
-    """Listens in `directory`, which is made 0700 and must be ours, while its context is open. Calls end with their reader."""
+    """Serves HTTP on a socket in `directory` while its context is open. A call ends when its client disconnects.
+
+    The directory is made with mode 0700 if it is missing. Entering raises ConfigError if others can reach it.
+    """
 
     def __init__(self, proxy: AuthProxy, nonce: Secret, directory: Path) -> None:
         self._proxy = proxy
@@ -36,14 +40,14 @@ class HttpFront:
 
     @property
     def socket_path(self) -> Path:
-        """Where it listens."""
+        """The path of the socket."""
         return self._directory / SOCKET_NAME
 
     async def __aenter__(self) -> Self:
         _own_directory(self._directory)
         if len(os.fsencode(self.socket_path)) > _MAX_SOCKET_PATH:
             raise ConfigError(
-                f"the path of the proxy socket is too long: {self.socket_path}", do="Set a shorter TMPDIR."
+                f"The path of the proxy socket is too long: {self.socket_path}", do="Set a shorter TMPDIR."
             )
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -76,8 +80,8 @@ class HttpFront:
         try:
             async for chunk in response.body():
                 await out.write(chunk)
-        except UpstreamError:
-            # Half a body must not look like a whole one.
+        except ProviderError:
+            # An incomplete body must not look complete, so the connection breaks off.
             if request.transport is not None:
                 request.transport.abort()
             return out
@@ -106,14 +110,16 @@ async def _body(request: web.Request) -> AsyncIterator[bytes]:
 
 
 def _own_directory(directory: Path) -> None:
-    """Make `directory` 0700; one that exists must be ours and closed to others. Raises `ConfigError`."""
+    """Make `directory` with mode 0700. Raise ConfigError if it exists and is not ours or is open to others."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.lstat()
     except OSError as error:
-        raise ConfigError(f"no directory for the proxy socket: {directory}", evidence=str(error)) from None
+        raise ConfigError(
+            f"The directory for the proxy socket cannot be made: {directory}", evidence=str(error)
+        ) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
-            f"the directory of the proxy socket is not ours alone: {directory}",
+            f"Other users can reach the directory of the proxy socket: {directory}",
             do=f"Remove it, or: chmod 700 {directory}",
         )

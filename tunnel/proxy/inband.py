@@ -1,7 +1,7 @@
 """The front for frames of the link: HTTP-shaped streams with credit in both directions.
 
-One object serves one connection. When it is closed its calls go on in the core, and the next connection may ask for them
-again by their ids.
+One `InbandCalls` serves one connection. When the connection ends its calls go on in the auth proxy, and the next connection
+may ask for them by their ids.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from ..errors import CcbError
 from ..secret import Secret
 from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
 from .call import Superseded
-from .core import AuthProxy, BodyLost, ProxiedResponse
+from .core import AuthProxy, ProxiedResponse
 from .policy import Refusal, RequestHead
-from .upstream import UpstreamError
+from .providers.provider import ProviderError
+from .upload import BodyLost
 
 log = logging.getLogger(__name__)
 
 MAX_STREAMS = 128
-"""Most streams of one connection, those included whose last bytes are not acknowledged yet."""
+"""How many streams one connection may have. A stream counts until its last bytes are acknowledged."""
 
 _MAX_ANSWERS = 1024
 
@@ -33,7 +34,7 @@ Send = Callable[[Frame], Awaitable[None]]
 
 
 class _Stream:
-    """One stream: request bytes not yet sent upstream, and what the worker can take of the response."""
+    """One stream: request bytes that the provider has not taken yet, and how much of the response the worker can take."""
 
     def __init__(self, opened: Open, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
         self.opened = opened
@@ -53,7 +54,7 @@ class _Stream:
         self._credit_news = asyncio.Event()
 
     async def feed(self, data: Data) -> None:
-        """Take request bytes. Raises ValueError when they break the rules of a stream."""
+        """Take request bytes. Raise ValueError if they are not at the next offset or exceed the credit."""
         chunk = base64.b64decode(data.b64, validate=True)
         if data.off != self._received:
             raise ValueError(f"data at offset {data.off}, expected {self._received}")
@@ -68,13 +69,13 @@ class _Stream:
         self._news.set()
 
     def end(self, *, lost: bool = False) -> None:
-        """No more request bytes will come; with `lost` the body is not complete."""
+        """No more request bytes will come. `lost`: the body is not complete."""
         self._ended = True
         self._lost = self._lost or lost
         self._news.set()
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The request body; credit for a piece is given when it has gone upstream."""
+        """The request body. The worker gets credit for a piece once the provider has taken it."""
         while True:
             while not self._chunks:
                 if self._lost:
@@ -97,25 +98,27 @@ class _Stream:
         self._credit_news.set()
 
     def acknowledge(self) -> None:
-        """Let go of the bytes that the worker has taken (or has given credit for beyond what it was sent)."""
+        """Release the bytes of the response that the worker has taken."""
         if self.response is not None:
             self.response.ack(self._taken)
 
     async def next_credit(self) -> int:
-        """Wait until the worker can take bytes; how many."""
+        """Wait until the worker can take bytes and return how many."""
         while self.credit <= 0:
             self._credit_news.clear()
             await self._credit_news.wait()
         return self.credit
 
     def acknowledged(self) -> bool:
-        """All that was sent of the response has been taken."""
+        """Return whether the response is over and the worker has taken all of it."""
         return self.finished and (self.response is None or self._taken >= self.response.offset)
 
 
 class InbandCalls:
-    """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must apply back-pressure. Use as a
-    context; on leaving, streams end without a word and their calls go on in the proxy."""
+    """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
+
+    Use as a context. On leaving, the streams end without a frame and their calls go on in the auth proxy.
+    """
 
     def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0) -> None:
         self._proxy = proxy
@@ -149,15 +152,15 @@ class InbandCalls:
 
     @property
     def open_streams(self) -> int:
-        """Streams whose response is not complete and taken."""
+        """How many streams have a response that the worker has not taken whole."""
         return len(self._streams)
 
     async def read_out(self) -> None:
-        """Wait until there are no open streams, or the connection is left."""
+        """Wait until no stream is open or the context is left."""
         await self._idle.wait()
 
     async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None:
-        """Take one frame of the connection. Never waits for the provider; frames of unknown streams are ignored."""
+        """Take one frame of the connection. Never wait for the provider. Ignore frames of unknown streams."""
         if isinstance(frame, Open):
             await self._open(frame)
             return
@@ -200,7 +203,7 @@ class InbandCalls:
         await self._answers.put(Credit(self._epoch, stream, count))
 
     async def _send_answers(self) -> None:
-        """Send what frames are answered with at once, so that taking frames never waits for the connection to take some."""
+        """Send credit and errors. `handle` only queues them: it must go on reading frames while the link cannot send."""
         try:
             while True:
                 await self._send(await self._answers.get())
@@ -208,7 +211,7 @@ class InbandCalls:
             log.debug("answers to model streams ended with their connection: %s", error.what)
 
     async def _cancel(self, stream: _Stream) -> None:
-        """The worker is not interested any more: the call is aborted, not kept."""
+        """The worker does not want the response any more: abort the call, do not keep it."""
         self._forget(stream)
         if stream.opened.id:
             self._proxy.discard(stream.opened.id)
@@ -233,10 +236,10 @@ class InbandCalls:
                 self._forget(stream)
 
     async def _outcome(self, stream: _Stream) -> str:
-        """Answer a call; what was wrong with it, "" for nothing. Raises CcbError when the connection is gone."""
+        """Answer a call and return what was wrong with it, "" if nothing. Raise CcbError when the connection is gone."""
         try:
             await self._respond(stream)
-        except (UpstreamError, Refusal) as error:
+        except (ProviderError, Refusal) as error:
             return str(error) or "the call failed"
         except Superseded:
             return "the call is read by a newer stream"

@@ -1,4 +1,4 @@
-"""What a request may be: checked before a credential is looked up or a connection is opened."""
+"""Which requests the auth proxy lets through. The check comes before a credential is read or a connection is opened."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ MAX_BODY = 32 * 1024 * 1024
 """Largest request body in bytes; the limit of the Messages API."""
 
 MAX_CALLS = 64
-"""Most model calls of one proxy under way at the same time."""
+"""How many model calls of one auth proxy may be under way at the same time."""
 
 ROUTES = frozenset({("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
+"""The methods and paths of the Messages API that a worker may use."""
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
@@ -34,8 +35,11 @@ _ERROR_TYPES = {
 
 @dataclass(frozen=True)
 class RequestHead:
-    """A model call as a front received it. `id` names the call for ever (empty: it cannot be resumed); `path` is the raw
-    request target with its query; `size` is the announced length of the body, None when it was not announced."""
+    """A model call as a front received it.
+
+    `id` names the call for ever; a call with an empty id cannot be resumed. `path` is the raw request target with its
+    query. `size` is the announced length of the body in bytes, None if it was not announced.
+    """
 
     id: str
     nonce: str
@@ -49,8 +53,11 @@ class RequestHead:
 
 
 class Refusal(Exception):
-    """The proxy answers by itself, with an error in the shape of the Messages API. `message` may reach the worker. `kind` is its
-    type; one that starts with `laptop_` says that no provider has answered, so the status is only the proxy's word."""
+    """An answer of the proxy itself: an error in the shape of the Messages API.
+
+    `message` reaches the worker. `kind` is the error type. A type that starts with `laptop_` says that no provider has
+    answered, so the status was chosen by the proxy.
+    """
 
     def __init__(self, status: int, message: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -60,20 +67,20 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
-        """The JSON text of the answer."""
+        """Return the JSON text of the answer."""
         return json.dumps({"type": "error", "error": {"type": self.kind, "message": self.message}}).encode()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The limits of one proxy. Targets are compared whole, byte for byte, so no spelling of another path can pass."""
+    """The limits of one auth proxy. A path must equal an allowed one byte for byte, so no other spelling can pass."""
 
     max_body: int = MAX_BODY
     max_calls: int = MAX_CALLS
     routes: frozenset[tuple[str, str]] = ROUTES
 
     def check(self, head: RequestHead, nonce: Secret) -> None:
-        """Raise `Refusal` unless `head` may go on; the nonce is compared first and in constant time."""
+        """Raise Refusal unless `head` is allowed. The nonce is compared first and in constant time."""
         if not nonce or not nonce.matches(head.nonce):
             raise Refusal(403, "the nonce of this connection is missing or wrong", headers={"x-should-retry": "false"})
         path, _, query = head.path.partition("?")
@@ -89,6 +96,6 @@ class Policy:
         self.check_size(head.size or 0)
 
     def check_size(self, size: int) -> None:
-        """Raise `Refusal` when a body of `size` bytes is over the limit."""
+        """Raise Refusal if a body of `size` bytes is over the limit."""
         if size > self.max_body:
             raise Refusal(413, f"the request body is over the limit of {self.max_body} bytes")

@@ -21,7 +21,7 @@ from ccb.local.config.credentials import (
 from ccb.local.config.keyring_store import KeyStore
 from ccb.local.config.settings import Settings
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.proxy.credential import Credential, CredentialKind
+from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind
 from ccb.tunnel.secret import Secret
 
 PATH = {"PATH": os.environ["PATH"]}

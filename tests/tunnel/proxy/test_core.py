@@ -14,10 +14,10 @@ from tests.support.http_server import serving
 from tests.support.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.proxy.core import BodyLost
-from ccb.tunnel.proxy.credential import Credential, CredentialKind, FixedCredential
 from ccb.tunnel.proxy.policy import Policy
-from ccb.tunnel.proxy.upstream import UpstreamError
+from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, FixedCredential
+from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.proxy.upload import BodyLost
 from ccb.tunnel.secret import Secret
 
 nonce = Secret(NONCE)
@@ -280,7 +280,7 @@ async def test_an_upstream_that_breaks_off_is_an_error_behind_exactly_what_had_a
         proxy_to(fake_model.url) as proxy,
         proxy.call(request_head(body), pieces(body), nonce=nonce) as answer,
     ):
-        with pytest.raises(UpstreamError):
+        with pytest.raises(ProviderError):
             async for piece in answer.body():
                 got += piece
     assert len(got) == 300

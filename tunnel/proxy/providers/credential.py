@@ -1,4 +1,4 @@
-"""What the proxy injects, and the seam it gets it through."""
+"""The credential a provider sends, and where it gets it from."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ..secret import Secret
+from ...secret import Secret
 
 
 class CredentialKind(Enum):
-    """How a credential travels."""
+    """The headers that carry a credential."""
 
     API_KEY = "api_key"
     BEARER = "bearer"
@@ -19,8 +19,10 @@ class CredentialKind(Enum):
 
 @dataclass(frozen=True)
 class Credential:
-    """A model credential: `api_key` goes into x-api-key, `bearer` into Authorization, and at least one is there. `source`
-    is the public name of where it came from (`apiKeySource` of system/init)."""
+    """A model credential. `api_key` goes into x-api-key, `bearer` into Authorization; at least one is set.
+
+    `source` is the public name of where it came from (`apiKeySource` in system/init).
+    """
 
     source: str
     api_key: Secret | None = None
@@ -33,7 +35,8 @@ class Credential:
         return CredentialKind.API_KEY if self.api_key else CredentialKind.BEARER
 
     def headers(self) -> dict[str, str]:
-        """The request headers that carry it, in the clear: build them where the request is sent, keep them nowhere."""
+        """Return the request headers that carry the credential in the clear. Call it where the request is sent; do not
+        keep the result."""
         headers = {}
         if self.api_key:
             headers["x-api-key"] = self.api_key.reveal()
@@ -46,10 +49,10 @@ class CredentialSource(Protocol):
     """Gives the credential for each call."""
 
     async def get(self) -> Credential:
-        """The credential now. Raises `CredentialError` or `ConfigError` when there is none."""
+        """Return the current credential. Raise CredentialError or ConfigError if there is none."""
 
     async def refused(self, credential: Credential) -> bool:
-        """The provider answered 401 to `credential`; True when the next `get` may give another one."""
+        """The provider answered 401 to `credential`. Return True if the next `get` may give another one."""
 
 
 class FixedCredential:

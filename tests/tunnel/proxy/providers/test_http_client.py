@@ -17,7 +17,8 @@ from tests.support.http_server import serving
 from tests.support.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.proxy.upstream import Upstream, tls_context, upstream_config
+from ccb.tunnel.proxy.providers.anthropic import anthropic_client, anthropic_endpoint
+from ccb.tunnel.proxy.providers.endpoint import tls_context
 from ccb.tunnel.secret import Secret
 
 nonce = Secret(NONCE)
@@ -39,9 +40,9 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def test_the_default_is_the_public_api() -> None:
-    assert str(upstream_config({}).base) == "https://api.anthropic.com"
-    assert upstream_config({"ANTHROPIC_BASE_URL": ""}).host == "api.anthropic.com"
-    assert upstream_config({"ANTHROPIC_BASE_URL": "https://gw.example:8443/a"}).host == "gw.example:8443"
+    assert str(anthropic_endpoint({}).base) == "https://api.anthropic.com"
+    assert anthropic_endpoint({"ANTHROPIC_BASE_URL": ""}).host == "api.anthropic.com"
+    assert anthropic_endpoint({"ANTHROPIC_BASE_URL": "https://gw.example:8443/a"}).host == "gw.example:8443"
 
 
 @pytest.mark.parametrize("base", ["/gateway/v2", "/gateway/v2/", ""])
@@ -72,25 +73,25 @@ async def test_a_path_in_the_base_url_is_kept(base: str) -> None:
 )
 def test_a_base_url_that_is_none_is_a_config_error_that_does_not_repeat_it(value: str) -> None:
     with pytest.raises(ConfigError, match="ANTHROPIC_BASE_URL") as caught:
-        upstream_config({"ANTHROPIC_BASE_URL": value})
+        anthropic_endpoint({"ANTHROPIC_BASE_URL": value})
     assert "pass" not in str(caught.value) and caught.value.do
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.5.5.5"])
 def test_plain_http_is_for_loopback(host: str) -> None:
-    assert upstream_config({"ANTHROPIC_BASE_URL": f"http://{host}:1"}).base.scheme == "http"
+    assert anthropic_endpoint({"ANTHROPIC_BASE_URL": f"http://{host}:1"}).base.scheme == "http"
 
 
 @pytest.mark.parametrize("host", ["gw.example", "10.0.0.1", "localhost.example", "[fe80::1]"])
 def test_plain_http_to_another_host_must_be_asked_for(host: str, caplog: pytest.LogCaptureFixture) -> None:
     environ = {"ANTHROPIC_BASE_URL": f"http://{host}"}
     with pytest.raises(ConfigError, match="without TLS"):
-        upstream_config(environ)
-    assert upstream_config(environ, allow_plain=True).base.scheme == "http"
+        anthropic_endpoint(environ)
+    assert anthropic_endpoint(environ, allow_plain=True).base.scheme == "http"
     assert "without TLS" in caplog.text
     with pytest.raises(ConfigError):
-        Upstream.from_environ(environ)
-    Upstream.from_environ({**environ, "CCB_ALLOW_HTTP_UPSTREAM": "1"})
+        anthropic_client(environ)
+    anthropic_client({**environ, "CCB_ALLOW_HTTP_UPSTREAM": "1"})
 
 
 @pytest.mark.parametrize(
@@ -107,10 +108,10 @@ def test_cas_are_read_where_somebody_on_the_way_has_a_certificate_to_show(base: 
     variables = {"ANTHROPIC_BASE_URL": base, "https_proxy": proxy, "http_proxy": proxy}
     environ = {**variables, "CCB_ALLOW_HTTP_UPSTREAM": "1", "SSL_CERT_FILE": "/nowhere"}
     if not read:
-        Upstream.from_environ(environ)
+        anthropic_client(environ)
         return
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
-        Upstream.from_environ(environ)
+        anthropic_client(environ)
 
 
 async def test_a_certificate_of_the_ca_in_ssl_cert_file_is_trusted(authority: Authority) -> None:
@@ -211,23 +212,23 @@ async def test_a_proxy_that_is_not_there_is_named(unused_tcp_port: int) -> None:
     ],
 )
 def test_which_proxy_is_used(environ: dict[str, str], used: bool) -> None:
-    assert (upstream_config({**environ, "ANTHROPIC_BASE_URL": "https://model.test"}).proxy is not None) is used
+    assert (anthropic_endpoint({**environ, "ANTHROPIC_BASE_URL": "https://model.test"}).proxy is not None) is used
 
 
 def test_a_loopback_upstream_never_goes_through_a_proxy() -> None:
     environ = {"http_proxy": "http://p:1", "HTTPS_PROXY": "http://p:1", "ALL_PROXY": "http://p:1"}
     for base in ("http://127.0.0.1:1", "https://localhost:1"):
-        assert upstream_config({**environ, "ANTHROPIC_BASE_URL": base}).proxy is None
+        assert anthropic_endpoint({**environ, "ANTHROPIC_BASE_URL": base}).proxy is None
 
 
 @pytest.mark.parametrize("value", ["socks5://p:1", "http://", "http://p:99999"])
 def test_a_proxy_that_cannot_be_used_is_a_config_error(value: str) -> None:
     with pytest.raises(ConfigError, match="HTTPS_PROXY"):
-        upstream_config({"HTTPS_PROXY": value})
+        anthropic_endpoint({"HTTPS_PROXY": value})
 
 
 def test_the_password_of_a_proxy_is_not_shown() -> None:
-    assert "pa55" not in repr(upstream_config({"HTTPS_PROXY": "http://u:pa55@p:1"}))
+    assert "pa55" not in repr(anthropic_endpoint({"HTTPS_PROXY": "http://u:pa55@p:1"}))
 
 
 async def test_netrc_is_not_consulted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_model: FakeModel) -> None:

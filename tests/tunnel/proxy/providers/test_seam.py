@@ -1,0 +1,257 @@
+"""A second provider with a dialect of its own, behind the same auth proxy: resuming, cancelling and limits need nothing of
+Anthropic's provider.
+
+The API of this provider takes a prompt as plain text and answers with one word a line; `.` ends the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Self
+
+import aiohttp
+import pytest
+from aiohttp import web
+from tests.support.cut_line import CutLine
+from tests.support.http_server import serving
+from tests.support.proxy_client import NONCE, Worker, message_body, pieces, read_all, request_head
+
+from ccb.remote.daemon.model_streams import Calls
+from ccb.tunnel.errors import CredentialError
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.policy import Policy
+from ccb.tunnel.proxy.providers.provider import ProviderError, ProviderRequest, ProviderResponse
+from ccb.tunnel.secret import Secret
+
+KEY = "key-of-the-word-api"
+nonce = Secret(NONCE)
+
+
+def event(kind: str, **fields: object) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+class WordProvider:
+    """Translates requests of the Messages API to the word API, and words to Anthropic events."""
+
+    def __init__(self, url: str, key: Secret | None) -> None:
+        self._url = url
+        self._key = key
+        self._session: aiohttp.ClientSession | None = None
+
+    name = "words.example"
+    what_to_check = "the word service"
+    routes = frozenset({("POST", "/v1/messages")})
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def credential_name(self) -> str:
+        if self._key is None:
+            raise CredentialError("the word API has no key", do="Set one.")
+        return "WORD_API_KEY"
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        await self.credential_name()
+        assert self._key is not None and self._session is not None
+        asked = json.loads(b"".join([piece async for piece in request.body]))
+        headers = {"word-key": self._key.reveal(), "worker-headers": json.dumps(dict(request.headers))}
+        try:
+            async with self._session.post(
+                self._url, data=asked["messages"][-1]["content"], headers=headers
+            ) as response:
+                kept = [("content-type", "text/event-stream"), ("set-cookie", "a=b"), ("word-account", "me")]
+                yield ProviderResponse(response.status, kept, self._events(response))
+        except aiohttp.ClientError as error:
+            raise ProviderError(f"no words ({type(error).__name__})") from None
+
+    async def _events(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        yield event("message_start")
+        try:
+            async for line in response.content:
+                word = line.decode().strip()
+                if word == ".":
+                    yield event("message_stop")
+                    return
+                yield event("content_block_delta", text=word)
+        except aiohttp.ClientError as error:
+            raise ProviderError(f"the words ended early ({type(error).__name__})") from None
+
+
+class WordApi:
+    """The server of the word API. With `stall_after` it waits for `go_on` after so many words."""
+
+    def __init__(self, words: list[str], *, stall_after: int | None = None, break_after: int | None = None) -> None:
+        self.words = words
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.aborted = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self._stall_after = stall_after
+        self._break_after = break_after
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append((await request.text(), dict(request.headers)))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            for number, word in enumerate(self.words):
+                if number == self._stall_after:
+                    await self.go_on.wait()
+                if number == self._break_after and request.transport is not None:
+                    request.transport.abort()
+                await response.write(f"{word}\n".encode())
+            await response.write(b".\n")
+        except asyncio.CancelledError:
+            self.aborted.set()
+            raise
+        return response
+
+    def answer(self) -> bytes:
+        """The answer as Anthropic events."""
+        deltas = (event("content_block_delta", text=word) for word in self.words)
+        return event("message_start") + b"".join(deltas) + event("message_stop")
+
+
+@asynccontextmanager
+async def proxy_to(api: WordApi, *, key: str | None = KEY, policy: Policy | None = None) -> AsyncIterator[AuthProxy]:
+    async with (
+        serving(api.handle) as url,
+        AuthProxy(WordProvider(url, Secret(key) if key else None), policy) as proxy,
+    ):
+        yield proxy
+
+
+async def test_the_worker_gets_anthropic_events_and_only_the_provider_sees_its_key() -> None:
+    api = WordApi(["one", "two"])
+    body = message_body("count")
+    brought = {"Authorization": "Bearer stolen", "X-Auth-Nonce": NONCE, "Anthropic-Version": "1", "Host": "evil"}
+    async with (
+        proxy_to(api) as proxy,
+        proxy.call(request_head(body, headers=brought), pieces(body), nonce=nonce) as got,
+    ):
+        assert (got.status, got.headers) == (200, {"content-type": "text/event-stream"})
+        assert await read_all(got) == api.answer()
+    ((prompt, headers),) = api.requests
+    assert (prompt, headers["word-key"]) == ("count", KEY)
+    assert json.loads(headers["worker-headers"]) == {"anthropic-version": "1"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_over_drops_the_worker_has_every_byte_once_and_the_provider_one_request(seed: int) -> None:
+    chance = random.Random(seed)
+    api = WordApi(["".join(chance.choices("abcdefgh", k=chance.randrange(1, 3000))) for _ in range(40)])
+    body = message_body("q" * chance.choice((10, 300_000)))
+    calls = Calls()
+
+    async def ask() -> bytes:
+        async with calls.request("c", "POST", "/v1/messages", {}, [body]) as response:
+            return b"".join([chunk async for chunk in response.body()])
+
+    async with proxy_to(api) as proxy:
+        asked = asyncio.create_task(ask())
+        await asyncio.sleep(0)
+        for number in range(20):
+            cut = chance.randrange(len(api.answer())) if number < 19 else None
+            async with CutLine(calls, proxy, number + 1, cut_up=cut) as line:
+                await line.until_over(asked)
+            if asked.done():
+                break
+        assert await asked == api.answer()
+    assert len(api.requests) == 1
+
+
+async def test_a_response_is_read_on_at_an_offset_after_a_drop() -> None:
+    api = WordApi(["first", "second", "third"], stall_after=1)
+    body = message_body()
+    begun = len(event("message_start") + event("content_block_delta", text="first"))
+    async with proxy_to(api) as proxy:
+        async with Worker(proxy, auto_credit=False) as worker:
+            await worker.open(1, len(body), call_id="c")
+            await worker.upload(1, body)
+            await worker.received(1, begun)
+        assert proxy.knows("c") and proxy.under_way == 1
+        api.go_on.set()
+        async with Worker(proxy) as worker:
+            await worker.open(7, len(body), call_id="c", offset=10)
+            stream = await worker.ended(7)
+        assert (stream.first_offset, bytes(stream.body)) == (10, api.answer()[10:])
+    assert len(api.requests) == 1
+
+
+async def test_a_call_that_the_worker_cancels_is_aborted_at_the_provider() -> None:
+    api = WordApi(["first", "second"], stall_after=1)
+    body = message_body()
+    async with proxy_to(api) as proxy, Worker(proxy) as worker:
+        await worker.open(1, len(body), call_id="c")
+        await worker.upload(1, body)
+        await worker.until(lambda: bool(worker.streams[1].body))
+        await worker.cancel(1)
+        async with asyncio.timeout(10):
+            await api.aborted.wait()
+        assert not proxy.knows("c")
+
+
+async def test_an_answer_that_breaks_off_ends_the_stream_with_an_error() -> None:
+    api = WordApi(["first", "second"], break_after=1)
+    async with proxy_to(api) as proxy, Worker(proxy) as worker:
+        stream = await worker.post(1, message_body(), call_id="c")
+        assert stream.end is not None and "the words ended early" in stream.end.error
+        assert b"message_stop" not in stream.body
+
+
+async def test_what_the_policy_refuses_never_reaches_the_provider() -> None:
+    api = WordApi(["never"])
+    body = message_body()
+    refused = {
+        403: request_head(body, nonce="wrong"),
+        404: request_head(body, path="/v1/complete"),
+        413: request_head(body),
+    }
+    async with proxy_to(api, policy=Policy(max_body=len(body) - 1)) as proxy:
+        for status, head in refused.items():
+            async with proxy.call(head, pieces(body), nonce=nonce) as answer:
+                assert answer.status == status
+    assert not api.requests
+
+
+async def test_a_request_that_this_provider_does_not_serve_is_refused() -> None:
+    api = WordApi(["never"])
+    async with proxy_to(api) as proxy:
+        head = request_head(b"{}", path="/v1/messages/count_tokens")
+        async with proxy.call(head, pieces(b"{}"), nonce=nonce) as answer:
+            assert answer.status == 404 and b"words.example" in await read_all(answer)
+    assert not api.requests
+
+
+async def test_calls_over_the_limit_wait_for_this_provider_too() -> None:
+    api = WordApi(["first", "second"], stall_after=1)
+    body = message_body()
+    async with (
+        proxy_to(api, policy=Policy(max_calls=1)) as proxy,
+        proxy.call(request_head(body), pieces(body), nonce=nonce),
+        proxy.call(request_head(body), pieces(body), nonce=nonce) as second,
+    ):
+        assert (second.status, second.headers["retry-after"]) == (529, "1")
+
+
+async def test_a_missing_key_and_an_unreachable_api_are_answers_of_the_proxy(unused_tcp_port: int) -> None:
+    body = message_body()
+    async with (
+        proxy_to(WordApi([]), key=None) as proxy,
+        proxy.call(request_head(body), pieces(body), nonce=nonce) as answer,
+    ):
+        assert answer.status == 401 and b"the word API has no key" in await read_all(answer)
+    provider = WordProvider(f"http://127.0.0.1:{unused_tcp_port}", Secret(KEY))
+    async with AuthProxy(provider) as proxy, proxy.call(request_head(body), pieces(body), nonce=nonce) as answer:
+        text = (await read_all(answer)).decode()
+    assert answer.status == 503 and "words.example" in text and "check the word service" in text and KEY not in text

@@ -1,0 +1,95 @@
+"""Anthropic's own API, or a gateway that speaks it: requests and responses pass byte for byte."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Self
+
+from ..policy import ROUTES
+from .credential import Credential, CredentialSource
+from .endpoint import Endpoint, endpoint_at
+from .http_client import ProviderClient
+from .provider import ProviderRequest, ProviderResponse
+
+BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"
+
+_UNENCODED = {"accept-encoding": "identity"}
+"""Ask for a plain body, so that its bytes can be passed on as they arrive."""
+
+
+def anthropic_endpoint(environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
+    """Return the endpoint that ANTHROPIC_BASE_URL and the proxy variables describe. Raise ConfigError.
+
+    Plain http to another machine needs `allow_plain` or CCB_ALLOW_HTTP_UPSTREAM=1.
+    """
+    text = environ.get(BASE_URL_VARIABLE, "").strip() or DEFAULT_BASE_URL
+    allow_plain = allow_plain or environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1"
+    return endpoint_at(text, BASE_URL_VARIABLE, environ, allow_plain=allow_plain)
+
+
+def anthropic_client(environ: Mapping[str, str] = os.environ) -> ProviderClient:
+    """Return the client for the endpoint that the environment describes. Raise ConfigError."""
+    return ProviderClient(anthropic_endpoint(environ), environ)
+
+
+class AnthropicProvider:
+    """Adds the credential and passes everything else on unchanged. See `Provider`."""
+
+    def __init__(self, credential: CredentialSource, client: ProviderClient) -> None:
+        self._credential = credential
+        self._client = client
+
+    @property
+    def name(self) -> str:
+        return self._client.endpoint.host
+
+    @property
+    def what_to_check(self) -> str:
+        return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        return ROUTES
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.__aexit__(None, None, None)
+
+    async def credential_name(self) -> str:
+        return (await self._credential.get()).source
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        credential = await self._credential.get()
+        headers = {**request.headers, **_UNENCODED, **credential.headers()}
+        async with self._client.request(replace(request, headers=headers)) as response:
+            if response.status == 401 and await self._credential.refused(credential):
+                kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
+                response = replace(response, headers=[*kept, ("x-should-retry", "true")])
+            yield response
+
+
+async def list_models(client: ProviderClient, credential: Credential | None) -> tuple[int, dict[str, str]]:
+    """Ask for the list of models, which costs nothing: return the status and the headers, names in lower case.
+
+    Shows whether the provider can be reached and accepts `credential`. Raise ProviderError.
+    """
+    headers = {"anthropic-version": API_VERSION, "accept": "application/json", "user-agent": "ccb", **_UNENCODED}
+    if credential is not None:
+        headers |= credential.headers()
+    request = ProviderRequest("GET", "/v1/models?limit=1", headers, _no_body(), 0)
+    async with client, client.request(request) as response:
+        return response.status, {name.lower(): value for name, value in response.headers}
+
+
+async def _no_body() -> AsyncIterator[bytes]:
+    return
+    yield b""

@@ -1,0 +1,117 @@
+"""Where a provider is reached: its base URL, the HTTP proxy on the way, and the CAs that are trusted."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from yarl import URL
+
+from ...errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The base URL of a provider and the HTTP proxy on the way.
+
+    `variable` names the environment variable that sets the base URL. The proxy's URL may hold a password: repr hides it.
+    """
+
+    base: URL
+    proxy: URL | None = field(repr=False)
+    variable: str
+
+    @property
+    def secure(self) -> bool:
+        """Whether the provider or the proxy has a TLS certificate to verify."""
+        return "https" in (self.base.scheme, self.proxy and self.proxy.scheme)
+
+    @property
+    def host(self) -> str:
+        """The provider's host, with the port unless it is the usual one. A stored key belongs to this name."""
+        host = self.base.host or ""
+        return host if self.base.is_default_port() else f"{host}:{self.base.port}"
+
+
+def endpoint_at(text: str, variable: str, environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
+    """Return the endpoint at the URL `text`, which the environment variable `variable` sets. Raise ConfigError.
+
+    HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in `environ` choose the proxy; a loopback endpoint never uses one.
+    Plain http is accepted for loopback, and with `allow_plain` for other hosts.
+    """
+    do = f"Set {variable} to a URL such as https://api.example.com"
+    try:
+        base = URL(text)
+        host, port = base.host, base.port
+    except ValueError as error:
+        raise ConfigError(f"{variable} is not a URL", evidence=str(error), do=do) from None
+    if base.scheme not in ("http", "https") or not host or not port:
+        raise ConfigError(f"{variable} is not an http or https URL", do=do)
+    if base.user or base.password or base.query_string or base.fragment:
+        raise ConfigError(f"{variable} must not have a user, a query or a fragment", do=do)
+    if base.scheme == "http" and not _is_loopback(host):
+        if not allow_plain:
+            raise ConfigError(
+                f"{variable} would send the credential to {host} without TLS",
+                do="Use https. If you trust that network, allow http with CCB_ALLOW_HTTP_UPSTREAM=1.",
+            )
+        log.warning("model calls and the credential go to %s without TLS", host)
+    return Endpoint(base, None if _is_loopback(host) else _proxy_for(base, environ), variable)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def proxy_variable(base: URL, environ: Mapping[str, str]) -> str | None:
+    """Return the name of the variable that sets a proxy for `base`, or None. NO_PROXY is not considered."""
+    names = ("https_proxy", "HTTPS_PROXY") if base.scheme == "https" else ("http_proxy",)
+    return next((name for name in (*names, "all_proxy", "ALL_PROXY") if environ.get(name)), None)
+
+
+def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
+    name = proxy_variable(base, environ)
+    if name is None:
+        return None
+    no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if urllib.request.proxy_bypass_environment(f"{base.host}:{base.port}", {"no": no_proxy}):  # type: ignore[attr-defined]
+        return None
+    text = environ[name] if "://" in environ[name] else f"http://{environ[name]}"
+    try:
+        proxy = URL(text)
+        valid = proxy.scheme in ("http", "https") and proxy.host
+    except ValueError:
+        valid = None
+    if not valid:
+        raise ConfigError(f"{name} is not an http or https proxy", do=f"Set {name} to http://host:port, or unset it.")
+    return proxy
+
+
+def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
+    """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR. Raise ConfigError."""
+    cafile, capath = environ.get("SSL_CERT_FILE") or None, environ.get("SSL_CERT_DIR") or None
+    for name, value, good in (
+        ("SSL_CERT_FILE", cafile, cafile is None or Path(cafile).is_file()),
+        ("SSL_CERT_DIR", capath, capath is None or Path(capath).is_dir()),
+    ):
+        if not good:
+            raise ConfigError(f"{name} does not exist: {value}", do=f"Correct or unset {name}.")
+    try:
+        return ssl.create_default_context(cafile=cafile, capath=capath)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            "SSL_CERT_FILE is not a file of CA certificates",
+            evidence=str(error),
+            do="Set SSL_CERT_FILE to a file of certificates in PEM format.",
+        ) from None

@@ -1,0 +1,55 @@
+"""A request body on its way from the worker to the provider: counted, limited, and ended with a clear error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from .call import Call
+from .policy import Policy, Refusal
+
+
+class BodyLost(Exception):
+    """Raised by the body of a front when its sender is gone before the end."""
+
+
+class Upload:
+    """Passes one request body on, and remembers in `failure` what was wrong with it.
+
+    A provider reads `pieces`. The exception that ends them may reach the auth proxy changed (an HTTP client wraps it);
+    `failure` is the original.
+    """
+
+    def __init__(self, call: Call, body: AsyncIterator[bytes], size: int | None, policy: Policy) -> None:
+        self._call = call
+        self._body = body
+        self._size = size
+        self._policy = policy
+        self.failure: Refusal | None = None
+        call.uploaded = size == 0
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body, piece by piece. Raise Refusal if it is too large, not as long as announced, or not wanted any more."""
+        sent = 0
+        try:
+            while self._size is None or sent < self._size:
+                piece = await anext(self._body, None)
+                if piece is None:
+                    break
+                if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
+                    raise Refusal(400, "the call was given up while its request was sent")
+                sent += len(piece)
+                self._policy.check_size(sent)
+                if self._size is not None and sent >= self._size:
+                    self._call.uploaded = True
+                if self._size is not None and sent > self._size:
+                    raise Refusal(400, "the request body is longer than announced")
+                yield piece
+            if self._size is not None and sent < self._size:
+                raise Refusal(400, "the request body is shorter than announced")
+            self._call.uploaded = True
+        except Refusal as refusal:
+            self.failure = refusal
+            raise
+        except BodyLost as error:
+            self.failure = Refusal(400, "the request body did not arrive whole")
+            raise self.failure from error
