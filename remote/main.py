@@ -40,7 +40,7 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
     """
     users_umask = os.umask(0o077)
     if "command" in params:
-        from .host_commands import run_command
+        from .host_commands.commands import run_command
 
         return run_command(params, bundle)
     try:
@@ -143,7 +143,7 @@ def _in_memory(params: dict[str, object], session: str, deadline: float) -> sock
 
 
 def _serve(
-    params: dict[str, object], bundle: str, where: paths.Places, users_umask: int, deadline: float
+    params: dict[str, object], bundle: str, where: paths.SessionPaths, users_umask: int, deadline: float
 ) -> socket.socket:
     """The same, at these places."""
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
@@ -179,7 +179,7 @@ def _serve(
 
 
 def _start(
-    params: dict[str, object], bundle: str, where: paths.Places, lock: int, users_umask: int
+    params: dict[str, object], bundle: str, where: paths.SessionPaths, lock: int, users_umask: int
 ) -> dict[str, object] | None:
     """Start the daemon of a session that has none, if these parameters allow it; it takes over `lock`. The owner of the journal
     when there is one after all: a daemon whose lock was lost, or that was started with another runtime directory."""
@@ -321,7 +321,7 @@ def _daemon(
     lock: int,
     barrier: int,
     log: int,
-    where: paths.Places,
+    where: paths.SessionPaths,
     facts: dict[str, object],
     params: dict[str, object],
 ) -> None:
@@ -392,7 +392,7 @@ def _seconds(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _greet_first(listener: socket.socket, facts: dict[str, object], where: paths.Places) -> socket.socket | None:
+def _greet_first(listener: socket.socket, facts: dict[str, object], where: paths.SessionPaths) -> socket.socket | None:
     """The first client that takes its hello; None when nobody does."""
     listener.settimeout(_FIRST_CLIENT_S)
     while True:
@@ -440,7 +440,7 @@ def _remove(path: str) -> None:
         pass
 
 
-def _remove_unused(where: paths.Places) -> None:
+def _remove_unused(where: paths.SessionPaths) -> None:
     """A session that was never begun has an empty journal and leaves nothing."""
     if not where.state:
         return

@@ -37,7 +37,7 @@ from ccb.tunnel.wire import (
 from ccb.tunnel.wire.records import Record
 
 from ..journal.journal import Journal
-from .model_streams import Line
+from .model_streams import ModelLink
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Client:
     ) -> None:
         self.epoch = 0
         self.role = ""  # "" until attached
-        self.line: Line | None = None  # for model calls; of a viewer: those that it made when it drove
+        self.line: ModelLink | None = None  # for model calls; of a viewer: those that it made when it drove
         self.sent = 0  # seq of the last event sent
         self.acked = 0
         self.name = ""

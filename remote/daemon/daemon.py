@@ -40,11 +40,12 @@ from ..session.inputs import TooManyInputs
 from ..session.session import Session
 from ..sessions.fencing import write_lease
 from ..sessions.identity import own_identity
-from ..sessions.paths import Places, home_directory
+from ..sessions.paths import SessionPaths, home_directory
 from ..sessions.refusal import Refusal
+from ..sessions.registry import created_at
 from ..sessions.session_files import log_to
 from ..sessions.sockets import stranger
-from ..sessions.summary import SummaryFile, created_at
+from ..sessions.summary import SummaryFile
 from ..system.host import LocalHost
 from ..system.process import stop_marked
 from ..system.threads import Threads
@@ -52,7 +53,7 @@ from ..tools.registry import close_context, make_context
 from .assembly import assemble
 from .clients import Client, farewell, fence
 from .hello import hello_frame, read_lease
-from .model_streams import Calls, Line
+from .model_streams import Calls, ModelLink
 from .pages import Pages
 from .upkeep import keep_reachable
 
@@ -74,7 +75,7 @@ def run_daemon(
     listener: socket.socket,
     first: socket.socket | None,
     lock: int,
-    where: Places,
+    where: SessionPaths,
     facts: dict[str, object],
     grace_s: float | None = None,
     idle_s: float | None = None,
@@ -108,7 +109,7 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
 async def _serve(
     listener: socket.socket,
     first: socket.socket,
-    where: Places,
+    where: SessionPaths,
     facts: dict[str, object],
     grace_s: float,
     idle_s: float,
@@ -128,7 +129,7 @@ class Daemon:
     """Owner of the session and of the connections to it."""
 
     def __init__(
-        self, where: Places, facts: dict[str, object], grace_s: float = GRACE_S, idle_s: float = IDLE_S
+        self, where: SessionPaths, facts: dict[str, object], grace_s: float = GRACE_S, idle_s: float = IDLE_S
     ) -> None:
         self.journal = Journal(where.file("journal.jsonl"))
         self._where = where
@@ -263,8 +264,7 @@ class Daemon:
         finally:
             self._ending = True
             server.close()
-            tasks = (turns, watch, stop, broken, upkeep)
-            for task in tasks:
+            for task in (tasks := (turns, watch, stop, broken, upkeep)):
                 task.cancel()
             for ended in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(ended, Exception):
@@ -370,7 +370,7 @@ class Daemon:
                 client.progress(self.journal.seq, key, body)
         who = str(frame.options.get("client", ""))
         if frame.nonce and (who or client.role == "driver"):  # a viewer without a name has asked for nothing
-            client.line = Line(client.epoch, who, frame.nonce, client.control, client.bulk)
+            client.line = ModelLink(client.epoch, who, frame.nonce, client.control, client.bulk)
         if client.role == "driver":
             self._driver = client
         if client.line is not None:

@@ -30,7 +30,7 @@ _GRANT_AT = 64 * 1024
 Outgoing = Union[Open, Data, End, Credit, Cancel]
 
 
-class Line:
+class ModelLink:
     """The link of one driver, as calls use it. `urgent` frames overtake everything, `bulk` ones wait until there is room.
     `client` names the laptop's ccb, which keeps what it has read of a call from one connection to the next."""
 
@@ -58,7 +58,7 @@ class _Call:
         self.client = ""  # who reads it; "" when that is nobody, or one that will not be back
         self.lost_at = 0.0  # monotonic
         self.timer: asyncio.TimerHandle | None = None
-        self.line: Line | None = None
+        self.line: ModelLink | None = None
         self.pump: asyncio.Task[None] | None = None
         self.credit = 0
         self.credit_news = asyncio.Event()
@@ -134,7 +134,7 @@ class Calls:
     """ModelTransport of the ports."""
 
     def __init__(self) -> None:
-        self._line: Line | None = None
+        self._line: ModelLink | None = None
         self._up_since: float | None = None
         self._open: dict[str, _Call] = {}
         self._by_stream: dict[int, _Call] = {}
@@ -150,7 +150,7 @@ class Calls:
         """The monotonic second since which a driver is attached; None while there is none."""
         return self._up_since
 
-    def attach(self, line: Line) -> None:
+    def attach(self, line: ModelLink) -> None:
         """A driver is there: calls that wait, and those of an earlier connection of the same client, are opened on its link."""
         self._line = line
         self._up_since = time.monotonic()
@@ -159,14 +159,14 @@ class Calls:
                 self._resume(call)
         self.back(line)
 
-    def back(self, line: Line) -> None:
+    def back(self, line: ModelLink) -> None:
         """A client has a new link, also one that does not drive any more: what it reads goes on there."""
         for call in self._open.values():
             if call.client == line.client and call.line is not line and not call.complete:
                 self._leave_line(call)
                 self._start(call, line)
 
-    def detach(self, line: Line) -> None:
+    def detach(self, line: ModelLink) -> None:
         """A link is gone: its calls wait for their client, or go over to the driver of now."""
         if self._line is line:
             self._line = None
@@ -177,13 +177,13 @@ class Calls:
                 call.lost_at = time.monotonic()
                 self._resume(call)
 
-    def forget(self, line: Line) -> None:
+    def forget(self, line: ModelLink) -> None:
         """The client of a link will not be back: when that is gone, its calls wait for nobody."""
         for call in self._open.values():
             if call.line is line:
                 call.client = ""
 
-    def withdraw(self, line: Line) -> None:
+    def withdraw(self, line: ModelLink) -> None:
         """Read nothing more over a link that drives no more: its client does not move."""
         for call in self._open.values():
             if call.line is line and not call.complete:
@@ -191,7 +191,7 @@ class Calls:
         self.forget(line)
         self.detach(line)
 
-    def uses(self, line: Line) -> bool:
+    def uses(self, line: ModelLink) -> bool:
         """Whether a call is read over that link."""
         return any(call.line is line and not call.complete for call in self._open.values())
 
@@ -236,7 +236,7 @@ class Calls:
             call.pump.cancel()
             await asyncio.gather(call.pump, return_exceptions=True)
 
-    def _start(self, call: _Call, line: Line) -> None:
+    def _start(self, call: _Call, line: ModelLink) -> None:
         self._next_stream += 1
         call.stream = self._next_stream
         call.line = line
@@ -260,7 +260,7 @@ class Calls:
         line.urgent(opened)
         call.pump = asyncio.get_running_loop().create_task(self._send_body(call, line, call.stream))
 
-    async def _send_body(self, call: _Call, line: Line, stream: int) -> None:
+    async def _send_body(self, call: _Call, line: ModelLink, stream: int) -> None:
         offset = 0
         for piece in call.request:
             view = memoryview(piece)
@@ -275,7 +275,7 @@ class Calls:
                 view = view[count:]
         await line.bulk(End(line.epoch, stream))
 
-    def handle(self, line: Line, frame: Head | Data | End | Credit) -> None:
+    def handle(self, line: ModelLink, frame: Head | Data | End | Credit) -> None:
         """A frame that came over `line`. One for a stream that is not open there is late and dropped."""
         call = self._by_stream.get(frame.stream)
         if call is None or call.line is not line:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from typing import Callable
 
 from ..sessions import sockets
-from ..sessions.paths import Places, private_directory
+from ..sessions.paths import SessionPaths, private_directory
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ REFRESH_S = 3600.0
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def keep_reachable(where: Places, accept: Accept) -> None:
+async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
     """Until cancelled, touch socket, lock and bundle every hour, and make the socket again when it is gone: a logout may take
     the whole runtime directory. The same at once on SIGHUP, from a connection that knows of the daemon and finds no socket."""
     loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ def touch(path: str) -> bool:
     return True
 
 
-def listen_again(where: Places) -> socket.socket:
+def listen_again(where: SessionPaths) -> socket.socket:
     """A new socket in the place of one that is gone. Raises OSError."""
     private_directory(where.runtime, os.path.dirname(where.runtime))
     listener = sockets.listen(where.socket)

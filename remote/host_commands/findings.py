@@ -7,7 +7,7 @@ import os
 OK, WARN, BLOCK, INFO = "ok", "warn", "block", "info"
 
 
-class Finding:
+class HostFinding:
     """`state` is ok, warn (works, but not as well as it could), block (no session will run) or info; `found` is the evidence,
     `fix` the one thing to do, "" when there is none."""
 

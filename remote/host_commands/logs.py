@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable
 
 Json = dict[str, Any]
-Line = tuple[float, str, str]
+LogLine = tuple[float, str, str]
 """Seconds of the host's clock, source, text."""
 
 _BLOCK = 512 * 1024
@@ -28,7 +28,7 @@ def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
     return [(source, time.strftime(_STAMP, time.localtime(when)), text) for when, source, text in lines[-count:]]
 
 
-def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[Line]]) -> list[Line]:
+def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogLine]]) -> list[LogLine]:
     """The last `count` readable lines of a file, none where there is no file; it is read backwards until there are enough."""
     span = _BLOCK
     try:
@@ -45,9 +45,9 @@ def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[Line
         return []
 
 
-def _of_worker(parts: list[bytes]) -> list[Line]:
+def _of_worker(parts: list[bytes]) -> list[LogLine]:
     """Lines of the log; those of a traceback have no time of their own."""
-    found: list[Line] = []
+    found: list[LogLine] = []
     when = 0.0
     for part in parts:
         text = part.decode("utf-8", "replace").rstrip()
@@ -61,8 +61,8 @@ def _of_worker(parts: list[bytes]) -> list[Line]:
     return found
 
 
-def _of_journal(parts: list[bytes]) -> list[Line]:
-    found: list[Line] = []
+def _of_journal(parts: list[bytes]) -> list[LogLine]:
+    found: list[LogLine] = []
     for part in parts:
         if not part:
             continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..sessions.refusal import Refusal
 
 if TYPE_CHECKING:
-    from .findings import Finding
+    from .findings import HostFinding
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Reports:
     def kept(self, path: str, why: str) -> None:
         self._send({"t": "report", "kind": "kept", "body": {"path": path, "why": why}})
 
-    def check(self, found: Finding) -> None:
+    def check(self, found: HostFinding) -> None:
         body = {"name": found.name, "state": found.state, "found": found.found, "fix": found.fix}
         self.report("check", body)
 

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..sessions import identity, paths, sockets
-from ..sessions.refusal import Refusal
+from ..sessions.refusal import Refusal, no_session
 from ..sessions.registry import living, runtime_directories, sessions
 from ..sessions.session_files import private_file
 from ..sessions.summary import read_summary
 from ..system.process import stop_marked
-from . import no_session
 from .cleanup import hold
 from .report import Reports
 
@@ -33,7 +32,7 @@ _KILL_S = 5.0
 _FREE_S = 1.0
 
 
-class Target:
+class StopTarget:
     """A session to end. `owner` names its daemon ({} for none), `directory` is its state ("" when it was never begun)."""
 
     def __init__(self, session: str, owner: Json, directory: str) -> None:
@@ -47,18 +46,18 @@ class Target:
         return pid if isinstance(pid, int) and identity.is_alive(self.owner) else 0
 
 
-def all_targets(*, alive: bool = True) -> list[Target]:
+def all_targets(*, alive: bool = True) -> list[StopTarget]:
     """Every session with a daemon here; without `alive` also the others."""
     owners = living()
     found = []
     for entry in sessions():
         owner = owners.pop(entry.session, entry.summary)
         if not alive or identity.is_alive(owner):
-            found.append(Target(entry.session, owner, entry.directory))
-    return found + [Target(session, owner, "") for session, owner in owners.items()]
+            found.append(StopTarget(entry.session, owner, entry.directory))
+    return found + [StopTarget(session, owner, "") for session, owner in owners.items()]
 
 
-def chosen(params: Json) -> list[Target]:
+def chosen(params: Json) -> list[StopTarget]:
     """What `stop` names. Raises Refusal."""
     if params.get("all"):
         return all_targets()
@@ -77,7 +76,7 @@ def chosen(params: Json) -> list[Target]:
     return near
 
 
-def stop_all(targets: Iterable[Target], reports: Reports) -> None:
+def stop_all(targets: Iterable[StopTarget], reports: Reports) -> None:
     """End these sessions, all at the same time, and report each when it has ended."""
 
     async def all_of_them() -> None:
@@ -86,7 +85,7 @@ def stop_all(targets: Iterable[Target], reports: Reports) -> None:
     asyncio.run(all_of_them())
 
 
-async def _stop(target: Target, reports: Reports) -> None:
+async def _stop(target: StopTarget, reports: Reports) -> None:
     pid = target.pid
     mark = mark_of(target.directory, target.owner)
     how = "was not running"
@@ -114,7 +113,7 @@ def _leave_mark(directory: str) -> None:
             log.warning("a client that comes back by itself may start the session again: %s", error)
 
 
-async def _end(target: Target) -> str:
+async def _end(target: StopTarget) -> str:
     """SIGINT, which tells its clients that the session is over, then SIGKILL; how it ended."""
     pid = target.pid
     for number, seconds, how in (
@@ -137,7 +136,7 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def _remove_sockets(target: Target) -> bool:
+def _remove_sockets(target: StopTarget) -> bool:
     """The socket and the lock of a session whose daemon has ended without doing it; False while somebody has them. That may be the
     daemon: killed, its first thread is gone before the last one lets go of its files."""
     held = hold(target.session, target.directory)

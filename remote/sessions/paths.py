@@ -37,7 +37,7 @@ class NoPlace(Exception):
         self.notes = notes
 
 
-class Places:
+class SessionPaths:
     """`state` is the session's own directory (journal, log, large outputs), `runtime` is shared by the sessions of this
     user on this host; each is "" when it is only in memory. `notes` say which better place could not be used. `durable` is
     False when the state is in `runtime` or in memory. `lock` is "" where the socket itself is the lock.
@@ -67,11 +67,11 @@ MEMORY_NOTE = (
 )
 
 
-def memory_places(session: str, notes: list[str]) -> Places:
+def memory_places(session: str, notes: list[str]) -> SessionPaths:
     """Nothing on the host. Raises NoPlace where the system has no sockets without files."""
     if not sockets.memory_address(session):
         raise NoPlace(notes)
-    return Places("", "", session, False, [*notes, MEMORY_NOTE])
+    return SessionPaths("", "", session, False, [*notes, MEMORY_NOTE])
 
 
 def is_session_id(text: str) -> bool:
@@ -245,27 +245,27 @@ def state_exists(session: str) -> bool:
         return False
 
 
-def find_places(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> Places:
-    """Places for `session`, its directories made when missing; `state` is the state directory of one that exists. A session
+def find_places(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
+    """SessionPaths for `session`, its directories made when missing; `state` is the state directory of one that exists. A session
     that exists stays where it is, whatever can be written there now. `full` as for `runtime_directory`. Raises NoPlace."""
     path, top = durable_directory(session)
     if state and state != path:
         runtime = os.path.dirname(os.path.dirname(state))
         _must_be_ours(state, os.path.dirname(runtime))
-        return Places(state, runtime, session, False, [_kept_in(state)])
+        return SessionPaths(state, runtime, session, False, [_kept_in(state)])
     try:
         runtime, notes = runtime_directory(session, full)
     except NoPlace as error:
         runtime, notes = "", error.notes
     if state or state_exists(session):
         _must_be_ours(path, top)
-        return _with_socket(Places(path, runtime, session, True, notes))
+        return _with_socket(SessionPaths(path, runtime, session, True, notes))
     try:
         if path in full:
             notes.append(full[path])
         elif path:
             _usable(path, top, _STATE_ROOM)
-            return _with_socket(Places(path, runtime, session, True, notes))
+            return _with_socket(SessionPaths(path, runtime, session, True, notes))
         else:
             notes.append("there is no home directory")
     except OSError as error:
@@ -277,17 +277,17 @@ def find_places(session: str, state: str = "", full: Mapping[str, str] = _NONE) 
         _usable(volatile, runtime, _STATE_ROOM)
     except OSError as error:
         return memory_places(session, [*notes, _said(error)])
-    return Places(volatile, runtime, session, False, [*notes, _kept_in(volatile)])
+    return SessionPaths(volatile, runtime, session, False, [*notes, _kept_in(volatile)])
 
 
-def place_of(where: Places, error: OSError) -> str:
+def place_of(where: SessionPaths, error: OSError) -> str:
     """The directory (as in `full`) in which a start met this error, "" when it was in none."""
     if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
         return where.runtime
     return where.state
 
 
-def make_again(where: Places) -> None:
+def make_again(where: SessionPaths) -> None:
     """The state directory, in case a session that ended unused has just taken it along. Raises OSError."""
     if where.state:
         top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
@@ -305,7 +305,7 @@ def _kept_in(directory: str) -> str:
     return "the session is kept in %s, which may not outlive a restart of the host" % directory
 
 
-def _with_socket(where: Places) -> Places:
+def _with_socket(where: SessionPaths) -> SessionPaths:
     """Raises NoPlace when there is no directory for the socket, and no sockets without files."""
     if not where.socket:
         raise NoPlace(where.notes)

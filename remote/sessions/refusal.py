@@ -1,13 +1,16 @@
-"""Why a session cannot be had.
+"""Why the host does not give a client a session.
 
-On the way to hello, so it imports nothing.
+This module is imported before hello, so it imports nothing itself.
 """
 
 from __future__ import annotations
 
 
 class Refusal(Exception):
-    """The session cannot be had; becomes a `refused` frame."""
+    """The host cannot or may not do what the client asks for. It is sent to the client as a `refused` frame.
+
+    `code` is one of those in `ccb.tunnel.link.refusals`, `data` the evidence that the laptop builds its message from.
+    """
 
     def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
         super().__init__(message)
@@ -17,6 +20,12 @@ class Refusal(Exception):
 
 
 def unusable(what: str, error: OSError) -> Refusal:
-    """A file of a session that this user may not use, or that the disk does not give."""
+    """Return the refusal for a session file that this user may not use or that the disk cannot read."""
     text = ": ".join(str(part) for part in (what, error.filename, error.strerror) if part)
     return Refusal("no_storage", text, {"file": error.filename})
+
+
+def no_session(wanted: str, near: list[str]) -> Refusal:
+    """Return the refusal for an id prefix `wanted` that fits no session, or several: those in `near`."""
+    text = "several sessions start with %s" if near else "there is no session %s on this host"
+    return Refusal("no_session", text % wanted[:64], {"near": near[:8]})

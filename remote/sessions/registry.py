@@ -299,3 +299,16 @@ def resident(pid: int) -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def created_at(state_directory: str) -> float:
+    """Return when a session was created, in seconds of the host's clock: from its summary, else from its journal, else now."""
+    if state_directory:
+        when = _time(read_summary(state_directory))
+        return when or _time(derived(os.path.join(state_directory, "journal.jsonl"))) or time.time()
+    return time.time()
+
+
+def _time(summary: Json) -> float:
+    when = summary.get("created")
+    return float(when) if isinstance(when, (int, float)) and when > 0 else 0.0

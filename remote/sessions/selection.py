@@ -9,7 +9,7 @@ import os
 
 from . import identity, paths
 from .directory import resolve_directory
-from .refusal import Refusal
+from .refusal import Refusal, no_session
 
 
 def chosen_session(params: dict[str, object]) -> tuple[str, str]:
@@ -32,11 +32,11 @@ def chosen_session(params: dict[str, object]) -> tuple[str, str]:
         wanted = str(params.get("fork_of") or session)
         found = registry.by_prefix(wanted)
         if len(found) != 1:
-            text = "several sessions start with %s" if found else "there is no session %s on this host"
             if params.get("in_memory") and not found:
                 _end_what_is_left(wanted)
                 text = "the session %s was in memory only on this host, and its worker has ended"
-            raise Refusal("no_session", text % wanted[:64], {"near": [each.session for each in found[:8]]})
+                raise Refusal("no_session", text % wanted[:64], {"near": []})
+            raise no_session(wanted, [each.session for each in found])
         entry = found[0]
     params["create"] = False
     if forking and not entry.directory:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from typing import Any
 
 Json = dict[str, Any]
@@ -68,19 +67,3 @@ def read_summary(state_directory: str) -> Json:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def created_at(state_directory: str) -> float:
-    """When a session was made, in seconds of the host's clock, as its summary or else its first readable record says; now when
-    there is neither."""
-    for known in (read_summary, _derived):
-        when = known(state_directory).get("created") if state_directory else None
-        if isinstance(when, (int, float)) and when > 0:
-            return float(when)
-    return time.time()
-
-
-def _derived(state_directory: str) -> Json:
-    from .registry import derived
-
-    return derived(os.path.join(state_directory, "journal.jsonl"))

@@ -26,7 +26,7 @@ _TEMP_PREFIX = ".ccb-"
 _LOCK_WAIT = 1.0  # seconds
 
 
-class Kind(enum.Enum):
+class FileKind(enum.Enum):
     """What a path names."""
 
     FILE = "file"
@@ -39,7 +39,7 @@ class Kind(enum.Enum):
 class FileInfo:
     """A path's state. `mode` is the permission bits; `mtime_ns`, `ctime_ns` and `size` (bytes) tell versions apart cheaply."""
 
-    kind: Kind
+    kind: FileKind
     size: int
     mtime_ns: int
     mode: int
@@ -48,11 +48,11 @@ class FileInfo:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DirEntry:
     """One name in a directory. `target` is where a link points to, as written in it."""
 
     name: str
-    kind: Kind
+    kind: FileKind
     target: str = ""
 
 
@@ -88,7 +88,7 @@ class Host(Protocol):
     async def read(self, path: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; fewer only at the end. Raises NotAFile for what is no regular file."""
 
-    async def list(self, path: str) -> list[Entry]:
+    async def list(self, path: str) -> list[DirEntry]:
         """The entries of a directory, sorted by name."""
 
     async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
@@ -142,7 +142,7 @@ class LocalHost:
     async def read(self, path: str, offset: int, limit: int) -> bytes:
         return await _in_thread(_read, path, offset, limit)
 
-    async def list(self, path: str) -> list[Entry]:
+    async def list(self, path: str) -> list[DirEntry]:
         return await _in_thread(_list, path)
 
     async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
@@ -177,12 +177,12 @@ async def _in_thread(function: Callable[..., T], *args: object) -> T:
         raise
 
 
-def _kind(mode: int) -> Kind:
+def _kind(mode: int) -> FileKind:
     if stat.S_ISREG(mode):
-        return Kind.FILE
+        return FileKind.FILE
     if stat.S_ISDIR(mode):
-        return Kind.DIRECTORY
-    return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+        return FileKind.DIRECTORY
+    return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
 
 
 def _info(status: os.stat_result) -> FileInfo:
@@ -209,7 +209,7 @@ class _open_regular:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         kind = _kind(os.fstat(self._file).st_mode)
-        if kind is not Kind.FILE:
+        if kind is not FileKind.FILE:
             os.close(self._file)
             raise NotAFile(f"{path} is a {kind.value}")
 
@@ -237,20 +237,20 @@ def _read(path: str, offset: int, limit: int) -> bytes:
         return _read_at(file, offset, limit)
 
 
-def _list(path: str) -> list[Entry]:
+def _list(path: str) -> list[DirEntry]:
     entries = []
     with os.scandir(path) as found:
         for item in found:
             target = ""
             if item.is_symlink():
-                kind = Kind.LINK
+                kind = FileKind.LINK
                 with contextlib.suppress(OSError):
                     target = os.readlink(item.path)
             elif item.is_dir(follow_symlinks=False):
-                kind = Kind.DIRECTORY
+                kind = FileKind.DIRECTORY
             else:
-                kind = Kind.FILE if item.is_file(follow_symlinks=False) else Kind.OTHER
-            entries.append(Entry(item.name, kind, target))
+                kind = FileKind.FILE if item.is_file(follow_symlinks=False) else FileKind.OTHER
+            entries.append(DirEntry(item.name, kind, target))
     return sorted(entries, key=lambda entry: entry.name)
 
 

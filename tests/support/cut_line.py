@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from ccb.remote.daemon.model_streams import Calls, Line
+from ccb.remote.daemon.model_streams import Calls, ModelLink
 from ccb.tunnel.link.link import new_nonce
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.inband import InbandCalls
@@ -41,7 +41,7 @@ class CutLine:
         self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
         self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MOST_QUEUED)
         self._inband = InbandCalls(proxy, self._to_worker.put, self.nonce, epoch=epoch)
-        self._line = Line(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
+        self._line = ModelLink(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:

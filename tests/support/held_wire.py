@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from ccb.remote.daemon.daemon import Daemon
-from ccb.remote.sessions.paths import Places
+from ccb.remote.sessions.paths import SessionPaths
 from ccb.tunnel.errors import ConnectionLost
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -146,7 +146,7 @@ class InProcessHost:
         state, runtime = directory / "state", directory / "run"
         for each in (state, runtime):
             each.mkdir(mode=0o700)
-        self._where = Places(str(state), str(runtime), "s", True, [])
+        self._where = SessionPaths(str(state), str(runtime), "s", True, [])
         self._facts: dict[str, object] = {
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip

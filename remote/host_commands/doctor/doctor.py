@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ..findings import Finding
+from ..findings import HostFinding
 from ..report import Reports
 
-_Check = Callable[[], "list[Finding]"]
+_Check = Callable[[], "list[HostFinding]"]
 
 
 def examine(reports: Reports, bundle: str) -> None:
@@ -36,7 +36,7 @@ def examine(reports: Reports, bundle: str) -> None:
             found = check()
         except Exception as error:  # noqa: BLE001 - one check that fails must not hide the others
             text = "this check failed: %s: %s" % (type(error).__name__, error)
-            found = [Finding(name, "warn", text, "Run with --debug and report it.")]
+            found = [HostFinding(name, "warn", text, "Run with --debug and report it.")]
         for each in found:
             reports.check(each)
     serve(reports)

@@ -10,7 +10,7 @@ import stat
 from ...sessions import paths
 from ...sessions.registry import is_ours, runtime_directories, sessions
 from ..cleanup import worker_directories
-from ..findings import BLOCK, INFO, OK, WARN, Finding, size_text, text_of
+from ..findings import BLOCK, INFO, OK, WARN, HostFinding, size_text, text_of
 from . import quota
 
 _ROOM = 64 << 20
@@ -35,7 +35,7 @@ _ST_NOEXEC = 8
 _BUNDLE = re.compile(r"[0-9a-f]{64}\.zip")
 
 
-def directories() -> list[Finding]:
+def directories() -> list[HostFinding]:
     """Home, state, bundles, sockets and /tmp, each as far as it exists; which of them a session would use."""
     home = paths.home_directory()
     state, _ = paths.durable_directory("x")
@@ -43,13 +43,13 @@ def directories() -> list[Finding]:
     where += [("bundles", worker_directories()[0] if home or os.environ.get("XDG_CACHE_HOME") else "")]
     where += [("temporary", "/tmp")]  # noqa: S108 - looked at, not trusted
     sockets, top = _sockets()
-    found: list[Finding] = []
+    found: list[HostFinding] = []
     causes: dict[str, str] = {}
     for name, path in where:
         there = nearest(path)
         if there in causes:
             what = "%s: as" % shown(path) if path else "as"
-            found.append(Finding(name, INFO, "%s %s%s" % (what, causes[there], _instead(name, top))))
+            found.append(HostFinding(name, INFO, "%s %s%s" % (what, causes[there], _instead(name, top))))
             continue
         each = _directory(name, path)
         if each.state == WARN:
@@ -68,7 +68,7 @@ def _instead(name: str, top: str) -> str:
     return "; sessions are kept in %s, which may not outlive a restart of the host" % os.path.join(top, "sessions")
 
 
-def _sockets() -> tuple[Finding, str]:
+def _sockets() -> tuple[HostFinding, str]:
     """Where sockets and locks go, made and left as a session would, without one; and that directory, "" when there is none."""
     tops = [path for path in runtime_directories() if os.path.isdir(path)]
     existed = set(tops)
@@ -80,13 +80,15 @@ def _sockets() -> tuple[Finding, str]:
         try:
             paths.memory_places("0" * 36, [])
         except paths.NoPlace:
-            return Finding("sockets", BLOCK, text, fix), ""
-        return Finding("sockets", WARN, "in memory: nothing can be written (%s)" % text, fix), ""
+            return HostFinding("sockets", BLOCK, text, fix), ""
+        return HostFinding("sockets", WARN, "in memory: nothing can be written (%s)" % text, fix), ""
     if path not in existed:
         remove_made(path)
     if notes:
-        return Finding("sockets", WARN, "%s is used; %s" % (path, "; ".join(notes)), "Repair the better place."), path
-    return Finding("sockets", OK, path), path
+        return HostFinding(
+            "sockets", WARN, "%s is used; %s" % (path, "; ".join(notes)), "Repair the better place."
+        ), path
+    return HostFinding("sockets", OK, path), path
 
 
 def remove_made(path: str) -> None:
@@ -113,15 +115,15 @@ def nearest(path: str) -> str:
     return path
 
 
-def _directory(name: str, path: str) -> Finding:
+def _directory(name: str, path: str) -> HostFinding:
     if not path:
-        return Finding(name, WARN, "there is no home directory", "Set HOME, or let the administrator make a home.")
+        return HostFinding(name, WARN, "there is no home directory", "Set HOME, or let the administrator make a home.")
     there = nearest(path)
     if name == "home" and there != path:
         fix = "Let the administrator make it (mkhomedir_helper), or set HOME."
-        return Finding(name, WARN, "%s does not exist" % path, fix)
+        return HostFinding(name, WARN, "%s does not exist" % path, fix)
     if not os.path.isdir(there):
-        return Finding(name, WARN, "%s is no directory" % there, "Move it away: the next place is used meanwhile.")
+        return HostFinding(name, WARN, "%s is no directory" % there, "Move it away: the next place is used meanwhile.")
     problem, fix = _foreign(there, path), "Move it away, or give it to this user: the next place is used meanwhile."
     if not problem:
         problem, fix = _write_problem(there)
@@ -138,8 +140,8 @@ def _directory(name: str, path: str) -> Finding:
         problems.append(short)
         fix = fix or "Remove some files, or ask for more room."
     if problems:
-        return Finding(name, WARN, "; ".join([", ".join(facts), *problems]), fix)
-    return Finding(name, OK, ", ".join(facts))
+        return HostFinding(name, WARN, "; ".join([", ".join(facts), *problems]), fix)
+    return HostFinding(name, OK, ", ".join(facts))
 
 
 def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
@@ -230,7 +232,7 @@ def _file_system(path: str) -> tuple[str, str]:
     return kind, device
 
 
-def bundle_cache(bundle: str) -> list[Finding]:
+def bundle_cache(bundle: str) -> list[HostFinding]:
     """Where the bundle of this ccb is, or would be, and how many others are kept. The doctor itself stores none."""
     kept, refused = [], []
     place = ""
@@ -248,10 +250,10 @@ def bundle_cache(bundle: str) -> list[Finding]:
     own = next((path for path in kept if os.path.basename(path) == bundle + ".zip"), "")
     if not own and not place:
         text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
-        return [Finding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
+        return [HostFinding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
     size = sum(os.lstat(path).st_size for path in kept)
     others = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
-    return [Finding("bundle cache", OK, "%s; %s" % (shown(os.path.dirname(own) if own else place), others))]
+    return [HostFinding("bundle cache", OK, "%s; %s" % (shown(os.path.dirname(own) if own else place), others))]
 
 
 def _stores() -> list[str]:
@@ -267,7 +269,7 @@ def _steps(top: str) -> list[str]:
     return [path for path in (os.path.dirname(top), top) if os.path.lexists(path)]
 
 
-def running_sessions() -> list[Finding]:
+def running_sessions() -> list[HostFinding]:
     """How many sessions there are, and on which hosts."""
     found = sessions()
     alive = sum(entry.alive for entry in found)
@@ -275,4 +277,4 @@ def running_sessions() -> list[Finding]:
     text = "%d, %d of them running: `ccb ps` lists them" % (len(found), alive) if found else "none"
     if elsewhere:
         text += "; some may run on %s, which shares this home" % ", ".join(elsewhere)
-    return [Finding("sessions", INFO, text)]
+    return [HostFinding("sessions", INFO, text)]

@@ -13,7 +13,7 @@ import sys
 from ...daemon import logout as logind
 from ...sessions import paths
 from ..cleanup import own_processes
-from ..findings import BLOCK, INFO, OK, WARN, Finding, said_by, size_text, text_of
+from ..findings import BLOCK, INFO, OK, WARN, HostFinding, said_by, size_text, text_of
 
 _FILES_LEAST, _FILES_GOOD = 18, 256
 _TASKS_LEAST, _TASKS_GOOD = 4, 64
@@ -28,15 +28,15 @@ _SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKE
 _UNLIMITED = resource.RLIM_INFINITY
 
 
-def system() -> list[Finding]:
+def system() -> list[HostFinding]:
     name = re.search(r'^PRETTY_NAME="?([^"\n]*)', text_of("/etc/os-release"), re.MULTILINE)
     libc = " ".join(platform.libc_ver()).strip() or "no glibc"
     uname = os.uname()
     parts = [uname.nodename, uname.sysname, uname.release, uname.machine, name.group(1) if name else "", libc]
-    return [Finding("system", INFO, ", ".join(part for part in parts if part))]
+    return [HostFinding("system", INFO, ", ".join(part for part in parts if part))]
 
 
-def user() -> list[Finding]:
+def user() -> list[HostFinding]:
     import pwd
 
     uid = os.getuid()
@@ -45,30 +45,30 @@ def user() -> list[Finding]:
     except KeyError:
         text = "uid %d has no entry in the user database" % uid
     if uid == 0:
-        return [Finding("user", INFO, text + ": the agent can do everything here")]
-    return [Finding("user", OK, text)]
+        return [HostFinding("user", INFO, text + ": the agent can do everything here")]
+    return [HostFinding("user", OK, text)]
 
 
-def python() -> list[Finding]:
-    return [Finding("worker python", OK, "%s %s" % (sys.executable, platform.python_version()))]
+def python() -> list[HostFinding]:
+    return [HostFinding("worker python", OK, "%s %s" % (sys.executable, platform.python_version()))]
 
 
-def login_shell() -> list[Finding]:
+def login_shell() -> list[HostFinding]:
     import pwd
 
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     except KeyError:
         shell = os.environ.get("SHELL") or "unknown"
-    return [Finding("login shell", INFO, shell)]
+    return [HostFinding("login shell", INFO, shell)]
 
 
-def limits() -> list[Finding]:
+def limits() -> list[HostFinding]:
     """Open files and processes: a session needs few, its tools more."""
     return [_files(), _processes(), *_sizes()]
 
 
-def _files() -> Finding:
+def _files() -> HostFinding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = "%s open files (hard limit %s)" % (_number(soft), _number(hard))
     if soft != _UNLIMITED and soft < _FILES_GOOD:
@@ -78,11 +78,11 @@ def _files() -> Finding:
             if hard == _UNLIMITED or hard >= 1024
             else "in /etc/security/limits.conf"
         )
-        return Finding("nofile", state, text, "Raise it %s." % way)
-    return Finding("nofile", OK, text)
+        return HostFinding("nofile", state, text, "Raise it %s." % way)
+    return HostFinding("nofile", OK, text)
 
 
-def _sizes() -> list[Finding]:
+def _sizes() -> list[HostFinding]:
     """Limits that are rarely set and then puzzle: on the size of files and on memory."""
     found = []
     for name, which, good, flag in (
@@ -92,11 +92,11 @@ def _sizes() -> list[Finding]:
         soft, _ = resource.getrlimit(which)
         if soft != _UNLIMITED:
             state = WARN if soft < good else OK
-            found.append(Finding(name, state, "limited to %s" % size_text(soft), "Raise it: `ulimit %s`." % flag))
+            found.append(HostFinding(name, state, "limited to %s" % size_text(soft), "Raise it: `ulimit %s`." % flag))
     return found
 
 
-def _processes() -> Finding:
+def _processes() -> HostFinding:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     mine = sum(_threads(pid) for pid in own_processes()) + 1
     text = "%d processes and threads of this user, limit %s" % (mine, _number(soft))
@@ -107,8 +107,8 @@ def _processes() -> Finding:
     if room and min(room) < _TASKS_GOOD:
         state = BLOCK if min(room) < _TASKS_LEAST else WARN
         fix = "End processes of this user, or raise the limit: `ulimit -u`, or TasksMax of the user's slice."
-        return Finding("processes", state, text, fix)
-    return Finding("processes", OK, text)
+        return HostFinding("processes", state, text, fix)
+    return HostFinding("processes", OK, text)
 
 
 def _threads(pid: int) -> int:
@@ -139,30 +139,34 @@ def tasks(root: str = "/") -> list[tuple[str, int, int]]:
     return found
 
 
-def memory() -> list[Finding]:
+def memory() -> list[HostFinding]:
     available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of("/proc/meminfo"), re.MULTILINE)
     if not available:
         return []
     size = int(available.group(1)) * 1024
     if size < _MEMORY_GOOD:
         return [
-            Finding("memory", WARN, "%s available" % size_text(size), "End something large: a worker takes about 30M.")
+            HostFinding(
+                "memory", WARN, "%s available" % size_text(size), "End something large: a worker takes about 30M."
+            )
         ]
-    return [Finding("memory", OK, "%s available" % size_text(size))]
+    return [HostFinding("memory", OK, "%s available" % size_text(size))]
 
 
-def logout() -> list[Finding]:
+def logout() -> list[HostFinding]:
     """Whether a session outlives its connection."""
     kills, lingers, scope = logind.kills(), paths.lingers(), paths.in_login_scope()
     text = "KillUserProcesses %s, linger %s" % ("yes" if kills else "no", "on" if lingers else "off")
     if kills and scope and not lingers:
         return [
-            Finding("logout", WARN, text + ": sessions end with their connection", "Run once: loginctl enable-linger")
+            HostFinding(
+                "logout", WARN, text + ": sessions end with their connection", "Run once: loginctl enable-linger"
+            )
         ]
-    return [Finding("logout", OK, text + (": sessions are moved out of the login" if kills and scope else ""))]
+    return [HostFinding("logout", OK, text + (": sessions are moved out of the login" if kills and scope else ""))]
 
 
-def sshd_settings() -> list[Finding]:
+def sshd_settings() -> list[HostFinding]:
     """What sshd_config says where this user may read it; what holds for this very login is tried by the laptop."""
     found: list[str] = []
     unreadable = []
@@ -182,10 +186,10 @@ def sshd_settings() -> list[Finding]:
     text = ", ".join(found) or ("nothing that matters is set" if not unreadable else "")
     if unreadable:
         text = "; ".join(part for part in (text, "not readable: " + ", ".join(unreadable)) if part)
-    return [Finding("sshd settings", INFO, text)]
+    return [HostFinding("sshd settings", INFO, text)]
 
 
-def tools() -> list[Finding]:
+def tools() -> list[HostFinding]:
     """Programs that tools and the model use when they are there."""
     found = []
     for name, state, missing, fix in (
@@ -195,17 +199,17 @@ def tools() -> list[Finding]:
     ):
         path = shutil.which(name)
         if path is None:
-            found.append(Finding(name, state, missing, fix))
+            found.append(HostFinding(name, state, missing, fix))
             continue
         version = said_by([path, "--version"])
         if version:
-            found.append(Finding(name, OK, "%s: %s" % (path, version)))
+            found.append(HostFinding(name, OK, "%s: %s" % (path, version)))
         else:
-            found.append(Finding(name, WARN, "%s does not run" % path, "Repair or remove %s." % path))
+            found.append(HostFinding(name, WARN, "%s does not run" % path, "Repair or remove %s." % path))
     return found
 
 
-def locale_names() -> list[Finding]:
+def locale_names() -> list[HostFinding]:
     """The locale that tools get; the worker itself does not depend on it."""
     import locale
 
@@ -216,20 +220,20 @@ def locale_names() -> list[Finding]:
         charset = locale.nl_langinfo(locale.CODESET)
     except locale.Error:
         fix = "Generate it on the host, or set LANG=C.UTF-8."
-        return [Finding("locale", WARN, text + ": not installed here", fix)]
+        return [HostFinding("locale", WARN, text + ": not installed here", fix)]
     if charset.upper().replace("-", "") == "UTF8":
-        return [Finding("locale", OK, "%s (%s)" % (text, charset))]
+        return [HostFinding("locale", OK, "%s (%s)" % (text, charset))]
     fix = "Set LANG=C.UTF-8 on the host if programs write names wrong; ccb does not need it."
-    return [Finding("locale", INFO, "%s (%s)" % (text, charset), fix)]
+    return [HostFinding("locale", INFO, "%s (%s)" % (text, charset), fix)]
 
 
-def secrets() -> list[Finding]:
+def secrets() -> list[HostFinding]:
     """A model credential has no business here."""
     names = [name for name in _SECRETS if os.environ.get(name)]
     if names:
         fix = "Remove it from the start-up files of the host: the key stays on the laptop."
-        return [Finding("secrets", WARN, "%s is set in the environment of this host" % ", ".join(names), fix)]
-    return [Finding("secrets", OK, "no model credential in the environment")]
+        return [HostFinding("secrets", WARN, "%s is set in the environment of this host" % ", ".join(names), fix)]
+    return [HostFinding("secrets", OK, "no model credential in the environment")]
 
 
 def _number(limit: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...system.host import ABSENT, FileChanged, FileInfo, Kind, digest_of
+from ...system.host import ABSENT, FileChanged, FileInfo, FileKind, digest_of
 from ..contract import ToolContext, ToolResult
 from .file_state import Seen
 from .paths import absolute, path_error
@@ -79,7 +79,7 @@ async def current(context: ToolContext, file_path: str) -> Current:
     info = await context.host.stat(real)
     if info is None:
         return Current(path, real, None, ABSENT)
-    if info.kind is not Kind.FILE:
+    if info.kind is not FileKind.FILE:
         raise Refused(f"{path} is a {info.kind.value}, not a file.")
     if info.size > MOST_BYTES:
         raise Refused(f"{path} has {info.size:,} bytes; files over {MOST_BYTES:,} are not edited. Use Bash.")

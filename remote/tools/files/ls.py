@@ -7,7 +7,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...system.host import Kind
+from ...system.host import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..output import limited
 from .edit_common import refusal
@@ -53,7 +53,7 @@ class LS(Tool):
             info = await context.host.stat(path)
             if info is None:
                 return refusal(await missing(context.host, path, context.cwd))
-            if info.kind is not Kind.DIRECTORY:
+            if info.kind is not FileKind.DIRECTORY:
                 return refusal(f"{path} is a {info.kind.value}, not a directory. Use Read for files.")
             entries = await context.host.list(path)
         except OSError as error:
@@ -63,9 +63,9 @@ class LS(Tool):
             if any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in ignored):
                 continue
             name = entry.name.encode("utf-8", "replace").decode().replace("\n", "?")
-            if entry.kind is Kind.DIRECTORY:
+            if entry.kind is FileKind.DIRECTORY:
                 name += "/"
-            elif entry.kind is Kind.LINK:
+            elif entry.kind is FileKind.LINK:
                 name += f" -> {entry.target}".encode("utf-8", "replace").decode()
             lines.append(name)
         total = len(lines)

@@ -6,7 +6,7 @@ import difflib
 import errno
 import os
 
-from ...system.host import Host, Kind
+from ...system.host import FileKind, Host
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -41,12 +41,12 @@ async def missing(host: Host, path: str, cwd: str) -> str:
         entries = await host.list(parent)
     except OSError:
         entries = []
-    link = next((entry for entry in entries if entry.name == name and entry.kind is Kind.LINK), None)
+    link = next((entry for entry in entries if entry.name == name and entry.kind is FileKind.LINK), None)
     if link is not None:
         return f"{path} is a link to {link.target}, which does not exist.".encode("utf-8", "replace").decode()
     text = f"File does not exist: {path}"
     near = _near_names(
-        parent, name, [each.name for each in entries if each.kind is not Kind.OTHER and each.name != name]
+        parent, name, [each.name for each in entries if each.kind is not FileKind.OTHER and each.name != name]
     )
     if near:
         return f"{text}. Did you mean {' or '.join(near)}?"

@@ -6,7 +6,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...system.host import FileInfo, Kind, NotAFile, digest_of
+from ...system.host import FileInfo, FileKind, NotAFile, digest_of
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from . import media, notebook
 from .edit_common import refusal
@@ -56,9 +56,9 @@ class Read(Tool):
             info = await context.host.stat(path)
             if info is None:
                 return refusal(await missing(context.host, path, context.cwd))
-            if info.kind is Kind.DIRECTORY:
+            if info.kind is FileKind.DIRECTORY:
                 return refusal(f"{path} is a directory. Use LS to list it, or Glob to find files in it.")
-            if info.kind is not Kind.FILE:
+            if info.kind is not FileKind.FILE:
                 return refusal(f"{path} is a {info.kind.value}; only files can be read.")
             if _was_shown(context, path, info, wanted):
                 return ToolResult(

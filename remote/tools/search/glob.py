@@ -8,7 +8,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...system.host import Kind
+from ...system.host import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..files.paths import absolute, missing, os_error, path_error, tree_path
@@ -71,7 +71,7 @@ class Glob(Tool):
             info = await context.host.stat(root)
             if info is None:
                 return refusal(await missing(context.host, root, context.cwd))
-            if info.kind is not Kind.DIRECTORY:
+            if info.kind is not FileKind.DIRECTORY:
                 return refusal(f"{root} is not a directory.")
             found = await search(
                 context, {"op": "glob", "root": root, "globs": [pattern], "limit": MOST_FILES}, SECONDS

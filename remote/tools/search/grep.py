@@ -8,7 +8,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...system.host import Kind
+from ...system.host import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..files.patch import bounded_text
@@ -109,11 +109,11 @@ class Grep(Tool):
             info = await context.host.stat(path)
             if info is None:
                 return refusal(await missing(context.host, path, context.cwd))
-            if info.kind is Kind.OTHER:
+            if info.kind is FileKind.OTHER:
                 return refusal(f"{path} is a {info.kind.value}; only files and directories can be searched.")
-            if info.kind is Kind.FILE:
+            if info.kind is FileKind.FILE:
                 path = context.host.real_path(path)
-            request = _request(tool_input, path, info.kind is Kind.FILE)
+            request = _request(tool_input, path, info.kind is FileKind.FILE)
             found = await search(context, request, SECONDS)
         except SearchFailed as error:
             return refusal(str(error))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.daemon.model_streams import Calls, Line
+from ccb.remote.daemon.model_streams import Calls, ModelLink
 from ccb.remote.ports import ModelLinkError
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
 
@@ -28,7 +28,7 @@ class Link:
         self._news = asyncio.Event()
         self._calls = calls
         self.epoch = epoch
-        self.line = Line(epoch, client, f"nonce-{epoch}", self.take, self.bulk)
+        self.line = ModelLink(epoch, client, f"nonce-{epoch}", self.take, self.bulk)
 
     def attach(self) -> None:
         self._calls.attach(self.line)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.system.host import ABSENT, Entry, FileChanged, Kind, LocalHost, NotAFile, digest_of
+from ccb.remote.system.host import ABSENT, DirEntry, FileChanged, FileKind, LocalHost, NotAFile, digest_of
 
 OLD = b"old content\n"
 
@@ -142,15 +142,15 @@ async def test_entries_say_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe")
     assert await LocalHost().list(str(tmp_path)) == [
-        Entry("dir", Kind.DIRECTORY),
-        Entry("file", Kind.FILE),
-        Entry("link", Kind.LINK, "nowhere"),
-        Entry("pipe", Kind.OTHER),
+        DirEntry("dir", FileKind.DIRECTORY),
+        DirEntry("file", FileKind.FILE),
+        DirEntry("link", FileKind.LINK, "nowhere"),
+        DirEntry("pipe", FileKind.OTHER),
     ]
     assert await LocalHost().stat(str(tmp_path / "link")) is None
     found = await LocalHost().stat(str(tmp_path / "link"), follow=False)
     assert found is not None
-    assert found.kind is Kind.LINK
+    assert found.kind is FileKind.LINK
 
 
 def test_programs_are_never_taken_from_the_project(tmp_path: Path) -> None:

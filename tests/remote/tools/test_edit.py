@@ -236,9 +236,9 @@ def test_what_was_seen_is_bounded() -> None:
 
 
 def _info() -> Any:
-    from ccb.remote.system.host import FileInfo, Kind
+    from ccb.remote.system.host import FileInfo, FileKind
 
-    return FileInfo(Kind.FILE, 1, 1, 0o644, 1)
+    return FileInfo(FileKind.FILE, 1, 1, 0o644, 1)
 
 
 _TEXT = st.text(alphabet="ab\n é", max_size=30)

@@ -1,0 +1,84 @@
+"""Run a host command: it takes the place of the bridge, answers in `report` frames, and ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..sessions import paths
+from ..sessions.refusal import Refusal, no_session, unusable
+from ..sessions.registry import by_prefix, described, sessions
+from .report import Reports
+
+Json = dict[str, Any]
+
+OLD_S = 30 * 86400.0
+"""`gc` removes sessions that nobody used for so many seconds, unless the command names another age."""
+
+_DEFAULT_LINES = 200
+
+
+def run_command(params: Json, bundle: str, out: int = 1) -> int:
+    """Do `params["command"]` and answer on `out` with `report` frames, then `bye`; or with `refused`. The exit code of the
+    channel. It is done to its end also when nobody listens any more."""
+    reports = Reports(out)
+    try:
+        _run(params, bundle, reports)
+    except Refusal as refusal:
+        reports.refused(refusal)
+        return 1
+    except OSError as error:
+        said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+        reports.refused(Refusal("internal", "the command failed on the host: %s" % said, {}))
+        return 1
+    reports.bye()
+    return 0
+
+
+def _run(params: Json, bundle: str, reports: Reports) -> None:
+    command = params.get("command")
+    dry_run = bool(params.get("dry_run"))
+    if command == "ps":
+        for entry in sessions():
+            reports.session(described(entry))
+    elif command == "logs":
+        from .logs import last_lines
+
+        lines = params.get("lines")
+        directory = _one(params)
+        if not directory:
+            reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
+            return
+        try:
+            found = last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
+        except OSError as error:
+            raise unusable("the journal of the session cannot be read", error) from error
+        for line in found:
+            reports.log(*line)
+    elif command == "stop":
+        from .stopping import chosen, stop_all
+
+        stop_all(chosen(params), reports)
+    elif command == "gc":
+        from .gc import collect
+
+        age = params.get("older_than_s")
+        collect(reports, bundle, dry_run=dry_run, older_than_s=age if isinstance(age, (int, float)) else OLD_S)
+    elif command == "clean":
+        from .clean import clean
+
+        clean(reports, bundle, dry_run=dry_run)
+    elif command == "doctor":
+        from .doctor.doctor import examine
+
+        examine(reports, bundle)
+    else:
+        raise Refusal("internal", "%r is no command of this host" % str(command)[:80], {})
+
+
+def _one(params: Json) -> str:
+    """The state directory of the session that is named, "" when it is in memory only."""
+    wanted = str(params.get("session") or "")
+    found = by_prefix(wanted) if paths.is_session_id(wanted) else []
+    if len(found) != 1:
+        raise no_session(wanted, [each.session for each in found])
+    return found[0].directory
