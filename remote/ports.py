@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ccb.tunnel.wire.records import Content, Record
+from ccb.tunnel.wire.requests import Request, RequestKind
 
+P = TypeVar("P")
+A = TypeVar("A")
 Json = dict[str, Any]
 
 
@@ -62,28 +64,16 @@ class ModelTransport(Protocol):
         """Send the request (its pieces are joined on the way) and give the response once its head is there."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The person's word on one tool call. `updated_input` replaces the input; `updates` are permission updates in the
-    public shape (addRules, setMode, addDirectories); `interrupt` ends the turn as well."""
+class Broker(Protocol):
+    """Asks somebody outside of the worker: the person, the driving program, a service on the laptop."""
 
-    allow: bool
-    message: str = ""
-    updated_input: Json | None = None
-    updates: Sequence[Json] = ()
-    interrupt: bool = False
+    def can_ask(self, kind: RequestKind[P, A]) -> bool:
+        """Whether anybody in this session can answer requests of this kind. False for those to the person in a headless run
+        without a prompt tool: what would ask is denied."""
 
-
-class Asker(Protocol):
-    """Asks the person on the laptop. Waits over any drop; never turns silence into a denial."""
-
-    @property
-    def can_ask(self) -> bool:
-        """False when nobody answers in this session (headless without a prompt tool): what would ask is denied."""
-
-    async def ask(self, request: Json) -> Answer:
-        """Put a `can_use_tool` request (tool_name, input, tool_use_id, permission_suggestions, …) and await the answer.
-        Cancelling withdraws the question."""
+    async def request(self, request: Request[P, A]) -> A:
+        """Ask, and return the typed answer. Waits over lost connections: silence is no answer, and fails the request only where
+        its kind has a deadline. Cancelling withdraws the request. Raises RequestFailed, and NotKept."""
 
 
 class PromptSource(Protocol):

@@ -11,7 +11,7 @@ from ccb.tunnel.wire.messages import as_blocks, as_dict
 from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
-from ..ports import Asker, Emitter, ModelTransport, PromptSource
+from ..ports import Broker, Emitter, ModelTransport, PromptSource
 from ..tools.contract import Tool, ToolContext
 
 Json = dict[str, Any]
@@ -61,7 +61,7 @@ class AgentDeps:
 
     emitter: Emitter
     transport: ModelTransport
-    asker: Asker
+    broker: Broker
     session_id: str
     version: str
     link_up_since: Callable[[], float | None] = lambda: 0.0

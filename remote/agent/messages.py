@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from ccb.tunnel.wire.requests import ToolApproval
+
 from ..model.call import Retrying
 from ..model.errors import OF_THE_LAPTOP, ModelError
 from ..model.stream import MessageHead
@@ -135,24 +137,19 @@ def permission_denied(name: str, tool_use_id: str, message: str, decision: Decis
     }
 
 
-def can_use_tool(name: str, tool_input: Json, tool_use_id: str, decision: Decision) -> Json:
-    """The question whether a tool call may run."""
-    request: Json = {
-        "subtype": "can_use_tool",
-        "tool_name": name,
-        "display_name": name,
-        "input": tool_input,
-        "tool_use_id": tool_use_id,
-        "permission_suggestions": list(decision.suggestions),
-        "decision_reason": decision.reason,
-        "decision_reason_type": decision.reason_type,
-    }
-    description = _description(tool_input)
-    if description:
-        request["description"] = description
-    if decision.blocked_path:
-        request["blocked_path"] = decision.blocked_path
-    return request
+def tool_approval(name: str, tool_input: Json, tool_use_id: str, decision: Decision) -> ToolApproval:
+    """The question to the person whether a tool call may run."""
+    return ToolApproval(
+        tool_name=name,
+        display_name=name,
+        input=tool_input,
+        tool_use_id=tool_use_id,
+        permission_suggestions=list(decision.suggestions),
+        decision_reason=decision.reason,
+        decision_reason_type=decision.reason_type,
+        description=_description(tool_input) or None,
+        blocked_path=decision.blocked_path or None,
+    )
 
 
 def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.records import ToolStartRecord
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 
 from ..permissions.decision import Behavior, Decision
 from ..permissions.headless import headless_denial
-from ..ports import Answer
 from ..tools.contract import Tool, ToolResult
 from . import messages
 from .conversation import tool_result_message
@@ -163,7 +163,7 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
 async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     """Let the permission engine decide, and ask the person where it wants that. Return the call with the input that was
     granted; it is validated again when the person changed it. A failed check or question refuses."""
-    can_ask = context.deps.asker.can_ask
+    can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     try:
         decision = decide(context.config, call, can_ask=can_ask)
     except Exception as error:  # noqa: BLE001 - a failed check refuses
@@ -257,16 +257,16 @@ def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision
     return _denied(context, call, text)
 
 
-async def _ask(context: PipelineContext, call: ParsedCall, decision: Decision) -> Answer:
-    request = messages.can_use_tool(call.name, call.input, call.id, decision)
+async def _ask(context: PipelineContext, call: ParsedCall, decision: Decision) -> ToolPermission:
+    question = messages.tool_approval(call.name, call.input, call.id, decision)
     try:
-        return await context.deps.asker.ask(request)
+        return await context.deps.broker.request(Request(CAN_USE_TOOL, question, about=call.name))
     except Exception as error:  # noqa: BLE001 - a failed question refuses
         _log.exception("asking for %s failed", call.name)
         raise Refused(CallOutcome(_error(f"Tool permission request failed: Error: {error}"))) from None
 
 
-def _apply_updates(context: PipelineContext, answer: Answer) -> None:
+def _apply_updates(context: PipelineContext, answer: ToolPermission) -> None:
     """Take over the permission updates that came with the answer, and announce a changed mode."""
     permissions = context.config.permissions
     mode = permissions.mode

@@ -71,7 +71,7 @@ def assemble(
     deps = AgentDeps(
         emitter=AgentEmitter(session),
         transport=calls,
-        asker=session,
+        broker=session.broker,
         session_id=session.id,
         version=version,
         link_up_since=calls.link_up_since,

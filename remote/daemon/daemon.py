@@ -218,14 +218,12 @@ class Daemon:
         self._session.relaunch(options, given, prompts)
 
     def _assemble(self, session: Session, options: SessionOptions) -> Agent:
-        cwd = str(self._facts["cwd"])
-        add_dirs = self._added(options)
-        self._context.add_dirs[:] = add_dirs
+        add_dirs = self._context.add_dirs[:] = self._added(options)
         engine = self._engine = PermissionEngine(
             options.permission_mode,
             options.allowed_tools,
             options.disallowed_tools,
-            cwd=cwd,
+            cwd=str(self._facts["cwd"]),
             add_dirs=add_dirs,
             home=home_directory(),
             allow_bypass=options.allow_bypass,
@@ -263,6 +261,7 @@ class Daemon:
             self._stopped = self._stopped or (turns.done() and turns.exception() is None)
         finally:
             self._ending = True
+            self._session.broker.suspend()
             server.close()
             for task in (tasks := (turns, watch, stop, broken, upkeep)):
                 task.cancel()
@@ -306,8 +305,7 @@ class Daemon:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        why = stranger(writer.get_extra_info("socket"), self._where.socket)
-        if why:
+        if why := stranger(writer.get_extra_info("socket"), self._where.socket):
             log.warning("%s has connected, and was sent away", why)
             writer.close()
             return
@@ -373,6 +371,7 @@ class Daemon:
             client.line = ModelLink(client.epoch, who, frame.nonce, client.control, client.bulk)
         if client.role == "driver":
             self._driver = client
+            self._session.broker.ask_driver_again()
         if client.line is not None:
             (self._calls.attach if client.role == "driver" else self._calls.back)(client.line)
         self.changed()
@@ -494,7 +493,8 @@ class Daemon:
             self.changed()
         self._changed.set()
 
-    def progress(self, key: str, body: Json) -> None:
+    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
         """Watchers of the session."""
         for client in self._clients:
-            client.progress(self.journal.seq, key, body)
+            if client is self._driver or not driver_only:
+                client.progress(self.journal.seq, key, body)

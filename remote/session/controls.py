@@ -1,4 +1,4 @@
-"""Control requests of a client: every one is answered, unknown ones with an error."""
+"""What clients may ask of the worker: the handlers of their control requests, registered with the broker."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import os
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.records import MessageRecord
+from ccb.tunnel.wire.requests import (
+    INTERRUPT,
+    SET_MODEL,
+    SET_PERMISSION_MODE,
+    AnsweredBy,
+    RequestKind,
+    RequestRefused,
+    client_kind,
+)
 
 from ..agent.messages import status
 from ..model.models import facts
+from .broker import Handled, RequestBroker
 
 if TYPE_CHECKING:
     from .session import Session
@@ -16,62 +26,31 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-class ControlRefused(Exception):
-    """The request cannot be done; `code` is the public error_code, "" for none."""
-
-    def __init__(self, text: str, code: str = "") -> None:
-        super().__init__(text)
-        self.code = code
+INITIALIZE: RequestKind[None, Json] = client_kind("initialize", lambda fields: None)
+MCP_STATUS: RequestKind[None, Json] = client_kind("mcp_status", lambda fields: None)
+GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
 
 
 class Controls:
-    """The control protocol of one session. Source: section 6.1 of the stream-json protocol as observed."""
+    """Handlers for the requests of clients. Source: section 6.1 of the stream-json protocol as observed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, broker: RequestBroker) -> None:
         self._session = session
-        self._known: dict[str, Callable[[Json], Json | None]] = {
-            "initialize": self._initialize,
-            "interrupt": self._interrupt,
-            "set_permission_mode": self._set_permission_mode,
-            "set_model": self._set_model,
-            "mcp_status": lambda request: {"mcpServers": []},
-            "get_context_usage": self._context_usage,
-        }
+        self._broker = broker
         self.set_mode: Callable[[str], None] = lambda mode: None
         self.mode: Callable[[], str] = lambda: "default"
+        broker.register(INITIALIZE, self._initialize)
+        broker.register(INTERRUPT, self._interrupt)
+        broker.register(SET_PERMISSION_MODE, self._set_permission_mode)
+        broker.register(SET_MODEL, self._set_model)
+        broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": []}))
+        broker.register(GET_CONTEXT_USAGE, self._context_usage)
 
-    def take(self, body: Json) -> None:
-        """Answer one control_request."""
-        session = self._session
-        request_id = str(body.get("request_id", ""))
-        request = body.get("request")
-        subtype = request.get("subtype") if isinstance(request, dict) else None
-        handler = self._known.get(str(subtype))
-        try:
-            if handler is None or not isinstance(request, dict):
-                raise ControlRefused(f"Unsupported control request subtype: {subtype}", "unsupported_request")
-            payload = handler(request)
-        except ControlRefused as refused:
-            answer: Json = {"subtype": "error", "request_id": request_id, "error": str(refused)}
-            if refused.code:
-                answer["error_code"] = refused.code
-        else:
-            answer = {"subtype": "success", "request_id": request_id}
-            if payload is not None:
-                answer["response"] = payload
-        try:
-            session.emit(MessageRecord({"type": "control_response", "response": answer}))
-        finally:  # also where the disk has no room for the answer
-            if subtype == "interrupt":
-                session.interrupt()
-        if subtype == "set_permission_mode" and answer["subtype"] == "success":
-            session.emit(MessageRecord(status(None, self.mode())))
-
-    def _initialize(self, request: Json) -> Json:
+    def _initialize(self, _: None) -> Handled:
         session = self._session
         agent = session.agent
         model = agent.model if agent is not None else ""
-        return {
+        reply: Json = {
             "commands": [],
             "agents": [],
             "output_style": "default",
@@ -87,12 +66,13 @@ class Controls:
             "session_state": session.state,
             "capabilities": ["interrupt_receipt_v1"],
         }
+        return Handled(reply)
 
-    def _context_usage(self, request: Json) -> Json:
+    def _context_usage(self, _: None) -> Handled:
         agent = self._session.agent
         model = agent.model if agent is not None else ""
         used, window = self._session.context_tokens, facts(model).context_window
-        return {
+        usage: Json = {
             "categories": [
                 {"name": "Messages", "tokens": used, "color": "blue"},
                 {"name": "Free space", "tokens": max(0, window - used), "color": "gray"},
@@ -108,23 +88,26 @@ class Controls:
             "agents": [],
             "isAutoCompactEnabled": False,
         }
+        return Handled(usage)
 
-    def _interrupt(self, request: Json) -> Json:
-        self._session.withdraw_asks()
-        return {"still_queued": self._session.queued_uuids}
+    def _interrupt(self, _: None) -> Handled:
+        """Withdraw the questions to the person at once; end the turn after the answer, even if that cannot be journalled."""
+        self._broker.withdraw(AnsweredBy.PERSON)
+        return Handled({"still_queued": self._session.queued_uuids}, self._session.interrupt)
 
-    def _set_permission_mode(self, request: Json) -> Json:
-        mode = str(request.get("mode"))
+    def _set_permission_mode(self, mode: str) -> Handled:
         try:
             self.set_mode(mode)
         except ValueError as error:
-            raise ControlRefused(str(error), getattr(error, "code", "")) from error
-        return {"mode": mode}
+            raise RequestRefused(str(error), getattr(error, "code", "")) from error
+        return Handled({"mode": mode}, self._say_mode)
 
-    def _set_model(self, request: Json) -> Json:
+    def _say_mode(self) -> None:
+        self._session.emit(MessageRecord(status(None, self.mode())))
+
+    def _set_model(self, name: str | None) -> Handled:
         agent = self._session.agent
-        name = request.get("model")
-        if agent is None or not (name is None or isinstance(name, str)):
-            raise ControlRefused("the model must be a name or null")
+        if agent is None:
+            raise RequestRefused("the session has not begun")
         agent.set_model(name)
-        return {"model": name or agent.model}
+        return Handled({"model": name or agent.model})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -10,7 +9,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.messages import ResultLine
@@ -19,7 +18,6 @@ from ccb.tunnel.wire.records import (
     Content,
     DamagedRecord,
     InputRecord,
-    LateAnswerRecord,
     MessageRecord,
     ModelEndRecord,
     OptionsRecord,
@@ -29,14 +27,16 @@ from ccb.tunnel.wire.records import (
     TurnStartRecord,
     WithdrawnRecord,
 )
+from ccb.tunnel.wire.requests import AnsweredBy, parse_answer, public_withdrawal
 
 from ..agent.agent import Agent
 from ..agent.deps import Prompt
 from ..agent.usage import zero_usage
 from ..journal.journal import Journal, JournalError
-from ..ports import Answer, PromptSource
+from ..ports import PromptSource
 from ..sessions.refusal import Refusal
 from ..sessions.registry import prompt_text
+from .broker import RequestBroker, Watchers
 from .controls import Controls
 from .inputs import Inputs
 from .partial import Partial
@@ -58,18 +58,8 @@ _DOUBTFUL = (
 )
 
 
-class Watchers(Protocol):
-    """Those who are told what is not in the journal."""
-
-    def progress(self, key: str, body: Json) -> None:
-        """Show a public object that may be lost."""
-
-    def changed(self) -> None:
-        """The state of the session, or its last prompt, is another one."""
-
-
 class Session:
-    """The Asker of the agent; owner of its turns. `assemble(session, options)` builds the agent."""
+    """The journal of the agents, and owner of the turns. `assemble(session, options)` builds the agent."""
 
     def __init__(
         self,
@@ -91,12 +81,12 @@ class Session:
         self._picture = Picture()
         self._watchers = watchers
         self._assemble = assemble
-        self._controls = Controls(self)
+        self.broker = RequestBroker(self, watchers, self._can_ask)
+        self._controls = Controls(self, self.broker)
         self._inputs = Inputs()
         self._replays: dict[str, Json] = {}  # prompts that wait, to be shown again when their turn takes them
         self._spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
         self._result_due = False
-        self._asks: OrderedDict[str, asyncio.Future[Json]] = OrderedDict()
         self._finish = False
         self._in_turn = False
 
@@ -108,7 +98,7 @@ class Session:
     @property
     def state(self) -> str:
         """`idle`, `running` or `requires_action`."""
-        if self._asks:
+        if self.broker.waits_for(AnsweredBy.PERSON):
             return "requires_action"
         return "running" if self._in_turn or self._inputs else "idle"
 
@@ -131,8 +121,10 @@ class Session:
         belongs to the session stays unless it is named. Raises FrameError, and Refusal when the process cannot be asked what
         is asked already: somebody may still answer that, and going on would mean to deny it."""
         sent, old = SessionOptions.from_json(given), self.options
-        if self._asks and sent.permission_prompts != "stdio":
-            text = "this session waits for an answer about %s" % ", ".join(self._asked_about())
+        waits = self.broker.waits_for(AnsweredBy.PERSON)
+        if waits and sent.permission_prompts != "stdio":
+            about = ", ".join(each[:_MOST_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
+            text = "this session waits for an answer about %s" % about
             raise Refusal("waits_for_answer", text, {"session": self.id})
         return replace(
             sent,
@@ -180,11 +172,6 @@ class Session:
             return None
         return {name: value for name, value in self._launches[client].items() if name not in _OF_THE_SESSION}
 
-    def _asked_about(self) -> list[str]:
-        """The tools that wait for an answer, each once."""
-        asks = self.snapshot(self.journal.seq)["asks"]
-        return list(OrderedDict.fromkeys(str(ask["request"].get("tool_name"))[:_MOST_NAME] for ask in asks))
-
     def resume(self) -> Recovered:
         """Go on from the journal, which has records: no tool runs again, what was open is closed. What the caller has to
         restore of it: permission updates, and an end to the processes that the worker before may have left."""
@@ -197,7 +184,7 @@ class Session:
         self._remember_spent(recovered.last_result)
         doubtful = self._tell_damage(recovered)
         for request_id in recovered.open_asks:
-            self._say({"type": "control_cancel_request", "request_id": request_id})
+            self._say(public_withdrawal(request_id))
         self.agent = self._assemble(self, self.options)
         if recovered.result_due:
             self._result_due = True
@@ -277,35 +264,9 @@ class Session:
         """Return when every record so far is durable. Raises JournalError."""
         await self.journal.commit()
 
-    @property
-    def can_ask(self) -> bool:
-        """Asker."""
-        return self.options.permission_prompts == "stdio"
-
-    async def ask(self, request: Json) -> Answer:
-        """Asker. The question is in the journal, so whoever attaches later sees it, under the same id."""
-        request_id = str(uuid.uuid4())
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._asks[request_id] = answer
-        try:
-            self._say(
-                {"type": "control_request", "request_id": request_id, "request": {"subtype": "can_use_tool", **request}}
-            )
-            await self.commit()
-            self._watchers.changed()
-            return _answer(await answer)
-        finally:
-            if self._asks.pop(request_id, None) is not None and not answer.done():
-                self._say({"type": "control_cancel_request", "request_id": request_id})
-            self._watchers.changed()
-
-    def withdraw_asks(self) -> None:
-        """Take back every open question; those who wait for the answers are cancelled."""
-        asks, self._asks = self._asks, OrderedDict()
-        for request_id, answer in asks.items():
-            if not answer.done():
-                self._say({"type": "control_cancel_request", "request_id": request_id})
-                answer.cancel()
+    def _can_ask(self, answered_by: AnsweredBy) -> bool:
+        """Whether somebody answers; the person does if the command line of the driver says so."""
+        return answered_by is not AnsweredBy.PERSON or self.options.permission_prompts == "stdio"
 
     def take_input(self, input_id: str, body: Json) -> int:
         """Apply a client's input once; the seq after which it is in the journal. Raises JournalError, TooManyInputs."""
@@ -326,9 +287,9 @@ class Session:
             elif self.options.replay_user_messages:
                 self._say({**body, "isReplay": True})
         elif kind == "control_request":
-            self._controls.take(body)
+            self.broker.take_request(body)
         elif kind == "control_response":
-            self._take_response(body)
+            self.broker.take_answer(parse_answer(body))
         self.journal.flush_soon()
         return self.journal.seq
 
@@ -336,15 +297,6 @@ class Session:
         if self.options.replay_user_messages:
             self._replays[input_id] = body
         self._inputs.put(input_id, body)
-
-    def _take_response(self, body: Json) -> None:
-        response = body.get("response")
-        request_id = response.get("request_id") if isinstance(response, dict) else None
-        answer = self._asks.pop(str(request_id), None)
-        if answer is None or answer.done():
-            self.emit(LateAnswerRecord(str(request_id)))
-            return
-        answer.set_result(response if isinstance(response, dict) else {})
 
     @property
     def queued_uuids(self) -> list[str]:
@@ -426,22 +378,3 @@ class Session:
             told = "This prompt was not taken: make room (`ccb gc %s`), then send it again." % host
         self.fail(str(error), told, full=error.full)
         return True
-
-
-def _answer(response: Json) -> Answer:
-    """The person's word in a control_response. Anything that is not a clear yes is a no."""
-    if response.get("subtype") != "success":
-        said = str(response.get("error", "no reason given"))
-        kind = "" if said.startswith("AbortError: ") else "Error: "
-        return Answer(False, "Tool permission request failed: %s%s" % (kind, said))
-    word = response.get("response")
-    if not isinstance(word, dict):
-        return Answer(False, "Tool permission request failed: Error: the answer is empty")
-    if word.get("behavior") == "allow":
-        updated, updates = word.get("updatedInput"), word.get("updatedPermissions")
-        return Answer(
-            True,
-            updated_input=updated if isinstance(updated, dict) else None,
-            updates=[each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else (),
-        )
-    return Answer(False, str(word.get("message") or "The user refused."), interrupt=word.get("interrupt") is True)

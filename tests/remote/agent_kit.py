@@ -18,9 +18,9 @@ from ccb.remote.model.retry import RetrySettings
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.matchers import Askable
-from ccb.remote.ports import Answer
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_json
+from ccb.tunnel.wire.requests import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
 Json = dict[str, Any]
@@ -227,17 +227,22 @@ class NoShells:
         return roots[0]
 
 
-class ScriptedAsker:
-    """Answers in order; an Event as answer means: not yet."""
+class ScriptedBroker:
+    """Answers requests in order; an Event as answer means: not yet."""
 
-    def __init__(self, answers: Sequence[Answer | asyncio.Event | Exception] = (), can_ask: bool = True) -> None:
-        self.can_ask = can_ask
+    def __init__(
+        self, answers: Sequence[ToolPermission | asyncio.Event | Exception] = (), can_ask: bool = True
+    ) -> None:
+        self._can_ask = can_ask
         self.answers = list(answers)
         self.requests: list[Json] = []
         self.withdrawn = 0
 
-    async def ask(self, request: Json) -> Answer:
-        self.requests.append(request)
+    def can_ask(self, kind: RequestKind[P, A]) -> bool:
+        return self._can_ask
+
+    async def request(self, request: Request[Any, Any]) -> Any:
+        self.requests.append(request.public()["request"])
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -247,7 +252,7 @@ class ScriptedAsker:
             except asyncio.CancelledError:
                 self.withdrawn += 1
                 raise
-            return Answer(True)
+            return ToolPermission(True)
         return answer
 
 
@@ -329,7 +334,7 @@ class World:
     transport: ScriptedTransport
     emitter: MemoryEmitter
     clock: ManualClock
-    asker: ScriptedAsker
+    broker: ScriptedBroker
     permissions: OpenPermissions
     read: SpyTool
     write: SpyTool
@@ -352,7 +357,7 @@ class World:
 def make_world(
     *replies: Reply,
     decisions: Mapping[str, Decision] | None = None,
-    answers: Sequence[Answer | asyncio.Event | Exception] = (),
+    answers: Sequence[ToolPermission | asyncio.Event | Exception] = (),
     can_ask: bool = True,
     partial: bool = False,
     max_turns: int | None = None,
@@ -367,7 +372,7 @@ def make_world(
     read, write = SpyTool("Look", read_only=True, log=log), SpyTool("Change", read_only=False, log=log)
     write.changed = read.changed
     clock, emitter, transport = ManualClock(), MemoryEmitter(), ScriptedTransport(replies)
-    asker, permissions = ScriptedAsker(answers, can_ask), OpenPermissions(decisions)
+    broker, permissions = ScriptedBroker(answers, can_ask), OpenPermissions(decisions)
     history = conversation or Conversation()
     queue: list[Prompt] = []
 
@@ -390,7 +395,7 @@ def make_world(
     deps = AgentDeps(
         emitter=emitter,
         transport=transport,
-        asker=asker,
+        broker=broker,
         session_id="6f1c1f5e-0000-4000-8000-000000000000",
         version="9.9.9",
         link_up_since=link_up_since,
@@ -399,7 +404,7 @@ def make_world(
         clock=clock,
     )
     agent = Agent(config, deps, history, ledger or Ledger())
-    return World(agent, transport, emitter, clock, asker, permissions, read, write, log, history, queue)
+    return World(agent, transport, emitter, clock, broker, permissions, read, write, log, history, queue)
 
 
 # The bytes of the API.

@@ -237,9 +237,9 @@ async def test_while_a_question_is_pending() -> None:
     )
     turn = world.start()
     await settle()
-    assert len(world.asker.requests) == 1
+    assert len(world.broker.requests) == 1
     result = await _interrupt(world, turn)
-    assert world.asker.withdrawn == 1
+    assert world.broker.withdrawn == 1
     assert not world.log
     assert result["terminal_reason"] == "aborted_tools"
     await _goes_on(world)

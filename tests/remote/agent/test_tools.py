@@ -23,8 +23,8 @@ from tests.remote.agent_kit import (
 from ccb.remote.agent.executor import ToolCall, ToolExecutor
 from ccb.remote.agent.schema import issues
 from ccb.remote.permissions.decision import Behavior, Decision
-from ccb.remote.ports import Answer
 from ccb.remote.tools.contract import ToolResult
+from ccb.tunnel.wire.requests import ToolPermission
 
 Json = dict[str, Any]
 
@@ -224,7 +224,7 @@ async def test_a_wrong_input_is_a_result_and_nobody_is_asked(tool_input: Json | 
     text = _result_text(world.emitter)
     assert text.startswith("<tool_use_error>InputValidationError: ")
     assert reason in text
-    assert not world.asker.requests
+    assert not world.broker.requests
     assert not world.log
     assert result["subtype"] == "success"
     assert world.emitter.messages("user")[0]["tool_use_result"].startswith("Error: ")
@@ -236,7 +236,7 @@ async def test_validation_comes_before_the_question() -> None:
     world.write.invalid = {"a": "File has not been read yet."}
     await world.turn()
     assert _result_text(world.emitter) == "<tool_use_error>File has not been read yet.</tool_use_error>"
-    assert not world.asker.requests
+    assert not world.broker.requests
 
 
 async def test_an_exception_of_a_tool_is_a_result() -> None:
@@ -261,10 +261,12 @@ async def test_the_person_is_asked_and_allows() -> None:
         calls(("t1", "Change", {"key": "a"})),
         says("ok", "msg_2"),
         decisions={"Change": ASK},
-        answers=[Answer(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])],
+        answers=[
+            ToolPermission(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])
+        ],
     )
     result = await world.turn()
-    assert world.asker.requests == [
+    assert world.broker.requests == [
         {
             "subtype": "can_use_tool",
             "tool_name": "Change",
@@ -288,7 +290,7 @@ async def test_a_changed_input_is_checked_like_any_other() -> None:
         calls(("t1", "Change", {"key": "a"})),
         says("ok", "msg_2"),
         decisions={"Change": ASK},
-        answers=[Answer(True, updated_input={"key": 5})],
+        answers=[ToolPermission(True, updated_input={"key": 5})],
     )
     await world.turn()
     assert "InputValidationError" in _result_text(world.emitter)
@@ -300,7 +302,7 @@ async def test_a_denial_reaches_the_model_word_for_word() -> None:
         calls(("t1", "Change", {"key": "a"})),
         says("ok", "msg_2"),
         decisions={"Change": ASK},
-        answers=[Answer(False, "not on a Friday")],
+        answers=[ToolPermission(False, "not on a Friday")],
     )
     result = await world.turn()
     assert _result_text(world.emitter) == "not on a Friday"
@@ -314,7 +316,7 @@ async def test_a_denial_can_end_the_turn() -> None:
     world = make_world(
         calls(("t1", "Change", {"key": "a"}), ("t2", "Change", {"key": "b"})),
         decisions={"Change": ASK},
-        answers=[Answer(False, "stop", interrupt=True)],
+        answers=[ToolPermission(False, "stop", interrupt=True)],
     )
     result = await world.turn()
     assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_tools")
@@ -325,7 +327,7 @@ async def test_a_denial_can_end_the_turn() -> None:
         "result error_during_execution",
     ]
     assert _result_text(world.emitter) == "stop"
-    assert len(world.asker.requests) == 1, "the next call is not asked about"
+    assert len(world.broker.requests) == 1, "the next call is not asked about"
     assert not world.log
     assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
@@ -342,7 +344,7 @@ async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -
     assert "no rule allows it" in note["message"]
     assert _result_text(world.emitter) == note["message"]
     assert [denial["tool_use_id"] for denial in result["permission_denials"]] == ["t1"]
-    assert not world.asker.requests
+    assert not world.broker.requests
     assert not world.log
 
 

@@ -1,0 +1,248 @@
+"""The request broker: who is asked, what an unanswered request survives, and that one answer counts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ccb.remote.session.broker import Handled, RequestBroker
+from ccb.tunnel.wire.records import Content, MessageRecord, record_of
+from ccb.tunnel.wire.requests import (
+    CAN_USE_TOOL,
+    Answer,
+    AnsweredBy,
+    Durability,
+    Failure,
+    Request,
+    RequestFailed,
+    RequestKind,
+    RequestRefused,
+    Success,
+    ToolApproval,
+    ToolPermission,
+    client_kind,
+    parse_answer,
+    payload_of,
+)
+
+Json = dict[str, Any]
+
+BEEP: RequestKind[Json, Json] = RequestKind(
+    "beep", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.MEMORY, deadline_s=30
+)
+DEPLOY: RequestKind[Json, Json] = RequestKind(
+    "deploy", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.RESTART
+)
+APPROVAL = ToolApproval("Bash", "Bash", {"command": "make"}, "toolu_1")
+
+
+@dataclass
+class Out:
+    """The journal and the driver, as a broker sees them."""
+
+    messages: list[Json] = field(default_factory=list)
+    facts: list[tuple[str, Json]] = field(default_factory=list)
+    told: list[tuple[str, Json]] = field(default_factory=list)  # what went to the driver only
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def emit(self, content: Content, agent_id: str = "") -> None:
+        record = record_of(content, agent_id=agent_id)
+        if isinstance(content, MessageRecord):
+            self.messages.append(record.body)
+            self.news.set()
+        else:
+            self.facts.append((record.kind, record.body))
+
+    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
+        assert driver_only, "a request is not shown to every client"
+        self.told.append((key, body))
+        self.news.set()
+
+    def changed(self) -> None:
+        pass
+
+    async def commit(self) -> None:
+        pass
+
+    async def next(self) -> Json:
+        """Wait for the next public object."""
+        async with asyncio.timeout(10):
+            while not (self.messages or self.told):
+                self.news.clear()
+                await self.news.wait()
+        return self.messages.pop(0) if self.messages else self.told.pop(0)[1]
+
+
+def broker(out: Out, *, person: bool = True) -> RequestBroker:
+    return RequestBroker(out, out, lambda by: person or by is not AnsweredBy.PERSON)
+
+
+def success(request_id: str, payload: Json | None = None) -> Answer:
+    return Success(request_id, payload)
+
+
+async def test_a_request_is_the_public_object_and_its_first_answer_counts() -> None:
+    out = Out()
+    door = broker(out)
+    asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, about="Bash", id="q1")))
+    assert await out.next() == {
+        "type": "control_request",
+        "request_id": "q1",
+        "request": {
+            "subtype": "can_use_tool",
+            "tool_name": "Bash",
+            "display_name": "Bash",
+            "input": {"command": "make"},
+            "tool_use_id": "toolu_1",
+            "permission_suggestions": (),
+            "decision_reason": "",
+            "decision_reason_type": "",
+        },
+    }
+    assert door.waits_for(AnsweredBy.PERSON) and door.subjects(AnsweredBy.PERSON) == ["Bash"]
+    door.take_answer(success("q1", {"behavior": "deny", "message": "no", "interrupt": True}))
+    door.take_answer(success("q1", {"behavior": "allow"}))
+    assert await asking == ToolPermission(False, "no", interrupt=True)
+    assert out.facts == [("late_answer", {"request_id": "q1"})]
+    assert not door.waits_for(AnsweredBy.PERSON) and not out.messages
+
+
+async def test_a_cancelled_request_is_withdrawn_and_its_answer_is_late() -> None:
+    out = Out()
+    door = broker(out)
+    asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id="q1")))
+    await out.next()
+    asking.cancel()
+    assert await out.next() == {"type": "control_cancel_request", "request_id": "q1"}
+    door.take_answer(success("q1", {"behavior": "allow"}))
+    assert out.facts == [("late_answer", {"request_id": "q1"})]
+
+
+async def test_withdrawing_what_the_person_was_asked_leaves_services_alone() -> None:
+    out = Out()
+    door = broker(out)
+    asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id="q1")))
+    await out.next()
+    deploying = asyncio.create_task(door.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
+    await out.next()
+    door.withdraw(AnsweredBy.PERSON)
+    assert out.messages == [{"type": "control_cancel_request", "request_id": "q1"}]
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    door.take_answer(success("d1", {"url": "https://staging"}))
+    assert await deploying == {"url": "https://staging"}
+
+
+async def test_a_service_request_in_memory_goes_to_the_driver_and_again_to_the_next_one() -> None:
+    out = Out()
+    door = broker(out)
+    asking = asyncio.create_task(door.request(Request(BEEP, {"times": 2}, id="b1")))
+    sent = await out.next()
+    assert sent["request"] == {"subtype": "beep", "times": 2} and not out.messages
+    door.ask_driver_again()
+    assert await out.next() == sent
+    assert not door.waits_for(AnsweredBy.PERSON), "nobody has to act"
+    door.take_answer(Failure("b1", "no sound here"))
+    with pytest.raises(RequestFailed, match="no sound here"):
+        await asking
+    door.ask_driver_again()
+    assert not out.told
+
+
+async def test_silence_fails_a_request_with_a_deadline_and_takes_it_back() -> None:
+    out = Out()
+    hasty: RequestKind[Json, Json] = RequestKind(
+        "beep", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.MEMORY, deadline_s=0.01
+    )
+    with pytest.raises(RequestFailed, match=r"no answer within 0\.01 s"):
+        await broker(out).request(Request(hasty, {}, id="b1"))
+    assert [(key, body["type"]) for key, body in out.told] == [
+        ("request:b1", "control_request"),
+        ("request:b1", "control_cancel_request"),
+    ]
+
+
+def test_a_kind_in_memory_has_a_deadline() -> None:
+    with pytest.raises(ValueError, match="needs a deadline"):
+        RequestKind("x", AnsweredBy.LAPTOP, payload_of, durability=Durability.MEMORY)
+
+
+async def test_a_request_that_survives_restarts_is_asked_again_under_its_id() -> None:
+    before, after = Out(), Out()
+    first = broker(before)
+    asking = asyncio.create_task(first.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
+    asked = await before.next()
+    first.suspend()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert not before.messages, "the worker ends, the request does not"
+    second = broker(after)
+    second.resume([asked], [], {DEPLOY.name})
+    again = asyncio.create_task(second.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
+    await asyncio.sleep(0)
+    assert not after.messages, "it is in the journal already"
+    second.take_answer(success("d1", {"url": "u"}))
+    assert await again == {"url": "u"}
+    assert await second.request(Request(DEPLOY, {"to": "staging"}, id="d1")) == {"url": "u"}, "it is done only once"
+
+
+async def test_an_answer_that_comes_before_the_asker_is_back_is_kept_for_it() -> None:
+    out = Out()
+    door = broker(out)
+    asked = Request(DEPLOY, {"to": "staging"}, id="d1")
+    door.resume([asked.public()], [success("d0", {"url": "0"})], {DEPLOY.name})
+    door.take_answer(success("d1", {"url": "1"}))
+    door.take_answer(success("d1", {"url": "2"}))
+    assert out.facts == [("late_answer", {"request_id": "d1"})]
+    assert await door.request(asked) == {"url": "1"}
+    assert await door.request(Request(DEPLOY, {}, id="d0")) == {"url": "0"}
+
+
+async def test_what_nobody_asks_again_after_a_restart_is_withdrawn() -> None:
+    out = Out()
+    broker(out).resume([Request(CAN_USE_TOOL, APPROVAL, id="q1").public()], [], {DEPLOY.name})
+    assert out.messages == [{"type": "control_cancel_request", "request_id": "q1"}]
+
+
+async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:
+    out = Out()
+    door = broker(out)
+    done: list[str] = []
+
+    def double(number: int) -> Handled:
+        if number > 10:
+            raise RequestRefused("too much", "limit")
+        return Handled({"is": 2 * number}, lambda: done.append("after the answer"))
+
+    door.register(client_kind("double", lambda fields: int(fields["number"])), double)
+    door.take_request({"request_id": "r1", "request": {"subtype": "double", "number": 4}})
+    door.take_request({"request_id": "r2", "request": {"subtype": "double", "number": 40}})
+    door.take_request({"request_id": "r3", "request": {"subtype": "halve"}})
+    assert [parse_answer(each) for each in out.messages] == [
+        Success("r1", {"is": 8}),
+        Failure("r2", "too much", "limit"),
+        Failure("r3", "Unsupported control request subtype: halve", "unsupported_request"),
+    ]
+    assert done == ["after the answer"]
+
+
+def test_a_headless_run_without_a_prompt_tool_has_no_person_to_ask() -> None:
+    door = broker(Out(), person=False)
+    assert not door.can_ask(CAN_USE_TOOL) and door.can_ask(BEEP)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Failure("q", "AbortError: gone"), "Tool permission request failed: AbortError: gone"),
+        (Failure("q", "odd"), "Tool permission request failed: Error: odd"),
+        (Success("q"), "Tool permission request failed: Error: the answer is empty"),
+        (Success("q", {}), "The user refused."),
+        (Success("q", {"behavior": "Allow"}), "The user refused."),
+    ],
+)
+def test_what_is_no_clear_yes_denies_the_tool(answer: Answer, message: str) -> None:
+    assert ToolPermission.from_answer(answer) == ToolPermission(False, message)

@@ -1,0 +1,231 @@
+"""Requests that one end of a session makes of the other, and their answers: the public control protocol as typed values.
+
+A request travels as a public `control_request`, its answer as a `control_response`, and whoever asked takes it back with a
+`control_cancel_request`. The types are the same in both directions; `remote.session.broker` and `local.session` carry them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Callable, Generic, TypeVar, Union
+
+Json = dict[str, Any]
+P = TypeVar("P")
+A = TypeVar("A")
+
+
+class AnsweredBy(Enum):
+    """Who may answer a request."""
+
+    PERSON = "person"  # somebody at the terminal of the driver, or the program that stands in for them
+    CLIENT = "client"  # the program that drives the session, such as an SDK client
+    LAPTOP = "laptop"  # a service of ccb on the driver's laptop
+    WORKER = "worker"  # the worker of the session
+
+
+class Durability(Enum):
+    """What a request of the worker survives while it has no answer."""
+
+    MEMORY = "memory"  # lost connections and take-overs: the worker sends it to each new driver. Not in the journal.
+    JOURNAL = "journal"  # the same, and every client sees it in the journal. Withdrawn when the worker starts again.
+    RESTART = "restart"  # also a new start of the worker: it stays open until it is asked again under the same id.
+
+
+class RequestRefused(Exception):
+    """The answering side does not do what was asked. Becomes an error answer; `code` is its public `error_code`, "" for none."""
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class RequestFailed(Exception):
+    """A request was answered with an error, or not within its deadline."""
+
+
+@dataclass(frozen=True)
+class Success:
+    """What was asked has been done. `payload` is None where the answer has none."""
+
+    request_id: str
+    payload: Json | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What was asked has not been done; `code` is the public `error_code`, "" for none."""
+
+    request_id: str
+    error: str
+    code: str = ""
+
+
+Answer = Union[Success, Failure]
+
+
+def payload_of(answer: Answer) -> Json:
+    """The payload of an answer, {} if it has none. Raises RequestFailed for an error."""
+    if isinstance(answer, Failure):
+        raise RequestFailed(answer.error)
+    return answer.payload or {}
+
+
+def public_fields(payload: Any) -> Json:
+    """A dataclass as JSON: its fields under their own names, without those that are None."""
+    return {
+        each.name: getattr(payload, each.name) for each in fields(payload) if getattr(payload, each.name) is not None
+    }
+
+
+def _unread(_: Json) -> Any:
+    raise RequestRefused("requests of this kind are not read here")
+
+
+@dataclass(frozen=True)
+class RequestKind(Generic[P, A]):
+    """One kind of request, declared once. `name` is its public `subtype`.
+
+    The asking end uses `write` (payload to JSON) and `read_answer` (which raises RequestFailed if the answer means failure); the
+    answering end uses `read` (JSON to payload), which raises RequestRefused for a payload that makes no sense.
+    `deadline_s`: seconds without an answer after which the request fails; None waits for as long as it takes.
+    """
+
+    name: str
+    answered_by: AnsweredBy
+    read_answer: Callable[[Answer], A]
+    write: Callable[[P], Json] = public_fields
+    read: Callable[[Json], P] = _unread
+    durability: Durability = Durability.JOURNAL
+    deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.durability is Durability.MEMORY and self.deadline_s is None:
+            raise ValueError(f"a request that is in no journal needs a deadline: {self.name}")
+
+
+@dataclass(frozen=True)
+class Request(Generic[P, A]):
+    """One request. `about` names its subject in a word or two for messages to a person, such as the tool that waits; `agent_id` is
+    the agent that asks, "" for the main agent."""
+
+    kind: RequestKind[P, A]
+    payload: P
+    about: str = ""
+    agent_id: str = ""
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def public(self) -> Json:
+        """The public `control_request`."""
+        request = {"subtype": self.kind.name, **self.kind.write(self.payload)}
+        return {"type": "control_request", "request_id": self.id, "request": request}
+
+
+def public_answer(answer: Answer) -> Json:
+    """The public `control_response`."""
+    if isinstance(answer, Failure):
+        response: Json = {"subtype": "error", "request_id": answer.request_id, "error": answer.error}
+        if answer.code:
+            response["error_code"] = answer.code
+    else:
+        response = {"subtype": "success", "request_id": answer.request_id}
+        if answer.payload is not None:
+            response["response"] = answer.payload
+    return {"type": "control_response", "response": response}
+
+
+def public_withdrawal(request_id: str) -> Json:
+    """The public `control_cancel_request`."""
+    return {"type": "control_cancel_request", "request_id": request_id}
+
+
+def parse_answer(body: Json) -> Answer:
+    """The answer in a `control_response`. What is not clearly a success is a failure."""
+    response = body.get("response")
+    if not isinstance(response, dict):
+        return Failure(str(None), "the answer is empty")
+    request_id = str(response.get("request_id"))
+    if response.get("subtype") != "success":
+        return Failure(request_id, str(response.get("error", "no reason given")), str(response.get("error_code") or ""))
+    payload = response.get("response")
+    return Success(request_id, payload if isinstance(payload, dict) else None)
+
+
+# Kinds that both ends know.
+
+
+@dataclass(frozen=True)
+class ToolApproval:
+    """May this tool call run? The fields are those of the public `can_use_tool` request."""
+
+    tool_name: str
+    display_name: str
+    input: Json
+    tool_use_id: str
+    permission_suggestions: Sequence[Json] = ()
+    decision_reason: str = ""
+    decision_reason_type: str = ""
+    description: str | None = None
+    blocked_path: str | None = None
+
+
+@dataclass(frozen=True)
+class ToolPermission:
+    """The person's answer about one tool call. `updated_input` replaces the input; `updates` are permission updates in the
+    public shape (addRules, setMode, addDirectories); `interrupt` ends the turn as well."""
+
+    allow: bool
+    message: str = ""
+    updated_input: Json | None = None
+    updates: Sequence[Json] = ()
+    interrupt: bool = False
+
+    @staticmethod
+    def from_answer(answer: Answer) -> ToolPermission:
+        """Anything that is not a clear yes is a no."""
+        if isinstance(answer, Failure):
+            kind = "" if answer.error.startswith("AbortError: ") else "Error: "
+            return ToolPermission(False, f"Tool permission request failed: {kind}{answer.error}")
+        payload = answer.payload
+        if payload is None:
+            return ToolPermission(False, "Tool permission request failed: Error: the answer is empty")
+        if payload.get("behavior") == "allow":
+            updated, updates = payload.get("updatedInput"), payload.get("updatedPermissions")
+            return ToolPermission(
+                True,
+                updated_input=updated if isinstance(updated, dict) else None,
+                updates=[each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else (),
+            )
+        message = str(payload.get("message") or "The user refused.")
+        return ToolPermission(False, message, interrupt=payload.get("interrupt") is True)
+
+
+CAN_USE_TOOL: RequestKind[ToolApproval, ToolPermission] = RequestKind(
+    "can_use_tool", AnsweredBy.PERSON, ToolPermission.from_answer
+)
+
+CLIENT_DEADLINE_S = 60.0
+"""Seconds a client waits for the worker's answer while it is connected; what the official clients use."""
+
+
+def _read_model(fields: Json) -> str | None:
+    name = fields.get("model")
+    if not (name is None or isinstance(name, str)):
+        raise RequestRefused("the model must be a name or null")
+    return name
+
+
+def client_kind(
+    name: str, read: Callable[[Json], P], write: Callable[[P], Json] = lambda _: {}
+) -> RequestKind[P, Json]:
+    """A kind of request that clients make of the worker."""
+    return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
+
+
+INTERRUPT: RequestKind[None, Json] = client_kind("interrupt", lambda fields: None)
+SET_MODEL: RequestKind[str | None, Json] = client_kind("set_model", _read_model, lambda name: {"model": name})
+SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
+    "set_permission_mode", lambda fields: str(fields.get("mode")), lambda mode: {"mode": mode}
+)
