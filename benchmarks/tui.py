@@ -89,7 +89,7 @@ class Ours:
         await self._shown(count)
 
     async def _shown(self, count: int) -> None:
-        while len(self.scrollable.blocks) < count or self.app.story.running:
+        while len(self.scrollable.blocks) < count or self.app.reducer.running:
             await asyncio.sleep(0.01)
 
     @property

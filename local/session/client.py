@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.records import Record, parse_event
 
 from .link_state import LinkState
 
@@ -39,6 +41,11 @@ class Received:
     body: Json
     seq: int
     replayed: bool = False
+
+    @cached_property
+    def record(self) -> Record:
+        """The journal record of an event; progress has none."""
+        return parse_event(self.seq, self.kind, self.body)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The REPL: a Textual application on one attached session.
+"""The REPL: a Textual application that shows one attached session.
 
-It knows the session only as a `SessionClient` and what it says only as typed messages.
+It knows the session only as a `SessionClient`, and what the session says only as typed records and messages.
 """

@@ -1,62 +1,182 @@
-"""Where the card of the first open question stands: when it comes, when it takes the focus, when it goes."""
+"""The open questions of a session, and the approval card of the first one: when it appears, gets the focus, and goes."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from enum import Enum
 
 from textual.containers import Vertical
 
 from ..session.client import Json, SessionClient
 from ..session.messages import ControlRequest
-from .model.questions import Questions, Replay
-from .widgets.approval import GRACE_S, ApprovalCard
+from .model.questions import OpenQuestions, ReplayMonitor
+from .widgets.approval import GRACE_S, ApprovalAnswer, ApprovalCard
 from .widgets.composer import Composer
-from .widgets.connection import Connection
+from .widgets.connection import ConnectionView
 from .widgets.transcript import Transcript
 
-_LATER = "Not connected: the answer is sent when the connection is there again."
-_OTHERS = "Waits for whoever drives this session."
-_MOST_GIVEN = 100
+_SENT_LATER = "Not connected: the answer is sent when the connection is there again."
+_ONLY_WATCHING = "Waits for whoever drives this session."
+_MAX_GIVEN = 100
+
+
+class Settlement(Enum):
+    """What an answer in the journal means to the person: nothing new, another client answered a question that the person has
+    seen, or it answered before the person, whose answer was dropped."""
+
+    NOTHING_NEW = "nothing new"
+    BY_ANOTHER = "by another client"
+    BEFORE_US = "before us"
 
 
 class Approvals(Vertical):
-    """The open questions of a session. A card is shown only when the replay is over: it may hold the answer."""
+    """Shows the card of the first open question. During a replay no card is shown: the replay may hold the answer."""
 
     DEFAULT_CSS = "Approvals { height: auto; }"
 
     def __init__(
-        self, client: SessionClient, connection: Connection, transcript: Transcript, composer: Composer, where: str
+        self, client: SessionClient, connection: ConnectionView, transcript: Transcript, composer: Composer, place: str
     ) -> None:
         super().__init__()
         self._client = client
         self._connection = connection
         self._transcript = transcript
         self._composer = composer
-        self._where = where
-        self._card_came = 0.0
+        self._place = place
+        self._focused_at = 0.0
         self.card: ApprovalCard | None = None
-        self.questions = Questions()
-        self.replay = Replay()
-        self._given: dict[str, Json] = {}  # answers from here that the journal has not said to be the ones that count
+        self._questions = OpenQuestions()
+        self._replay = ReplayMonitor()
+        self._given: dict[str, Json] = {}  # answers from here, until the journal says which answer counts
+
+    # What the event router says.
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last event that came."""
+        return self._replay.seq
+
+    def event_came(self, seq: int, *, replayed: bool) -> None:
+        """Note an event. `replayed`: it had happened before this client attached."""
+        self._replay.event_came(seq, time.monotonic(), replayed=replayed)
+
+    def opened(self, request: ControlRequest) -> bool:
+        """The worker asks. Return False if the question is known already."""
+        is_new = self._questions.opened(request)
+        self._show_soon()
+        return is_new
+
+    def withdrawn(self, request_id: str) -> None:
+        """The worker no longer asks."""
+        self._questions.closed(request_id)
+        self._show_soon()
+
+    def settled(self, request_id: str, response: Json | None) -> Settlement:
+        """The journal has an answer, which settles the question for everybody. `response` has the public shape."""
+        ours = self._given.pop(request_id, None)
+        seen = self._questions.closed(request_id)
+        self._show_soon()
+        if seen:
+            return Settlement.BY_ANOTHER
+        return Settlement.BEFORE_US if ours is not None and ours != response else Settlement.NOTHING_NEW
+
+    def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
+        """Exactly these questions are open. Return whether one that the person has seen is no longer among them."""
+        gone = self._questions.replace_all(requests)
+        self._show_soon()
+        return gone
+
+    # What the app asks and says.
+
+    @property
+    def open_count(self) -> int:
+        """The number of open questions."""
+        return len(self._questions)
 
     @property
     def replaying(self) -> bool:
-        """Whether the host still says what had happened before."""
-        return not self.replay.over(self._client.hello.seq, time.monotonic())
+        """Whether the host still sends what had happened before this client attached."""
+        return not self._replay.over(self._client.hello.seq, time.monotonic())
 
     @property
-    def waits(self) -> bool:
-        """Whether there is a card that the person has to go to."""
+    def wants_focus(self) -> bool:
+        """Whether there is a card that can be answered and does not have the focus."""
         return self.card is not None and self.card.can_focus and not self.card.has_focus_within
 
-    def show_next(self) -> None:
-        """Show the card of the first open question, or none."""
+    def clear(self) -> None:
+        """The session has ended: nothing is asked any more."""
+        self._questions.clear()
+        self._show_soon()
+
+    def answered(self, answer: ApprovalAnswer) -> ControlRequest | None:
+        """The person has answered. Return the question, for `not_answered`."""
+        head = self._questions.show_head()
+        self._questions.answered(answer.request_id)
+        self._show_soon()
+        return head if head is not None and head.request_id == answer.request_id else None
+
+    def not_answered(self, request: ControlRequest) -> None:
+        """The answer could not be sent: ask again."""
+        self._questions.not_answered(request)
+
+    def tick(self, now: float) -> None:
+        """Bring the card up to date, and give it the focus if the person is not typing."""
+        card = self.card
+        if (card.request if card is not None else None) is not self._questions.head:
+            self._show_soon()
+        if card is None:
+            return
+        self._update_situation(card)
+        card.show_titles()
+        composer = self._composer
+        if (
+            self.wants_focus
+            and self.screen.focused is composer
+            and not composer.text
+            and composer.quiet_for() > GRACE_S
+            and not self.screen.selections
+        ):
+            card.focus()
+            self._focused_at = now
+
+    def focus_card(self) -> None:
+        """The person wants to answer."""
+        if self.card is not None and self.wants_focus:
+            self.card.focus()
+
+    def toggle_focus(self) -> None:
+        """Move the focus to the card, or back. A card that has just taken the focus by itself keeps it."""
+        if self.wants_focus:
+            self.focus_card()
+        elif time.monotonic() - self._focused_at > GRACE_S:
+            self._composer.restart_quiet_time()
+            self._composer.focus()
+
+    def turn_page(self, direction: int) -> bool:
+        """Scroll the card that has the focus. Return False if there is none, or all of it is on the screen."""
+        card = self.card
+        return card is not None and card.has_focus_within and card.turn(direction)
+
+    def fit_card(self) -> None:
+        """The screen has another size."""
+        if self.card is not None:
+            self.card.call_after_refresh(self.card.fit)
+
+    def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+        """Keep the answer until the journal says which one counts. The event goes on to the app, which sends the answer."""
+        self._given[event.answer.request_id] = event.answer.response
+        if len(self._given) > _MAX_GIVEN:
+            del self._given[next(iter(self._given))]
+
+    def _show_soon(self) -> None:
         self.call_later(self._show)
 
     async def _show(self) -> None:
+        """Show the card of the first open question, or none."""
         if self.replaying:
             return
-        wanted: ControlRequest | None = self.questions.first()
+        wanted: ControlRequest | None = self._questions.show_head()
         if self.card is not None and self.card.request is not wanted:
             card, self.card = self.card, None
             had_focus = card.has_focus_within
@@ -64,64 +184,16 @@ class Approvals(Vertical):
             if had_focus:
                 self._composer.focus()
         if wanted is not None and self.card is None:
-            self._composer.rest()  # the key that answered the last card must not answer this one
-            self.card = ApprovalCard(wanted, self._where, self._transcript.look())
-            self._describe(self.card)
+            self._composer.restart_quiet_time()  # the key that answered the last card must not answer this one
+            self.card = ApprovalCard(wanted, self._place, self._transcript.palette())
+            self._update_situation(self.card)
             await self.mount(self.card)
         if self.card is not None:
-            self.card.more_waiting(len(self.questions) - 1)
+            self.card.more_waiting(len(self._questions) - 1)
 
-    def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
-        """Keep it until the journal says which answer counts; the app, to which this event goes on, sends it."""
-        self._given[event.verdict.request_id] = event.verdict.response
-        if len(self._given) > _MOST_GIVEN:
-            del self._given[next(iter(self._given))]
-
-    def lost_against(self, request_id: str, response: Json) -> bool:
-        """The journal has an answer to a question: whether another one was given here, which counts for nothing then."""
-        given = self._given.pop(request_id, None)
-        return given is not None and given != response.get("response")
-
-    def tick(self, now: float) -> None:
-        """Bring the card up to date, and give it the focus when nobody types."""
-        card = self.card
-        if (card.request if card is not None else None) is not self.questions.head:
-            self.show_next()
-        if card is None:
-            return
-        self._describe(card)
-        card.show_titles()
-        composer = self._composer
-        if (
-            self.waits
-            and self.screen.focused is composer
-            and not composer.text
-            and composer.quiet_for() > GRACE_S
-            and not self.screen.selections
-        ):
-            card.focus()
-            self._card_came = now
-
-    def _describe(self, card: ApprovalCard) -> None:
+    def _update_situation(self, card: ApprovalCard) -> None:
         watching = self._connection.watching
         if watching and card.has_focus_within:
             self._composer.focus()
-        card.situation(driving=not watching, note=_OTHERS if watching else "" if self._connection.shown_up else _LATER)
-
-    def go(self) -> None:
-        """The person wants to answer."""
-        if self.card is not None and self.waits:
-            self.card.focus()
-
-    def toggle(self) -> None:
-        """To the card, and back; the card that has just taken the focus itself keeps it."""
-        if self.waits:
-            self.go()
-        elif time.monotonic() - self._card_came > GRACE_S:
-            self._composer.rest()
-            self._composer.focus()
-
-    def fit(self) -> None:
-        """The screen has another size."""
-        if self.card is not None:
-            self.card.call_after_refresh(self.card.fit)
+        note = "" if self._connection.shown_up else _SENT_LATER
+        card.set_situation(driving=not watching, note=_ONLY_WATCHING if watching else note)

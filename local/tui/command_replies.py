@@ -1,42 +1,20 @@
-"""What the slash commands answer."""
+"""What the REPL does and answers when the person types a slash command."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Protocol
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire import Hello
 
-from ..session.client import LinkState, SessionClient
-from .commands import Typed
+from .commands import TypedCommand
 from .model.blocks import Level
-from .model.transcript_reducer import Story
+from .model.transcript_reducer import TranscriptReducer
+from .session_actions import SessionActions
 from .theme.themes import THEMES
+from .widgets.connection import ConnectionView
 from .widgets.info import ReplInfo
 from .widgets.status import tokens
-
-
-class Screen(Protocol):
-    """What the commands do to the REPL."""
-
-    story: Story
-    theme: str
-
-    @property
-    def link(self) -> tuple[LinkState, str]: ...
-
-    async def attempt(self, doing: Awaitable[object]) -> bool: ...
-
-    async def set_mode(self, mode: str) -> None: ...
-
-    def copy_to_clipboard(self, text: str) -> None: ...
-
-    def action_help(self) -> None: ...
-
-    def action_leave_now(self) -> None: ...
-
-    async def stop_session(self) -> None: ...
-
 
 _JOURNAL = {
     "volatile": "journal in a directory that may not outlive a restart of the host",
@@ -44,80 +22,94 @@ _JOURNAL = {
 }
 
 
-class Replies:
-    """Answers commands of one session."""
+class CommandTarget(Protocol):
+    """The parts of the REPL that commands use."""
 
-    def __init__(self, screen: Screen, client: SessionClient, info: ReplInfo, where: str) -> None:
-        self._screen = screen
-        self._client = client
+    reducer: TranscriptReducer
+    connection: ConnectionView
+    theme: str
+
+    def copy_to_clipboard(self, text: str) -> None: ...
+
+    def action_help(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class CommandReplies:
+    """Answers the slash commands of one session."""
+
+    def __init__(self, repl: CommandTarget, actions: SessionActions, hello: Hello, info: ReplInfo) -> None:
+        self._repl = repl
+        self._reducer = repl.reducer
+        self._actions = actions
+        self._hello = hello
         self._info = info
-        self._where = where
 
-    async def answer(self, typed: Typed) -> None:
-        """Do what was typed, and say what came of it."""
-        screen, argument = self._screen, typed.argument
+    async def answer(self, typed: TypedCommand) -> None:
+        """Do what the person typed, and show the answer."""
+        argument = typed.argument
         match typed.name if typed.command is not None else "":
             case "help":
-                screen.action_help()
+                self._repl.action_help()
             case "quit":
-                screen.action_leave_now()
+                self._repl.leave()
             case "stop":
-                await screen.stop_session()
+                await self._actions.stop(self._info.host)
             case "model":
                 await self._model(argument)
             case "mode" if argument:
-                await screen.set_mode(argument)
+                await self._actions.set_mode(argument)
             case "mode":
-                self._say(f"Permission mode: {one_line(screen.story.mode)}")
+                self._show(f"Permission mode: {one_line(self._reducer.mode)}")
             case "theme":
                 self._theme(argument)
             case "copy":
                 self._copy()
             case "cost":
-                self._say(self._cost())
+                self._show(self._cost())
             case "status":
-                self._say(self._status())
+                self._show(self._status())
             case _:
-                self._say(f"There is no command /{one_line(typed.name)}. /help lists them.", Level.WARNING)
+                self._show(f"There is no command /{one_line(typed.name)}. /help lists them.", Level.WARNING)
 
-    def _say(self, text: str, level: Level = Level.INFO) -> None:
-        self._screen.story.notice(text, level)
+    def _show(self, text: str, level: Level = Level.INFO) -> None:
+        self._reducer.notice(text, level)
 
     async def _model(self, name: str) -> None:
-        story = self._screen.story
         if not name:
-            self._say(f"Model: {one_line(story.model) or 'not known before the first turn'}")
-        elif await self._screen.attempt(self._client.control("set_model", model=name)):
-            story.model = name
-            self._say(f"Model: {one_line(name)}, from the next model call on")
+            self._show(f"Model: {one_line(self._reducer.model) or 'not known before the first turn'}")
+        elif await self._actions.set_model(name):
+            self._show(f"Model: {one_line(name)}, from the next model call on")
 
     def _theme(self, name: str) -> None:
         if name in THEMES:
-            self._screen.theme = THEMES[name]
+            self._repl.theme = THEMES[name]
         else:
-            self._say(f"Theme: {self._screen.theme.removeprefix('ccb-')}. /theme dark, /theme light")
+            self._show(f"Theme: {self._repl.theme.removeprefix('ccb-')}. /theme dark, /theme light")
 
     def _copy(self) -> None:
-        answer = self._screen.story.last_answer
+        answer = self._reducer.last_answer
         if answer:
-            self._screen.copy_to_clipboard(answer)
-        self._say("Copied the last answer." if answer else "There is no answer yet.")
+            self._repl.copy_to_clipboard(answer)
+        self._show("Copied the last answer." if answer else "There is no answer yet.")
 
     def _cost(self) -> str:
-        totals = self._screen.story.totals
+        totals = self._reducer.totals
         return f"{tokens(totals.input_tokens)} tokens in, {tokens(totals.output_tokens)} out, ${totals.cost_usd:.4f}"
 
     def _status(self) -> str:
-        hello, (state, reason) = self._client.hello, self._screen.link
-        story = self._screen.story
+        hello, connection, reducer = self._hello, self._repl.connection, self._reducer
+        reason = f": {connection.reason}" if connection.reason else ""
         journal = _JOURNAL.get(hello.storage, "journal on disk")
+        mode = f"permission mode {one_line(reducer.mode)}"
         return "\n".join(
             (
                 f"Session     {one_line(hello.session)}",
-                f"Host        {self._where}",
+                f"Host        {self._info.place}",
                 f"Worker      pid {hello.pid}, Python {one_line(hello.python)} on {one_line(hello.platform)}",
-                f"Connection  {state.value}{': ' + one_line(reason) if reason else ''}; {journal}",
-                f"Model       {one_line(story.model) or '?'}, permission mode {one_line(story.mode)}",
+                f"Connection  {connection.state.value}{reason}; {journal}",
+                f"Model       {one_line(reducer.model) or '?'}, {mode}",
                 f"Used        {self._cost()}",
             )
         )

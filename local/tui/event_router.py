@@ -1,73 +1,80 @@
-"""What a session says, given to those who show it: the story, the open questions, the lines for what is not loaded."""
+"""Routes what a session says: to the transcript, to the approvals, and to the lines in place of events that are not loaded."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
+from ccb.tunnel.wire.records import InputRecord, MessageRecord
+
 from ..session.client import Received, SessionClient, Skipped
-from ..session.messages import ControlCancelRequest, ControlRequest, Result, parse_message
-from .approvals import Approvals
+from ..session.messages import ControlRequest, parse_message
+from ..session.snapshot import parse_snapshot
+from .approvals import Approvals, Settlement
 from .model.blocks import Level
-from .model.transcript_reducer import Story
-from .widgets.history import History, tell
+from .model.transcript_reducer import TranscriptReducer
+from .widgets.history import HistoryLoader
 
 
-class Feed:
-    """`ring` is called for what the person may be waiting for; never for what had happened before this client came."""
+class EventRouter:
+    """`ring` is called for what the person may be waiting for, but never during a replay."""
 
     def __init__(
-        self, client: SessionClient, story: Story, approvals: Approvals, history: History, ring: Callable[[], None]
+        self,
+        client: SessionClient,
+        reducer: TranscriptReducer,
+        approvals: Approvals,
+        history: HistoryLoader,
+        ring: Callable[[], None],
     ) -> None:
         self._client = client
-        self._story = story
+        self._reducer = reducer
         self._approvals = approvals
         self._history = history
         self._ring = ring
 
     def skipped(self, item: Skipped) -> None:
-        """Events are not loaded: a line stands for them, and what they leave behind is taken over."""
-        approvals = self._approvals
-        self._history.skipped(approvals.replay.seq, item.seq + 1)
-        approvals.replay.heard(item.seq, time.monotonic(), replayed=True)
-        self._story.skipped(item.body, running=self._client.hello.state != "idle")
-        asks = item.body.get("asks")
-        messages = [parse_message(each) for each in asks if isinstance(each, dict)] if isinstance(asks, list) else []
-        if approvals.questions.only(each for each in messages if isinstance(each, ControlRequest)):
-            self._story.notice("The question that was open here has been settled meanwhile.", Level.DIM)
-        approvals.show_next()
+        """Events are not loaded: show a line in their place, and take over the state that they leave behind."""
+        state = parse_snapshot(item.body)
+        self._history.skipped(self._approvals.last_seq, item.seq + 1)
+        self._approvals.event_came(item.seq, replayed=True)
+        self._reducer.skipped(state, running=self._client.hello.state != "idle")
+        questions = map(parse_message, state.questions)
+        if self._approvals.replace_all(each for each in questions if isinstance(each, ControlRequest)):
+            self._reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
 
     def received(self, item: Received) -> None:
-        """An event, or progress."""
-        approvals = self._approvals
-        approvals.replay.heard(item.seq, time.monotonic(), replayed=item.replayed)
-        message = tell(self._story, item)
-        if item.kind == "input":
-            self._input(item.body.get("body"))
-        elif isinstance(message, ControlRequest) and message.request.subtype == "can_use_tool":
-            if approvals.questions.asked(message) and not item.replayed:
+        """Route an event or progress."""
+        self._approvals.event_came(item.seq, replayed=item.replayed)
+        if item.kind == "progress":
+            self._reducer.apply_progress(parse_message(item.body))
+            self._message(MessageRecord(item.body), replayed=item.replayed)
+            return
+        self._reducer.apply_event(item.record, replayed=item.replayed)
+        content = item.record.content
+        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponseLine):
+            self._answer(content.public)
+        elif isinstance(content, MessageRecord):
+            self._message(content, replayed=item.replayed)
+
+    def _message(self, content: MessageRecord, *, replayed: bool) -> None:
+        public = content.public
+        if isinstance(public, ControlRequestLine) and public.subtype == "can_use_tool":
+            request = parse_message(content.body)
+            if isinstance(request, ControlRequest) and self._approvals.opened(request) and not replayed:
                 self._ring()
-            approvals.show_next()
-        elif isinstance(message, ControlCancelRequest):
-            approvals.questions.withdrawn(message.request_id)
-            approvals.show_next()
-        elif isinstance(message, Result) and not item.replayed:
+        elif isinstance(public, ControlCancelLine):
+            self._approvals.withdrawn(public.request_id)
+        elif isinstance(public, ResultLine) and not replayed:
             self._ring()
 
-    def _input(self, body: object) -> None:
-        """Somebody sent something; an answer ends its question for everybody."""
-        response = body.get("response") if isinstance(body, dict) else None
-        if not isinstance(response, dict):
+    def _answer(self, answer: ControlResponseLine) -> None:
+        """Somebody has answered a question, which settles it for everybody."""
+        if not answer.request_id:
             return
-        request_id = str(response.get("request_id"))
-        lost = self._approvals.lost_against(request_id, response)
-        if self._approvals.questions.withdrawn(request_id):
-            self._story.notice("The question was answered by another client.", Level.DIM)
-        elif lost:
-            word = response.get("response")
-            allowed = isinstance(word, dict) and word.get("behavior") == "allow"
-            self._story.notice(
-                f"Another client answered first: {'allowed' if allowed else 'denied'}. Your answer was dropped.",
-                Level.WARNING,
-            )
-        self._approvals.show_next()
+        settlement = self._approvals.settled(answer.request_id, answer.payload)
+        if settlement is Settlement.BY_ANOTHER:
+            self._reducer.notice("The question was answered by another client.", Level.DIM)
+        elif settlement is Settlement.BEFORE_US:
+            verdict = "allowed" if (answer.payload or {}).get("behavior") == "allow" else "denied"
+            self._reducer.notice(f"Another client answered first: {verdict}. Your answer was dropped.", Level.WARNING)

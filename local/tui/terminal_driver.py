@@ -1,13 +1,14 @@
-"""The terminal window that the interface draws on, also once it is gone.
+"""The terminal under the interface: its driver, which survives a closed window, and handing the terminal to a login.
 
-Textual writes from a thread through a short queue. A write to a closed window raises, which ends the thread; the queue
-fills, and the event loop waits for room in it for ever: no signal would end the program.
+Textual writes from a thread through a short queue. A write to a closed window raises an error, which ends the thread; then
+the queue fills, and the event loop waits for room in it for ever, so that no signal would end the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TextIO
 
@@ -17,54 +18,54 @@ from textual.drivers.linux_driver import LinuxDriver
 from ..command_line.exit_codes import ExitCode
 
 
-class _Paper:
-    """What Textual needs of a text file; what is written after the window closed is lost, and `closed` was called once."""
+class _ClosableFile:
+    """The part of a text file that Textual needs. If the window closes, `on_close` is called, and what is written is lost."""
 
-    def __init__(self, file: TextIO, closed: Callable[[], None]) -> None:
+    def __init__(self, file: TextIO, on_close: Callable[[], None]) -> None:
         self._file = file
-        self._closed = closed
-        self._gone = False
+        self._on_close = on_close
+        self._is_closed = False
 
     def write(self, text: str) -> None:
-        if not self._gone:
+        if not self._is_closed:
             try:
                 self._file.write(text)
             except OSError:
-                self._lost()
+                self._close()
 
     def flush(self) -> None:
-        if not self._gone:
+        if not self._is_closed:
             try:
                 self._file.flush()
             except OSError:
-                self._lost()
+                self._close()
 
     def fileno(self) -> int:
         return self._file.fileno()
 
-    def _lost(self) -> None:
-        self._gone = True
-        self._closed()
+    def _close(self) -> None:
+        self._is_closed = True
+        self._on_close()
 
 
-class Window(LinuxDriver):
-    """The driver of a real terminal. A window that closes ends the app, whether or not a signal says so."""
+class TerminalDriver(LinuxDriver):
+    """The driver of a real terminal. A window that closes ends the app, even if no signal says so."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._file: Any = _Paper(self._file, self._closed)
+        self._file: Any = _ClosableFile(self._file, self._window_closed)
 
     def run_input_thread(self) -> None:
         try:
             super().run_input_thread()
         except OSError:
-            self._closed()
+            self._window_closed()
 
     def _sigcont_application(self, *_: object) -> None:
-        """Going on after SIGSTOP, which nothing can prepare for: what a shell made of screen and terminal meanwhile is undone.
-        Without leaving first there would be two readers of the keys, and a terminal left raw at the end."""
+        """Continue after SIGSTOP, for which nothing could be prepared: undo what a shell did to screen and terminal meanwhile.
+        Without leaving application mode first there would be two readers of the keys, and a raw terminal at the end."""
         stopped_unprepared = self._auto_restart and not self._must_signal_resume
         if stopped_unprepared:
             self.suspend_application_mode()
@@ -73,6 +74,48 @@ class Window(LinuxDriver):
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(partial(self._app.refresh, layout=True))
 
-    def _closed(self) -> None:
+    def _window_closed(self) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._app.exit, int(ExitCode.HANGUP))
+
+
+class _AppHasEnded(Exception):
+    """The app ended while it was suspended, so it must not come back."""
+
+
+class LoginHandover:
+    """Gives the terminal to a login that asks a question, and takes it back. `active`: the interface is suspended now."""
+
+    def __init__(self, app: App[Any], host: str) -> None:
+        self._app = app
+        self._host = host
+        self.active = False
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Suspend the interface, which goes on but draws nothing. It comes back whatever happens, unless the person has left."""
+        self.active = True
+        try:
+            with _suspended(self._app, f"ccb: logging in to {self._host} again"):
+                yield
+        finally:
+            self.active = False
+
+
+@contextmanager
+def _suspended(app: App[Any], why: str) -> Iterator[None]:
+    failure: BaseException | None = None
+    try:
+        with app.batch_update(), app.suspend():
+            sys.stderr.write(f"{why}\n")
+            sys.stderr.flush()
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001 - raised again below, once the terminal is back
+                failure = error
+            if app.return_value is not None:
+                raise _AppHasEnded
+    except _AppHasEnded:
+        pass
+    if failure is not None:
+        raise failure

@@ -1,1 +1,1 @@
-"""The transcript as data: messages are reduced to blocks here, and nothing here draws."""
+"""The transcript as data: records and messages are reduced to blocks. Nothing here draws."""

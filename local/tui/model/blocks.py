@@ -1,19 +1,19 @@
-"""The blocks of the transcript: what was said or done, as data."""
+"""The blocks of the transcript: prompts, answers, tool calls and notices as data, and what holds them in order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 Json = dict[str, Any]
 
 MAX_BLOCK_CHARS = 400_000
-"""Text of one block that is kept for the screen; the whole is in the session's journal."""
+"""The most characters of one block that are kept for the screen. The session's journal has all of them."""
 
 
 class ToolState(Enum):
-    """Where a tool call stands."""
+    """The progress of a tool call. UNKNOWN: its result was lost, or is not loaded."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -24,21 +24,23 @@ class ToolState(Enum):
 
 @dataclass(eq=False)
 class Block:
-    """Something in the transcript. `version` grows with every change, so that renderings can be kept."""
+    """One entry of the transcript. `version` grows with every change, so that drawn lines can be cached. A `tight` block has
+    no blank line before it."""
 
     version: int = 0
-    tight: bool = False  # no blank line before it
+    tight: bool = False
 
     def changed(self) -> None:
+        """Note a change: cached lines of this block are out of date."""
         self.version += 1
 
     def size(self) -> int:
-        """Characters held."""
+        """Return the number of characters that this block holds."""
         return 0
 
 
 class PromptState(Enum):
-    """Where a prompt stands."""
+    """The progress of a prompt: QUEUED at the worker, UNSENT while there is no connection, TAKEN by the agent."""
 
     TAKEN = "taken"
     QUEUED = "queued"
@@ -48,7 +50,7 @@ class PromptState(Enum):
 
 @dataclass(eq=False)
 class PromptBlock(Block):
-    """What the person asked."""
+    """A prompt of the person, or of another client."""
 
     text: str = ""
     state: PromptState = PromptState.TAKEN
@@ -58,24 +60,22 @@ class PromptBlock(Block):
 
 
 @dataclass(eq=False)
-class TextBlock(Block):
-    """Markdown of the agent; `live` while it grows."""
+class MarkdownBlock(Block):
+    """Text of the agent in Markdown. It is `live` while the model still streams it."""
 
     text: str = ""
     live: bool = False
-    message_id: str = ""
 
     def size(self) -> int:
         return len(self.text)
 
 
 @dataclass(eq=False)
-class ThinkingBlock(Block):
-    """Thinking of the model, collapsed unless details are shown."""
+class ThoughtBlock(Block):
+    """Thinking of the model. It is drawn as one line unless the person asked for details."""
 
     text: str = ""
     live: bool = False
-    message_id: str = ""
 
     def size(self) -> int:
         return len(self.text)
@@ -83,8 +83,8 @@ class ThinkingBlock(Block):
 
 @dataclass(eq=False)
 class ToolBlock(Block):
-    """One tool call. `output` is the tail of what it prints while it runs, `result` what came of it, `patch` the public
-    structuredPatch of an edit."""
+    """One tool call. `output` is the end of what it has printed so far, `result` its final result, `patch` the public
+    `structuredPatch` of an edit."""
 
     tool_id: str = ""
     name: str = ""
@@ -94,15 +94,15 @@ class ToolBlock(Block):
     elapsed_s: float = 0.0
     result: str = ""
     patch: list[Json] = field(default_factory=list)
-    message_id: str = ""
 
     def size(self) -> int:
-        said = sum(len(value) if isinstance(value, str) else len(str(value)) for value in self.tool_input.values())
-        return said + len(self.output) + len(self.result) + len(str(self.patch))
+        values = self.tool_input.values()
+        given = sum(len(value) if isinstance(value, str) else len(str(value)) for value in values)
+        return given + len(self.output) + len(self.result) + len(str(self.patch))
 
 
 class Level(Enum):
-    """How loud a notice is."""
+    """The importance of a notice."""
 
     INFO = "info"
     WARNING = "warning"
@@ -112,7 +112,7 @@ class Level(Enum):
 
 @dataclass(eq=False)
 class NoticeBlock(Block):
-    """A word of ccb itself."""
+    """A message of ccb itself."""
 
     text: str = ""
     level: Level = Level.INFO
@@ -123,7 +123,38 @@ class NoticeBlock(Block):
 
 @dataclass(eq=False)
 class HoleBlock(NoticeBlock):
-    """Stands for the events between the numbers `after` and `before`, which are not loaded."""
+    """A line in place of the events between the numbers `after` and `before`, which are not loaded."""
 
     after: int = 0
     before: int = 0
+
+
+class BlockContainer(Protocol):
+    """An ordered collection of blocks: the transcript widget, or a list that is inserted into it later."""
+
+    def add(self, block: Block, *, before: Block | None = None) -> None:
+        """Add a block at the end, or in front of the block `before`."""
+
+    def update_block(self, block: Block) -> None:
+        """Note that a block has changed."""
+
+    def take_away(self, block: Block) -> None:
+        """Remove a block; do nothing if it is not here."""
+
+
+class BlockList:
+    """A container for blocks that are not on the screen yet."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+
+    def add(self, block: Block, *, before: Block | None = None) -> None:
+        place = self.blocks.index(before) if before in self.blocks else len(self.blocks)
+        self.blocks.insert(place, block)
+
+    def update_block(self, block: Block) -> None:
+        block.changed()
+
+    def take_away(self, block: Block) -> None:
+        if block in self.blocks:
+            self.blocks.remove(block)

@@ -1,4 +1,4 @@
-"""Markdown as the transcript shows it: left-aligned headings, code without a box, links that nothing can click."""
+"""Markdown in the transcript: left-aligned headings, code without a box, links that cannot be clicked."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
 
-from ..theme.palette import Look
+from ..theme.palette import Palette
 
-_HIGHLIGHT_UP_TO = 20_000  # characters of code: some lexers take seconds for more
+_MAX_HIGHLIGHTED = 20_000  # characters of code; some lexers take seconds for more
 
 
 class _Heading(Heading):
@@ -27,7 +27,7 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         theme, _, background = self.theme.partition(" ")
-        lexer = self.lexer_name if len(code) <= _HIGHLIGHT_UP_TO else "text"
+        lexer = self.lexer_name if len(code) <= _MAX_HIGHLIGHTED else "text"
         syntax = Syntax(code, lexer, theme=theme, word_wrap=True, background_color=background, padding=(0, 1))
         yield Padding(syntax, (0, 0, 0, 2))
 
@@ -40,8 +40,8 @@ class _Table(TableElement):
             yield each
 
 
-class Prose(Markdown):
-    """Rich's Markdown with our elements."""
+class TranscriptMarkdown(Markdown):
+    """Rich's Markdown with our headings, code blocks and tables."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -52,19 +52,20 @@ class Prose(Markdown):
     }
 
 
-def prose(text: str, look: Look) -> Prose:
-    """`text`, already neutralised, as a renderable."""
-    theme = "github-dark" if look.dark else "friendly"
-    return Prose(text, code_theme=f"{theme} {look.surface}", hyperlinks=False)
+def render_markdown(text: str, palette: Palette) -> TranscriptMarkdown:
+    """Return a renderable for `text`, from which control characters have been removed."""
+    theme = "github-dark" if palette.dark else "friendly"
+    return TranscriptMarkdown(text, code_theme=f"{theme} {palette.surface}", hyperlinks=False)
 
 
 def safe_split(text: str) -> int:
-    """Where a growing Markdown text can be cut so that both parts read the same as the whole; 0 when there is no such place."""
+    """Return the last place where a growing Markdown text can be cut so that both parts are drawn like the whole; 0 if there
+    is none."""
     return max(_safe_places(text), default=0)
 
 
 def safe_pieces(text: str, size: int) -> list[str]:
-    """`text` cut where it can be, into pieces of at least `size` characters."""
+    """Cut `text` at safe places into pieces of at least `size` characters."""
     pieces, start = [], 0
     for place in _safe_places(text):
         if place - start >= size:
@@ -74,7 +75,7 @@ def safe_pieces(text: str, size: int) -> list[str]:
 
 
 def _safe_places(text: str) -> Iterator[int]:
-    """Before every flat block that follows a blank line, and before every item of a flat list, outside fences."""
+    """Yield the places outside code fences before a flat block that follows a blank line, or an item of a flat list."""
     position, fence = 0, ""
     after_blank = False
     for line in text.splitlines(keepends=True):
@@ -93,7 +94,7 @@ def _safe_places(text: str) -> Iterator[int]:
 
 
 def _opened_fence(line: str) -> str:
-    """The run of backticks or tildes that opens a code block on this line; empty when none does."""
+    """Return the backticks or tildes that open a code block on this line, or ""."""
     for char in "`~":
         run = line[: len(line) - len(line.lstrip(char))]
         if len(run) >= 3:

@@ -1,4 +1,4 @@
-"""What belongs to events that are not loaded."""
+"""What arrived for messages, tool calls and prompts whose beginning is not loaded yet."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from ...session.messages import ToolResultBlock
 
-_MOST = 64
-_MOST_CHARS = 100_000
+_MAX_KEPT = 64
+_MAX_CHARS = 100_000
 
 
-class Strays:
-    """Results of calls, messages that were withdrawn, prompts that were taken; the newest are kept until their beginning is
-    loaded."""
+class Orphans:
+    """Results of tool calls, ids of messages that were withdrawn, and ids of prompts that the agent took. The newest of each
+    are kept until the person loads the earlier events to which they belong."""
 
     def __init__(self) -> None:
         self.results: dict[str, tuple[ToolResultBlock, Any]] = {}
@@ -20,19 +20,22 @@ class Strays:
         self.taken: dict[str, None] = {}
 
     def note_result(self, result: ToolResultBlock, structured: Any) -> None:
-        if len(result.text()) <= _MOST_CHARS and len(str(structured)) <= _MOST_CHARS:
+        """Keep the result of a tool call, unless it is very long."""
+        if len(result.text()) <= _MAX_CHARS and len(str(structured)) <= _MAX_CHARS:
             self.results[result.tool_use_id] = result, structured
             _trim(self.results)
 
     def note_withdrawn(self, message_id: str) -> None:
+        """Remember that a message of the model was withdrawn."""
         self.withdrawn[message_id] = None
         _trim(self.withdrawn)
 
-    def note_taken(self, uuid: str) -> None:
-        self.taken[uuid] = None
+    def note_taken(self, input_id: str) -> None:
+        """Remember that the agent has taken a prompt."""
+        self.taken[input_id] = None
         _trim(self.taken)
 
 
 def _trim(kept: dict[str, Any]) -> None:
-    while len(kept) > _MOST:
+    while len(kept) > _MAX_KEPT:
         del kept[next(iter(kept))]

@@ -9,10 +9,12 @@ from ...session.messages import Result
 
 Json = dict[str, Any]
 
+_INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
 
 @dataclass
 class Totals:
-    """Tokens and money of the session so far."""
+    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -20,27 +22,30 @@ class Totals:
     context_tokens: int = 0
 
     def add(self, result: Result) -> None:
-        """A turn has ended. Its message says what the session used so far, or at least what the turn did."""
+        """A turn has ended with `result`, which names what the session has used so far, or at least what the turn has used."""
         self.cost_usd = result.total_cost_usd
         if result.modelUsage:
-            self.take_all({"modelUsage": result.modelUsage})
+            self._set(result.modelUsage)
             return
-        for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            value = result.usage.get(name)
-            self.input_tokens += value if isinstance(value, int) else 0
-        output = result.usage.get("output_tokens")
-        self.output_tokens += output if isinstance(output, int) else 0
+        self.input_tokens += _sum(result.usage, _INPUT_FIELDS)
+        self.output_tokens += _sum(result.usage, ("output_tokens",))
 
-    def take_all(self, result: Json) -> None:
-        """What the session used so far, from its newest result message."""
-        used = result.get("modelUsage")
-        models = [each for each in used.values() if isinstance(each, dict)] if isinstance(used, dict) else []
-
-        def total(*names: str) -> int:
-            values = [model.get(name) for model in models for name in names]
-            return sum(value for value in values if isinstance(value, int))
-
-        self.input_tokens = total("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-        self.output_tokens = total("outputTokens")
-        cost = result.get("total_cost_usd")
+    def set_from_result(self, result: Json) -> None:
+        """Take over what the session has used so far from its newest result message."""
+        used, cost = result.get("modelUsage"), result.get("total_cost_usd")
+        self._set(used if isinstance(used, dict) else {})
         self.cost_usd = float(cost) if isinstance(cost, int | float) else self.cost_usd
+
+    def set_context(self, usage: Json) -> None:
+        """Take over the size of the context from the usage of a model message; without one it stays."""
+        self.context_tokens = _sum(usage, _INPUT_FIELDS) or self.context_tokens
+
+    def _set(self, by_model: Json) -> None:
+        models = [each for each in by_model.values() if isinstance(each, dict)]
+        fields = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        self.input_tokens = sum(_sum(model, fields) for model in models)
+        self.output_tokens = sum(_sum(model, ("outputTokens",)) for model in models)
+
+
+def _sum(usage: Json, fields: tuple[str, ...]) -> int:
+    return sum(value for value in map(usage.get, fields) if isinstance(value, int))

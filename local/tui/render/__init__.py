@@ -1,1 +1,1 @@
-"""Blocks of the transcript to lines of styled text, and diffs."""
+"""Drawing: blocks of the transcript, tool output and diffs become styled text."""

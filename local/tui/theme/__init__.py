@@ -1,1 +1,1 @@
-"""Colours of the REPL."""
+"""The colours of the REPL."""

@@ -1,4 +1,4 @@
-"""The styles that blocks are drawn with, taken from the theme."""
+"""The colours and text styles that everything on the screen is drawn with, taken from the theme."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from .themes import muted
 
 
 @dataclass(frozen=True)
-class Look:
-    """Rich styles; `markdown` names those of Markdown. `details` shows everything, `frame` moves the spinner, paths in
-    `cwd` are shown relative to it."""
+class Palette:
+    """Rich styles by their purpose; `markdown` holds those of Markdown elements. `dark`: the background is dark."""
 
     accent: str
     dim: str
@@ -23,13 +22,10 @@ class Look:
     surface: str
     dark: bool
     markdown: Theme
-    details: bool = False
-    frame: int = 0
-    cwd: str = ""
 
 
-def look_of(colours: Mapping[str, str], *, dark: bool) -> Look:
-    """The look for a theme, given its CSS variables."""
+def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
+    """Return the palette of a theme, given the theme's CSS variables."""
     dim = muted(colours["foreground"], colours["background"])
     accent, surface = colours["accent"], colours["surface"]
     markdown = {
@@ -50,7 +46,7 @@ def look_of(colours: Mapping[str, str], *, dark: bool) -> Look:
         "markdown.table.border": dim,
         "markdown.table.header": "bold",
     }
-    return Look(
+    return Palette(
         accent,
         dim,
         colours["success"],

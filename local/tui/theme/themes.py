@@ -1,4 +1,4 @@
-"""The two themes: every colour is readable on its background, and which one fits the terminal."""
+"""The dark and the light theme, whose colours are all readable on their background, and the choice between them."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ THEMES = {"dark": DARK.name, "light": LIGHT.name}
 
 
 def fitting_theme(environ: Mapping[str, str]) -> str:
-    """The theme for this terminal, from COLORFGBG ("15;0": white on black) where the terminal sets it; else dark."""
+    """Return the name of the theme for this terminal: from COLORFGBG ("15;0": white on black) if it is set, else dark."""
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT.name if background in ("7", "15") else DARK.name
 
 
 def muted(foreground: str, background: str) -> str:
-    """A colour for what matters less, still readable (contrast over 4.5)."""
+    """Return a colour for less important text that is still readable (contrast over 4.5)."""
     return Color.parse(background).blend(Color.parse(foreground), 0.7).hex

@@ -1,1 +1,1 @@
-"""What the REPL is made of on the screen: transcript, composer, approval card, banner and status line."""
+"""The widgets of the REPL: transcript, composer, approval card, banner and status line."""

@@ -1,7 +1,7 @@
-"""The approval card: what a tool call would do, why it is asked, and the three answers.
+"""The approval card: what a tool call would do, why the worker asks, and the three answers.
 
-It never takes keystrokes that were meant for the composer: it gets the focus only when the composer is empty and no key was
-pressed for GRACE_S, or when the person goes there with Tab or Alt+A; what is typed on it that is no answer goes to the composer.
+It never takes keys that were meant for the composer. It gets the focus only if the composer is empty and no key was pressed
+for GRACE_S, or if the person goes there with Tab or Alt+A. Keys that are no answer go on to the composer.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ from ccb.tunnel.wire.tool_traits import traits_of
 
 from ...session.messages import ControlRequest
 from ..render.diffs import diff_text
-from ..theme.palette import Look
+from ..theme.palette import Palette
 
 Json = dict[str, Any]
 
 GRACE_S = 0.5
+"""Seconds without a key before the card may take the focus by itself."""
 
 _MAX_LINES = 2_000
 _MAX_CHARS = 200_000
 _MAX_RULE = 1_000
 _MAX_REASON = 500
 _DENIED = "The user denied this; it was not done."
-_SHARE = 0.7  # of the screen that a card may take
-_LINES = {"up": -1, "down": 1, "home": -_MAX_CHARS, "end": _MAX_CHARS}
-_REST = 3  # lines of transcript, composer and status that stay on a small screen
+_MAX_SHARE = 0.7  # of the screen
+_OTHER_LINES = 3  # of transcript, composer and status line, which stay on a small screen
+_SCROLL_KEYS = {"up": -1, "down": 1, "home": -_MAX_CHARS, "end": _MAX_CHARS}
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """`response` is the answer in the public shape."""
+class ApprovalAnswer:
+    """The person's answer. `response` has the public shape of an answer to `can_use_tool`."""
 
     request_id: str
     response: Json
 
 
 def describe_update(update: Json) -> str:
-    """A permission update in words: the exact rule, mode or directory."""
+    """Return a permission update in words: the exact rule, mode or directory."""
     kind = update.get("type")
     if kind in ("addRules", "replaceRules"):
         rules = update.get("rules")
@@ -69,13 +70,14 @@ def describe_update(update: Json) -> str:
 
 
 def session_updates(request: ControlRequest) -> list[Json]:
-    """What "allow for this session" grants: the first suggestion, for this session only; nothing that is too long to read."""
+    """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that is too long
+    to read is never granted."""
     first = request.request.permission_suggestions[:1]
     return [{**update, "destination": "session"} for update in first if len(describe_update(update)) <= _MAX_RULE]
 
 
 class ApprovalCard(Vertical, can_focus=True):
-    """One pending question."""
+    """Shows one open question and takes the person's answer."""
 
     DEFAULT_CSS = """
     ApprovalCard { height: auto; border: round $warning; padding: 0 1; background: $background; }
@@ -92,25 +94,25 @@ class ApprovalCard(Vertical, can_focus=True):
 
     @dataclass
     class Answered(Message):
-        """The person decided."""
+        """The person has answered."""
 
-        verdict: Verdict
+        answer: ApprovalAnswer
 
     @dataclass
     class Interrupted(Message):
         """The person wants the turn to end."""
 
     @dataclass
-    class Typed(Message):
-        """Something was typed that is no answer."""
+    class TextTyped(Message):
+        """The person typed something that is no answer."""
 
         text: str
 
-    def __init__(self, request: ControlRequest, where: str, look: Look) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette) -> None:
         super().__init__(id="approval")
         self.request = request
-        self._where = where
-        self._look = look
+        self._place = place
+        self._palette = palette
         self._updates = session_updates(request)
         self._subject_box = VerticalScroll(Static(self._subject()), can_focus=False)
         self._reason = Static(classes="reason")
@@ -125,7 +127,7 @@ class ApprovalCard(Vertical, can_focus=True):
         yield self._subject_box
         reason = one_line(self.request.request.decision_reason or "")[:_MAX_REASON]
         if reason:
-            self._reason.update(Text(f"Asked because: {reason}", style=self._look.dim))
+            self._reason.update(Text(f"Asked because: {reason}", style=self._palette.dim))
             yield self._reason
         yield self._choices
         yield self._input
@@ -135,22 +137,23 @@ class ApprovalCard(Vertical, can_focus=True):
         self.call_after_refresh(self.fit)
 
     def more_waiting(self, count: int) -> None:
-        """Say how many questions come after this one."""
+        """Show how many questions wait behind this one."""
         self._waiting = count
         self.show_titles()
 
     def show_titles(self) -> None:
-        """What is asked where; that there is more to read below, so that nobody allows what they have not seen; what waits."""
-        title = f"{one_line(self.request.request.tool_name)} on {self._where}"
+        """Show the tool and the host, whether there is more to read below (nobody shall allow what they have not seen), and how
+        many questions wait."""
+        title = f"{one_line(self.request.request.tool_name)} on {self._place}"
         below = self._subject_box.max_scroll_y - round(self._subject_box.scroll_y) if self.is_attached else 0
         more = f"↓ {below} more line{'s' if below != 1 else ''}" if below > 0 else ""
-        short = self.is_attached and self.screen.has_class("-short")  # has no lower border
+        short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
         self.border_title = Content(f"{more} · {title}" if more and short else title)
         waiting = f"{self._waiting} more waiting" if self._waiting else ""
         self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, waiting))))
 
-    def situation(self, *, driving: bool, note: str) -> None:
-        """Whether the person may answer here, and what else there is to say about an answer now."""
+    def set_situation(self, *, driving: bool, note: str) -> None:
+        """Set whether the person may answer here, and a note about what happens to an answer now."""
         if (driving, note) == (self._driving, self._note):
             return
         self._driving, self._note = driving, note
@@ -161,13 +164,13 @@ class ApprovalCard(Vertical, can_focus=True):
             self.fit()
 
     def fit(self) -> None:
-        """Leave room for the answers, whatever the size of the subject and of the screen."""
+        """Limit the height of the subject, so that the answers fit on the screen."""
         if not self.is_attached:
             return
         self._show_choices()
         below = sum(each.size.height for each in (self._reason, self._choices, self._input) if each.display)
         height = self.app.size.height
-        room = int(height * _SHARE) if self.screen.has_class("-tall") else height - _REST
+        room = int(height * _MAX_SHARE) if self.screen.has_class("-tall") else height - _OTHER_LINES
         self._subject_box.styles.max_height = max(1, room - self.gutter.height - below)
 
     def on_resize(self) -> None:
@@ -179,26 +182,27 @@ class ApprovalCard(Vertical, can_focus=True):
             self._show_choices()
 
     def _subject(self) -> RenderableType:
+        """Draw what the tool would do: a diff, a command, or all fields of the input."""
         asked = self.request.request
         if traits_of(asked.tool_name).view.is_diff:
             path = Text(neutralise(str(asked.input.get("file_path", ""))), style="bold")
-            diff = diff_text(asked.tool_name, asked.input, [], self._look, _MAX_CHARS, wrap=True)
-            return Group(path, _bounded(diff, self._look))
+            diff = diff_text(asked.tool_name, asked.input, [], self._palette, _MAX_CHARS, wrap=True)
+            return Group(path, _bounded(diff, self._palette))
         command = asked.input.get("command")
         if isinstance(command, str):
             text = Text(neutralise(command), style="bold", overflow="fold")
-            said = asked.input.get("description")
-            if isinstance(said, str) and said:
-                text.append(f"\n{one_line(said)}", style=f"not bold {self._look.dim}")
+            description = asked.input.get("description")
+            if isinstance(description, str) and description:
+                text.append(f"\n{one_line(description)}", style=f"not bold {self._palette.dim}")
             others = {key: value for key, value in asked.input.items() if key not in ("command", "description")}
             if others:
-                text.append("\n").append_text(_fields(others, self._look))
-            return _bounded(text, self._look)
-        return _bounded(_fields(asked.input, self._look), self._look)
+                text.append("\n").append_text(_fields(others, self._palette))
+            return _bounded(text, self._palette)
+        return _bounded(_fields(asked.input, self._palette), self._palette)
 
     def _show_choices(self) -> None:
-        """The answers in one line; one a line where that is too narrow but high enough."""
-        accent, dim = f"bold {self._look.accent}", self._look.dim
+        """Show the answers on one line, or one below the other on a narrow screen that is high enough."""
+        accent, dim = f"bold {self._palette.accent}", self._palette.dim
         if not self._driving:
             self._choices.update(Text(self._note, style=dim))
             return
@@ -213,7 +217,7 @@ class ApprovalCard(Vertical, can_focus=True):
         if text.cell_len > self.content_size.width and self.screen.has_class("-tall"):
             text = Text("\n").join(parts)
         if self._note:
-            text.append(f"\n{self._note}", style=f"not bold {self._look.warn}")
+            text.append(f"\n{self._note}", style=f"not bold {self._palette.warn}")
         self._choices.update(text)
 
     def on_key(self, event: events.Key) -> None:
@@ -234,55 +238,58 @@ class ApprovalCard(Vertical, can_focus=True):
             self._input.focus()
         elif event.key == "escape":
             self.post_message(self.Interrupted())
-        elif event.key in _LINES:
-            self._scroll_by(_LINES[event.key])
+        elif event.key in _SCROLL_KEYS:
+            self._scroll_by(_SCROLL_KEYS[event.key])
         elif event.is_printable and event.character and event.character not in "123":
-            self.post_message(self.Typed(event.character))
+            self.post_message(self.TextTyped(event.character))
         else:
             return
         event.stop()
         event.prevent_default()
 
     def turn(self, pages: int) -> bool:
-        """Scroll the subject by pages; False when all of it is seen."""
+        """Scroll the subject by pages. Return False if all of it is on the screen."""
         self._scroll_by(pages * self._subject_box.scrollable_content_region.height)
         return self._subject_box.max_scroll_y > 0
 
     def _scroll_by(self, lines: int) -> None:
-        """At once: of several keys that wait for the same refresh, all but one are lost."""
+        """Scroll at once: of several scrolls that wait for the same refresh only one takes effect."""
         self._subject_box.scroll_relative(y=lines, animate=False, immediate=True)
 
     def on_paste(self, event: events.Paste) -> None:
         if self.has_focus:
             event.stop()
-            self.post_message(self.Typed(event.text))
+            self.post_message(self.TextTyped(event.text))
 
     def _allow(self, updates: list[Json]) -> None:
         response: Json = {"behavior": "allow", "updatedInput": self.request.request.input}
         if updates:
             response["updatedPermissions"] = updates
-        self.post_message(self.Answered(Verdict(self.request.request_id, response)))
+        self.post_message(self.Answered(ApprovalAnswer(self.request.request_id, response)))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        said = event.value.strip()
-        message = _DENIED + (f" The user says: {said}" if said else "")
-        self.post_message(self.Answered(Verdict(self.request.request_id, {"behavior": "deny", "message": message})))
+        reason = event.value.strip()
+        message = _DENIED + (f" The user says: {reason}" if reason else "")
+        self.post_message(
+            self.Answered(ApprovalAnswer(self.request.request_id, {"behavior": "deny", "message": message}))
+        )
 
 
-def _bounded(text: Text, look: Look) -> Text:
-    """`text`, or as much of it as can be shown, under a line that says so."""
+def _bounded(text: Text, palette: Palette) -> Text:
+    """Return `text`, or under a warning the beginning of it that can be shown."""
     lines = text.plain[:_MAX_CHARS].split("\n")
     end = len("\n".join(lines[:_MAX_LINES]))
     if end == len(text.plain):
         return text
     warning = f"Too long to show: these are the first {end:,} of {len(text.plain):,} characters.\n"
-    return Text.assemble((warning, f"bold {look.bad}"), text[:end], overflow="fold")
+    return Text.assemble((warning, f"bold {palette.bad}"), text[:end], overflow="fold")
 
 
-def _fields(values: Json, look: Look) -> Text:
+def _fields(values: Json, palette: Palette) -> Text:
+    """Draw each value of an input on lines of its own."""
     text = Text(overflow="fold")
     for number, (key, value) in enumerate(values.items()):
-        text.append(("\n" if number else "") + f"{one_line(str(key))}: ", style=look.dim)
+        text.append(("\n" if number else "") + f"{one_line(str(key))}: ", style=palette.dim)
         text.append(neutralise(str(value)))
     return text

@@ -1,4 +1,4 @@
-"""Where the person types: Enter sends, history at the edges."""
+"""The text area in which the person types prompts: Enter sends, Up and Down recall earlier prompts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ccb.tunnel.plain_text import neutralise
 
 _MAX_HISTORY = 1_000
 _INVITATION = "Ask for a change, or /help"
-_TYPING_S = 0.4  # between two keys of somebody who types
+_TYPING_S = 0.4  # the longest time between two keys of a person who is typing
 
 
 class Composer(TextArea):
-    """A text area of one to ten lines."""
+    """A text area of one to ten lines. It can be locked, and single letters can be shortcuts while it is empty."""
 
     DEFAULT_CSS = """
     Composer {
@@ -31,19 +31,19 @@ class Composer(TextArea):
     """
 
     @dataclass
-    class Sent(Message):
+    class Submitted(Message):
         """The person pressed Enter on `text`."""
 
         text: str
 
     @dataclass
     class Shortcut(Message):
-        """A letter of `shortcuts` was pressed where it is no text."""
+        """The person pressed a letter of `shortcuts` in an empty or locked composer."""
 
         key: str
 
     @dataclass
-    class Refused(Message):
+    class SubmitRefused(Message):
         """The person pressed Enter while the composer is locked."""
 
     def __init__(self) -> None:
@@ -51,60 +51,63 @@ class Composer(TextArea):
         self._invitation = self.placeholder = _INVITATION
         self.sent: list[str] = []
         self.last_key = 0.0
-        self._place = 0
+        self._history_index = 0
         self._draft = ""
         self.shortcuts: frozenset[str] = frozenset()
-        self._eaten = ""
-        self._closed_for = ""
+        self._shortcut_letter = ""  # the last key, if it was a shortcut that may be the first letter of a word
+        self._locked_because = ""
 
-    def close_for(self, why: str) -> None:
-        """Take no text, and say why; with an empty `why` take it again. What is typed already stays."""
-        if why == self._closed_for:
+    def set_locked(self, why: str) -> None:
+        """Take no text, and show why; with an empty `why` take it again. What is typed already stays."""
+        if why == self._locked_because:
             return
-        self._closed_for = why
+        self._locked_because = why
         self.read_only = bool(why)
         self.show_cursor = not why
         self.set_class(bool(why), "locked")
         self.placeholder = why or self._invitation
 
     def invite(self, text: str) -> None:
-        """Say `text` where nothing is typed."""
+        """Show `text` while nothing is typed."""
         self._invitation = text
-        if not self._closed_for:
+        if not self._locked_because:
             self.placeholder = text
 
-    def takes(self, key: str) -> bool:
-        """Whether a letter is a shortcut now, and not text."""
+    def is_shortcut(self, key: str) -> bool:
+        """Return whether a letter is a shortcut now, and not text."""
         return key in self.shortcuts and (self.read_only or not self.text)
 
     async def _on_key(self, event: events.Key) -> None:
         before, self.last_key = self.last_key, time.monotonic()
-        eaten, self._eaten = self._eaten, ""
-        if eaten and event.is_printable and not self.text and self.last_key - before < _TYPING_S:
-            self.insert(eaten)  # it was the first letter of a word
-        if event.character is not None and self.takes(event.character):
-            event.prevent_default()
-            event.stop()
-            self._eaten = "" if self.read_only else event.character
-            self.post_message(self.Shortcut(event.character))
-        elif event.key == "enter":
-            event.prevent_default()
-            event.stop()
-            self._send()
-        elif event.key in ("ctrl+j", "shift+enter"):
-            event.prevent_default()
-            event.stop()
-            self.insert("\n")
-        elif (
-            event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location) and self._recall(-1)
-        ) or (event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location) and self._recall(1)):
+        letter, self._shortcut_letter = self._shortcut_letter, ""
+        if letter and event.is_printable and not self.text and self.last_key - before < _TYPING_S:
+            self.insert(letter)  # it was the first letter of a word, not a shortcut
+        if self._handle_key(event):
             event.prevent_default()
             event.stop()
         else:
             await super()._on_key(event)
 
+    def _handle_key(self, event: events.Key) -> bool:
+        """Handle the keys that differ from a plain text area. Return whether this was one."""
+        if event.character is not None and self.is_shortcut(event.character):
+            self._shortcut_letter = "" if self.read_only else event.character
+            self.post_message(self.Shortcut(event.character))
+            return True
+        if event.key == "enter":
+            self._submit()
+            return True
+        if event.key in ("ctrl+j", "shift+enter"):
+            self.insert("\n")
+            return True
+        if event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
+            return self._recall(-1)
+        if event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
+            return self._recall(1)
+        return False
+
     def give_back(self, text: str) -> None:
-        """Put a prompt that was not sent in front of what was typed since."""
+        """Put a prompt that was not sent in front of what the person has typed since."""
         self.text = f"{text}\n{self.text}" if self.text else text
         self.move_cursor(self.document.end)
 
@@ -115,43 +118,43 @@ class Composer(TextArea):
         self.type(event.text)
 
     def type(self, text: str) -> None:
-        """Put text where the cursor is; control characters in it are made harmless."""
+        """Insert text at the cursor. Control characters in it are made visible."""
         if self.read_only:
             return
         self.last_key = time.monotonic()
         result = self.replace(neutralise(text.replace("\r\n", "\n").replace("\r", "\n")), *self.selection)
         self.move_cursor(result.end_location)
 
-    def rest(self) -> None:
-        """Start the quiet time anew, as if a key had been pressed."""
+    def restart_quiet_time(self) -> None:
+        """Count the quiet time from now on, as if a key had been pressed."""
         self.last_key = time.monotonic()
 
-    def _send(self) -> None:
+    def _submit(self) -> None:
         text = self.text.strip()
         if self.read_only:
-            self.post_message(self.Refused())
+            self.post_message(self.SubmitRefused())
             return
         if not text:
             return
         if not self.sent or self.sent[-1] != text:
             self.sent.append(text)
             del self.sent[:-_MAX_HISTORY]
-        self._place = len(self.sent)
+        self._history_index = len(self.sent)
         self.text = ""
-        self.post_message(self.Sent(text))
+        self.post_message(self.Submitted(text))
 
     def _recall(self, step: int) -> bool:
-        """Show the previous or next prompt; the draft is kept at the end. False when there is none."""
-        place = self._place + step
-        if self.read_only or not 0 <= place <= len(self.sent):
+        """Show the previous or next prompt; after the newest one comes the draft. Return False if there is none."""
+        index = self._history_index + step
+        if self.read_only or not 0 <= index <= len(self.sent):
             return False
-        if self._place == len(self.sent):
+        if self._history_index == len(self.sent):
             self._draft = self.text
-        self._place = place
-        self.text = self._draft if place == len(self.sent) else self.sent[place]
+        self._history_index = index
+        self.text = self._draft if index == len(self.sent) else self.sent[index]
         self.move_cursor(self.document.end)
         return True
 
     def quiet_for(self) -> float:
-        """Seconds since the last key."""
+        """Return the seconds since the last key."""
         return time.monotonic() - self.last_key

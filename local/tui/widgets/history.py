@@ -1,4 +1,4 @@
-"""Events that were not loaded: the lines that stand for them, and loading them when the person looks there."""
+"""Events that are not loaded: the lines in their place, and loading them when the person scrolls there."""
 
 from __future__ import annotations
 
@@ -8,98 +8,83 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 
 from ...session.client import Received, SessionClient
-from ...session.messages import ControlCancelRequest, ControlRequest, Message, parse_message
-from ..model.block_container import ListPage
-from ..model.blocks import HoleBlock, Level, NoticeBlock
-from ..model.transcript_reducer import Story
+from ..model.blocks import BlockList, HoleBlock, Level, NoticeBlock
+from ..model.transcript_reducer import TranscriptReducer
 from .transcript import Transcript
 
-_MORE = "PgUp here loads them"
+_HINT = " · PgUp here loads them"
 
 
-class History:
-    """The holes of one transcript."""
+class HistoryLoader:
+    """Knows the holes of a transcript, and fills them page by page."""
 
-    def __init__(self, client: SessionClient, transcript: Transcript, story: Story) -> None:
+    def __init__(self, client: SessionClient, transcript: Transcript, reducer: TranscriptReducer) -> None:
         self._client = client
         self._transcript = transcript
-        self._story = story
+        self._reducer = reducer
         self._holes: list[HoleBlock] = []
         self._loading = False
 
     def skipped(self, after: int, before: int) -> None:
-        """The events between these numbers were not loaded."""
+        """The events between these numbers are not loaded: show a line in their place."""
         if before <= after + 1:
-            return  # the host has lost events that are shown here
+            return  # the host has lost events that are on the screen
         hole = HoleBlock(level=Level.DIM, after=after, before=before)
-        hole.text = _text(hole)
+        hole.text = _hole_text(hole)
         self._holes.append(hole)
-        self._transcript.add(hole, before=self._story.asked.first_waiting())
+        self._transcript.add(hole, before=self._reducer.prompts.first_waiting())
 
-    def wanted(self) -> HoleBlock | None:
-        """The hole that is looked at; None when there is none, or one is being loaded."""
-        self._holes = [hole for hole in self._holes if self._transcript.holds(hole)]
+    def hole_on_screen(self) -> HoleBlock | None:
+        """Return the hole that the person looks at; None if there is none, or one is being loaded."""
+        self._holes = [hole for hole in self._holes if self._transcript.has_block(hole)]
         if self._loading:
             return None
-        return next((hole for hole in self._holes if self._transcript.shows(hole)), None)
+        return next((hole for hole in self._holes if self._transcript.is_in_view(hole)), None)
 
     async def load(self, hole: HoleBlock, *, turn_page: bool) -> None:
-        """Load the newest events of a hole. What is shown stays where it is; with `turn_page` it goes to the bottom."""
+        """Load the newest events of a hole. What is on the screen stays in place; with `turn_page` it moves to the bottom."""
         if self._loading:
             return
-        if not self._transcript.has_room:
-            self._say(hole, "… earlier events are not loaded: this page is full")
+        if not self._transcript.has_room_for_earlier:
+            self._set_text(hole, "… earlier events are not loaded: this page is full")
             return
         self._loading = True
-        self._say(hole, "… loading earlier events")
+        self._set_text(hole, "… loading earlier events")
         try:
-            records = await self._client.earlier(hole.before)
+            events = await self._client.earlier(hole.before)
         except CcbError as error:
-            self._say(hole, f"{_text(hole, more='')}: {one_line(error.what)} · PgUp tries again")
+            self._set_text(hole, f"{_hole_text(hole, hint='')}: {one_line(error.what)} · PgUp tries again")
             return
         finally:
             self._loading = False
-        self._put(hole, [each for each in records if hole.after < each.seq < hole.before], turn_page=turn_page)
+        self._fill(hole, [each for each in events if hole.after < each.seq < hole.before], turn_page=turn_page)
 
-    def _put(self, hole: HoleBlock, records: Sequence[Received], *, turn_page: bool) -> None:
-        if not self._transcript.holds(hole):
-            return  # the page has grown too long meanwhile
-        page = ListPage()
-        earlier = Story(page, strays=self._story.strays)
-        earlier.asked.share(self._story.asked)
-        for record in records:
-            tell(earlier, record)
-        self._story.adopt(earlier)
-        missing = hole.before - 1 - records[-1].seq if records else 0
+    def _fill(self, hole: HoleBlock, events: Sequence[Received], *, turn_page: bool) -> None:
+        if not self._transcript.has_block(hole):
+            return  # the transcript has dropped it meanwhile, since it was full
+        loaded = BlockList()
+        earlier = TranscriptReducer(loaded, orphans=self._reducer.orphans)
+        earlier.prompts.share(self._reducer.prompts)
+        for event in events:
+            earlier.apply_event(event.record, replayed=event.replayed)
+        self._reducer.adopt(earlier)
+        missing = hole.before - 1 - events[-1].seq if events else 0
         if missing:
-            page.add(NoticeBlock(text=f"… {missing} events are missing on the host", level=Level.WARNING))
-        self._transcript.insert(page.blocks, after=hole, turn_page=turn_page)
-        if records and records[0].seq > hole.after + 1:
-            hole.before = records[0].seq
-            self._say(hole, _text(hole))
+            loaded.add(NoticeBlock(text=f"… {missing} events are missing on the host", level=Level.WARNING))
+        self._transcript.insert(loaded.blocks, after=hole, turn_page=turn_page)
+        if events and events[0].seq > hole.after + 1:
+            hole.before = events[0].seq
+            self._set_text(hole, _hole_text(hole))
         else:
             self._holes.remove(hole)
             self._transcript.take_away(hole)
 
-    def _say(self, hole: HoleBlock, text: str) -> None:
+    def _set_text(self, hole: HoleBlock, text: str) -> None:
         hole.text = text
         self._transcript.update_block(hole)
 
 
-def tell(story: Story, event: Received) -> Message | None:
-    """Apply one event to a story, which has nothing to do with questions; the message that it is."""
-    if not event.replayed:
-        story.fresh = False
-    if event.kind not in ("message", "progress"):
-        story.fact(event.kind, event.body)
-        return None
-    message = parse_message(event.body)
-    if not isinstance(message, ControlRequest | ControlCancelRequest):
-        story.message(message)
-    return message
-
-
-def _text(hole: HoleBlock, more: str = f" · {_MORE}") -> str:
+def _hole_text(hole: HoleBlock, hint: str = _HINT) -> str:
     if hole.after:
-        return f"… {hole.before - hole.after - 1:,} events are not loaded{more}"
-    return f"… earlier events are not loaded{more}"
+        return f"… {hole.before - hole.after - 1:,} events are not loaded{hint}"
+    return f"… earlier events are not loaded{hint}"

@@ -1,4 +1,4 @@
-"""What the REPL is told of the session beside what the session says itself, and what it tells when the person leaves."""
+"""What the REPL knows of its session from the command line, and the text that stays on the terminal after it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ccb.tunnel.plain_text import one_line
 
 @dataclass(frozen=True)
 class ReplInfo:
-    """`host` is how the person called it ("local" without SSH), `path` the directory there, `resume` the command that
-    comes back to the session, `who` the name of this client there."""
+    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
+    `resume` the command that comes back to the session, `client_name` the name of this client at the host."""
 
     host: str
     path: str
@@ -18,42 +18,51 @@ class ReplInfo:
     mode: str
     version: str
     resume: str = ""
-    who: str = ""
+    client_name: str = ""
+
+    @property
+    def place(self) -> str:
+        """Host and directory on one line."""
+        return f"{one_line(self.host)}:{one_line(self.path)}"
 
 
 @dataclass(frozen=True)
-class Left:
-    """How the person left: the exit `code`; `stopped`: the session was ended on the host."""
+class ReplExit:
+    """How the person left: the exit `code`, and whether the session was `stopped` on the host."""
 
     code: int
     stopped: bool = False
 
 
-def farewell(
-    info: ReplInfo,
-    session: str,
-    used: str,
-    *,
-    stopped: bool,
-    asked: bool,
-    working: bool,
-    lost: str = "",
-    in_memory: bool = False,
-) -> str:
-    """What stays on the terminal: which session it was, what it used, what becomes of it and how to come back. `lost`: why it
-    ended here while it may go on there. `in_memory`: there is nothing left of it once its worker has ended."""
-    where = f"{one_line(info.host)}:{one_line(info.path)}"
-    lines = [f"Session {one_line(session)} on {where}" + (f": {used}" if used else "")]
-    if stopped:
+@dataclass(frozen=True)
+class LeftSession:
+    """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps it only as
+    long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of it; the first one that
+    applies is shown."""
+
+    session_id: str
+    used: str
+    in_memory: bool
+    stopped: bool
+    lost: str
+    asking: bool
+    working: bool
+
+
+def farewell(info: ReplInfo, left: LeftSession) -> str:
+    """Return the text that stays on the terminal: which session it was, what it used, what becomes of it, how to come back."""
+    lines = [f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else "")]
+    if left.stopped:
         lines.append("It was stopped on the host.")
-    elif lost:
-        lines.append(f"Lost: {one_line(lost)}.")
-    elif asked:
+    elif left.lost:
+        lines.append(f"Lost: {one_line(left.lost)}.")
+    elif left.asking:
         lines.append("The agent waits there for an answer.")
-    elif working:
+    elif left.working:
         lines.append("The agent goes on working there.")
-    if in_memory:
-        lines.append("It was in memory only." if stopped else "It is in memory only, and gone when its worker ends.")
-    if info.resume and not (in_memory and stopped):
+    if left.in_memory:
+        end = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
+        lines.append(end)
+    if info.resume and not (left.in_memory and left.stopped):
         lines += ["Come back with:", f"  {one_line(info.resume)}"]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The status line: where we are, who answers, in which mode, over which link, for how much."""
+"""The status line: the host and directory, the mode, what goes on, the model, and what was used."""
 
 from __future__ import annotations
 
@@ -15,22 +15,13 @@ from ccb.tunnel.plain_text import one_line
 
 from ...session.client import LinkState
 from ..model.totals import Totals
-from ..theme.palette import Look
+from ..theme.palette import Palette
 
-_LINK = {
-    LinkState.CONNECTED: ("●", "good"),
-    LinkState.CONNECTING: ("◌", "warn"),
-    LinkState.RECONNECTING: ("◌", "warn"),
-    LinkState.LOST: ("✗", "bad"),
-    LinkState.NEEDS_PERSON: ("!", "warn"),
-    LinkState.FENCED: ("◇", "warn"),
-    LinkState.CLOSED: ("○", "dim"),
-}
 _GAP = "  "
-_SHORTEST = 4
-_LEAST_PLACE = 12
-_LEAST_PLACE_BESIDE_HINT = 16
-_MOST_STEPS = 16  # of a path, at its end
+_MIN_SHORTENED = 4
+_MIN_PLACE = 12
+_MIN_PLACE_BESIDE_HINT = 16
+_MAX_PATH_PARTS = 16  # of a shortened path, at its end
 _MODES = {
     "default": ("ask", "ask"),
     "acceptEdits": ("accept edits", "edits"),
@@ -40,9 +31,10 @@ _MODES = {
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Everything the line shows. `hint` answers a key that was just pressed; `asks`: an approval waits that has not the focus;
-    `below`: there is more of the transcript than is shown."""
+class StatusFacts:
+    """Everything that the line shows. `busy_s`: seconds since the turn began, None without one. `hint` answers a key that was
+    just pressed. `approval_waits`: there is an approval card that does not have the focus. `more_below`: the transcript goes on
+    below the screen."""
 
     host: str
     path: str
@@ -52,13 +44,13 @@ class Facts:
     totals: Totals
     busy_s: float | None
     hint: str = ""
-    asks: bool = False
-    below: bool = False
+    approval_waits: bool = False
+    more_below: bool = False
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One entry of the line, and how it is said where there is less room."""
+class _Entry:
+    """One entry of the line, and its short form for a narrow screen."""
 
     text: str
     short: str
@@ -66,7 +58,7 @@ class _Part:
 
 
 def tokens(count: int) -> str:
-    """`950`, `12.3k`, `1.2M`."""
+    """Return a number of tokens in short: `950`, `12.3k`, `1.2M`."""
     if count < 1_000:
         return str(count)
     return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
@@ -82,24 +74,24 @@ def _used(totals: Totals) -> list[str]:
 
 
 def used_text(totals: Totals) -> str:
-    """Tokens and money in words; empty when nothing was used."""
+    """Return tokens and cost in words, or "" if nothing was used."""
     return ", ".join(_used(totals)).replace(" in,", " tokens in,", 1)
 
 
-def status_text(facts: Facts, look: Look, width: int) -> Text:
-    """The line, most important first: connection, place, mode, what goes on. These are shortened, the place to host and
-    directory, before one is left out; what else there is to say has what is left."""
-    mark, tone = _LINK[facts.link]
-    colours = {"good": look.good, "warn": look.warn, "bad": look.bad, "dim": look.dim}
-    going = _going(facts, look, colours[tone])
-    mode = _mode(facts.mode, look)
-    places = _places(one_line(facts.host), one_line(facts.path))
+def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
+    """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes on. On
+    a narrow screen these are shortened before one is left out; the other entries are shown where there is room."""
+    mark, tone = _link_mark(facts.link, palette)
+    current = _current_entries(facts, palette, tone)
+    mode = _mode_entry(facts.mode, palette)
+    host, path = one_line(facts.host), one_line(facts.path)
+    places = _places(host, path)
     room = width - len(mark) - 1
-    first = _cells(going[0].short) if going else 0
-    # A hint is there for seconds only and answers a key that was just pressed: meanwhile the mode gives way to it.
+    first = _cells(current[0].short) if current else 0
+    # A hint answers a key and disappears after seconds: until then it may take the room of the mode.
     least = min(
         cell_len(places[-1]),
-        _LEAST_PLACE_BESIDE_HINT if facts.hint else max(_LEAST_PLACE, room - _cells(mode.short) - first),
+        _MIN_PLACE_BESIDE_HINT if facts.hint else max(_MIN_PLACE, room - _cells(mode.short) - first),
     )
     left = room - least
     shown: list[tuple[str, str]] = []
@@ -107,68 +99,95 @@ def status_text(facts: Facts, look: Look, width: int) -> Text:
         spare = left - first
         shown.append((mode.text if _cells(mode.text) <= spare else mode.short, mode.style))
         left -= _cells(shown[-1][0])
-    for part in going:
-        said = next((each for each in (part.text, part.short) if _cells(each) <= left), "")
-        if not said and part is going[0] and left >= _SHORTEST + len(_GAP):
-            said = set_cell_size(part.short, left - len(_GAP) - 1).rstrip() + "…"
-        if said:
-            shown.append((said, part.style))
-            left -= _cells(said)
-    most = min(least + left, max(least, width // 2))
-    place = next((each for each in places if cell_len(each) <= most), "")
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"{mark} ", style=colours[tone])
-    text.append(place or _squeezed(one_line(facts.host), one_line(facts.path), most), style="bold")
-    for said, style in shown + [(said, look.dim) for said in _rest(facts)]:
-        if said and text.cell_len + _cells(said) <= width:  # else the next one may fit
-            text.append(_GAP, style=look.dim)
-            text.append(said, style=style)
-    return text
+    for text, style in _fitting(current, left):
+        shown.append((text, style))
+        left -= _cells(text)
+    room_for_place = min(least + left, max(least, width // 2))
+    place = next((each for each in places if cell_len(each) <= room_for_place), "")
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{mark} ", style=tone)
+    line.append(place or _squeezed(host, path, room_for_place), style="bold")
+    for text, style in shown + [(text, palette.dim) for text in _other_texts(facts)]:
+        if text and line.cell_len + _cells(text) <= width:  # else the next one may fit
+            line.append(_GAP, style=palette.dim)
+            line.append(text, style=style)
+    return line
+
+
+def _fitting(entries: list[_Entry], left: int) -> list[tuple[str, str]]:
+    """Choose for each entry the long form, the short form or neither, so that all fit into `left` cells. The first entry is cut
+    if it does not fit."""
+    chosen: list[tuple[str, str]] = []
+    for entry in entries:
+        text = next((each for each in (entry.text, entry.short) if _cells(each) <= left), "")
+        if not text and entry is entries[0] and left >= _MIN_SHORTENED + len(_GAP):
+            text = set_cell_size(entry.short, left - len(_GAP) - 1).rstrip() + "…"
+        if text:
+            chosen.append((text, entry.style))
+            left -= _cells(text)
+    return chosen
 
 
 def _cells(text: str) -> int:
+    """Return the cells that an entry takes, with the gap before it."""
     return len(_GAP) + cell_len(text)
 
 
-def _going(facts: Facts, look: Look, tone: str) -> list[_Part]:
-    """What goes on, most important first."""
-    parts = []
+def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
+    """Return the mark of the connection and its colour."""
+    return {
+        LinkState.CONNECTED: ("●", palette.good),
+        LinkState.CONNECTING: ("◌", palette.warn),
+        LinkState.RECONNECTING: ("◌", palette.warn),
+        LinkState.LOST: ("✗", palette.bad),
+        LinkState.NEEDS_PERSON: ("!", palette.warn),
+        LinkState.FENCED: ("◇", palette.warn),
+        LinkState.CLOSED: ("○", palette.dim),
+    }[link]
+
+
+def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_Entry]:
+    """Return what goes on now, the most important first. `tone` is the colour of the connection."""
+    entries = []
     if facts.hint:
-        parts.append(_Part(facts.hint, facts.hint, look.warn))
-    if facts.asks:
-        parts.append(_Part("approval waits: Tab", "Tab: answer", look.warn))
+        entries.append(_Entry(facts.hint, facts.hint, palette.warn))
+    if facts.approval_waits:
+        entries.append(_Entry("approval waits: Tab", "Tab: answer", palette.warn))
     if facts.link is not LinkState.CONNECTED:
-        parts.append(_Part(facts.link.value, facts.link.value, tone))
+        entries.append(_Entry(facts.link.value, facts.link.value, tone))
     if facts.busy_s is not None:
         working = f"working {facts.busy_s:.0f} s"
         esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED else ""
-        parts.append(_Part(working + esc, working, look.accent))
-    if facts.below:
-        parts.append(_Part("↓ more below", "↓ more", look.warn))
-    return parts
+        entries.append(_Entry(working + esc, working, palette.accent))
+    if facts.more_below:
+        entries.append(_Entry("↓ more below", "↓ more", palette.warn))
+    return entries
 
 
-def _mode(mode: str, look: Look) -> _Part:
-    text, short = _MODES.get(mode, (one_line(mode), _cut(one_line(mode), _LEAST_PLACE)))
-    return _Part(text, short, look.bad if mode == "bypassPermissions" else look.warn if mode != "default" else look.dim)
+def _mode_entry(mode: str, palette: Palette) -> _Entry:
+    text, short = _MODES.get(mode, (one_line(mode), _cut(one_line(mode), _MIN_PLACE)))
+    if mode == "bypassPermissions":
+        return _Entry(text, short, palette.bad)
+    return _Entry(text, short, palette.warn if mode != "default" else palette.dim)
 
 
-def _rest(facts: Facts) -> list[str]:
-    """What is worth a look where there is room for it."""
+def _other_texts(facts: StatusFacts) -> list[str]:
+    """Return what is shown only where there is room for it: the model, the context, what was used."""
     context = [f"context {tokens(facts.totals.context_tokens)}"] if facts.totals.context_tokens else []
     return [one_line(facts.model), *context, *_used(facts.totals)]
 
 
 def _places(host: str, path: str) -> list[str]:
-    """Host and directory, ever shorter: without user and domain, with only the ends of the path, at last its last part."""
+    """Return host and directory in ever shorter forms: first without user and domain, then with only the end of the path."""
     short = _short_host(host)
-    steps = path.rstrip("/").split("/")
-    ends = ["…/" + "/".join(steps[begin:]) for begin in range(max(2, len(steps) - _MOST_STEPS), len(steps))]
+    parts = path.rstrip("/").split("/")
+    ends = ["…/" + "/".join(parts[begin:]) for begin in range(max(2, len(parts) - _MAX_PATH_PARTS), len(parts))]
     return [f"{host}:{path}", f"{short}:{path}", *(f"{short}:{end}" for end in ends)]
 
 
 def _short_host(host: str) -> str:
-    """`devbox` for `alice@devbox.example.com`, `web on devbox` for a container there. An address and a command stay."""
+    """Return `devbox` for `alice@devbox.example.com`, and `web on devbox` for a container there. An IP address or a command
+    is returned unchanged."""
     named = re.fullmatch(r"((?:\S+ on )?)(?:\S*@)?([^\s@]+)", host)
     if named is None:
         return host
@@ -179,7 +198,7 @@ def _short_host(host: str) -> str:
 
 
 def _squeezed(host: str, path: str, room: int) -> str:
-    """Host and directory where not even their names fit: beginning and end of each, since names of a kind differ there."""
+    """Return host and directory cut to `room` cells. Each keeps its beginning and its end, where similar names differ."""
     host, directory = _short_host(host), path.rstrip("/").rpartition("/")[2] or path
     half = (room - 1) // 2
     host = _cut(host, max(half, room - 1 - cell_len(directory)))
@@ -187,7 +206,7 @@ def _squeezed(host: str, path: str, room: int) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    """`text` in at most so many cells, without its middle."""
+    """Return `text` in at most `room` cells, without its middle."""
     if cell_len(text) <= room:
         return text
     for kept in range(room - 1, 0, -1):
@@ -198,15 +217,15 @@ def _cut(text: str, room: int) -> str:
 
 
 class StatusLine(Static):
-    """One line at the bottom."""
+    """The line at the bottom of the screen."""
 
     DEFAULT_CSS = "StatusLine { height: 1; padding: 0 1; background: $surface; }"
 
     _shown: Text | None = None
 
-    def show(self, facts: Facts, look: Look) -> None:
-        """Draw the line anew."""
-        text = status_text(facts, look, max(20, self.size.width))
+    def show(self, facts: StatusFacts, palette: Palette) -> None:
+        """Draw the line, if it differs from the one on the screen."""
+        text = status_text(facts, palette, max(20, self.size.width))
         if text != self._shown or text.spans != self._shown.spans:
             self._shown = text
             self.update(text)

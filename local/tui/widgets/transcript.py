@@ -1,17 +1,14 @@
-"""The conversation as one widget: blocks rendered to lines where they are looked at, whatever their number.
+"""The conversation as one widget, which draws only the blocks on the screen, whatever their number.
 
-A widget for each message costs two orders of magnitude more (measured). Heights of blocks that were never seen at this width
-are estimated, and corrected when they come into view. Changes are laid out at most once a frame; a frame lasts longer when
-laying out does, so that streaming never takes the whole CPU.
+A widget for each message costs two orders of magnitude more (measured). The heights of blocks that were never drawn at this
+width are estimated, and corrected when they come into view. Changes are laid out at most once a frame; a frame lasts longer
+if laying out does, so that streaming never takes the whole CPU.
 """
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -25,25 +22,23 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from ..model.blocks import Block, Level, NoticeBlock, ToolBlock
-from ..render.render import is_animated, render
-from ..theme.palette import Look, look_of
-from .line_cache import Key, LineCache
+from ..render.block_renderer import BlockRenderer, is_animated
+from ..theme.palette import Palette, palette_of
+from .block_layout import BlockLayout
+from .line_cache import CacheKey, LineCache
 
-MAX_BLOCKS = 5_000
-MAX_CHARS = 20_000_000
-_ROOM = 3 / 4  # of the limits that may be taken by what is loaded above; the rest is for what comes
-_FRESH = 60  # newest blocks among which running tools are looked for
-_KEPT_LINES = 2_000  # about 10 KB each with what Textual remembers of them
-_TOOL_LINES = 5  # a guess
-_EXACT_LINES = 500  # at the end of the page; further up heights are estimated
-_OVERLAP = 2  # lines of the page before that stay when a page is turned
-_FRAME_S = 0.04
-_SLOWEST_FRAME_S = 0.5
-_SHARE = 6  # a frame lasts this many times as long as the layout before it took
+_MAX_ANIMATED = 60  # the newest blocks, among which running tools are looked for
+_MAX_CACHED_LINES = 2_000  # about 10 KB each with what Textual keeps for them
+_ESTIMATED_TOOL_LINES = 5
+_EXACT_LINES = 500  # at the end of the transcript; further up heights are estimated
+_OVERLAP_LINES = 2  # of the page before, which stay when a page is turned
+_MIN_FRAME_S = 0.04
+_MAX_FRAME_S = 0.5
+_FRAME_PER_LAYOUT = 6  # a frame lasts this many times as long as the layout before it took
 
 
 class Transcript(ScrollView, can_focus=False):
-    """Shows blocks; stays at the bottom unless the person has scrolled up."""
+    """Shows blocks. It follows what comes at the bottom unless the person has scrolled up."""
 
     DEFAULT_CSS = """
     Transcript {
@@ -59,233 +54,214 @@ class Transcript(ScrollView, can_focus=False):
     def __init__(self, cwd: str = "") -> None:
         super().__init__()
         self._cwd = cwd
-        self.blocks: list[Block] = []
-        self._drawn = LineCache(_KEPT_LINES)
-        self._heights: list[int] = []
-        self._ends: list[int] = []
-        self._sizes: dict[Block, int] = {}
-        self._chars = 0
+        self._block_layout = BlockLayout()
+        self._drawn = LineCache(_MAX_CACHED_LINES)
         self._details = False
-        self._frame = 0
-        self._look: Look | None = None
-        self._dirty_from: int | None = None
-        self._waiting = False
-        self._frame_s = _FRAME_S
-        self._laid_at = 0.0
+        self._spinner_frame = 0
+        self._palette: Palette | None = None
         self._dropped = 0
-        self._keep: tuple[Block, int] | None = None
+        self._dirty_from: int | None = None  # the first block that has to be laid out again
+        self._layout_waits = False
+        self._frame_s = _MIN_FRAME_S
+        self._laid_out_at = 0.0
+        self._keep_in_place: tuple[Block, int] | None = None  # a block, and the row of the screen where it stays
 
     def on_mount(self) -> None:
         self.anchor()
 
     @property
-    def details(self) -> bool:
-        """Whether all of tool output and thinking is shown."""
-        return self._details
+    def blocks(self) -> Sequence[Block]:
+        """All blocks, oldest first."""
+        return self._block_layout.blocks
 
     @property
-    def below(self) -> int:
-        """Lines under the last one shown; none while the page follows what comes, though it does so a frame later."""
+    def lines_below(self) -> int:
+        """The number of lines below the last one on the screen. While the transcript follows what comes it is 0, even if the
+        screen is a frame late."""
         return round(self.max_scroll_y - self.scroll_y) if self._anchor_released else 0
 
     def toggle_details(self) -> None:
+        """Show all of tool output and thinking, or fold it again."""
         self._details = not self._details
-        self._lay_out_anew()
+        self._redraw_all()
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
-        """Append a block, or put it in front of another one."""
-        position = len(self.blocks) if before is None else self._position(before)
-        self.blocks.insert(position, block)
-        self._heights.insert(position, 0)
-        self._weigh(block)
-        self._relay(position)
-        if len(self.blocks) > MAX_BLOCKS or self._chars > MAX_CHARS:
+        layout = self._block_layout
+        position = len(layout.blocks) if before is None else layout.position(before)
+        layout.insert(position, [block])
+        self._lay_out_soon(position)
+        if layout.is_full:
             self._drop_oldest()
 
     @property
-    def has_room(self) -> bool:
+    def has_room_for_earlier(self) -> bool:
         """Whether earlier blocks may still be put in."""
-        return len(self.blocks) < MAX_BLOCKS * _ROOM and self._chars < MAX_CHARS * _ROOM
+        return self._block_layout.has_room_for_earlier
 
-    def holds(self, block: Block) -> bool:
-        """Whether a block is a part of the page."""
-        return block in self._sizes
+    def has_block(self, block: Block) -> bool:
+        """Return whether a block is in the transcript."""
+        return block in self._block_layout
 
-    def shows(self, block: Block) -> bool:
-        """Whether a line of a block can be seen now."""
-        position = self._position(block)
-        if position >= len(self._ends):
+    def is_in_view(self, block: Block) -> bool:
+        """Return whether at least one line of a block can be seen now."""
+        layout = self._block_layout
+        position = layout.position(block)
+        if not layout.is_laid_out(position):
             return False
         top = round(self.scroll_y)
-        return self._ends[position] > top and self._ends[position] - self._heights[position] < top + self.size.height
+        return layout.end(position) > top and layout.start(position) < top + self.size.height
 
     def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
-        """Put blocks behind one that is there. What follows stays where it is on the screen; with `turn_page` it goes to the
-        bottom."""
-        position = self._position(after) + 1
-        if position < len(self.blocks) and position <= len(self._ends):
-            row = self._ends[position - 1] - round(self.scroll_y)
-            self._keep = self.blocks[position], max(0, self.size.height - _OVERLAP) if turn_page else row
+        """Put earlier blocks in behind one that is there. What follows stays at its place on the screen; with `turn_page` it
+        moves to the bottom."""
+        layout = self._block_layout
+        position = layout.position(after) + 1
+        if position < len(layout.blocks) and layout.is_laid_out(position - 1):
+            row = layout.end(position - 1) - round(self.scroll_y)
+            bottom = max(0, self.size.height - _OVERLAP_LINES)
+            self._keep_in_place = layout.blocks[position], bottom if turn_page else row
             self.release_anchor()
-        self.blocks[position:position] = blocks
-        self._heights[position:position] = [0] * len(blocks)
-        for block in blocks:
-            self._weigh(block)
-        self._relay(max(0, position - 1))
+        layout.insert(position, blocks)
+        self._lay_out_soon(max(0, position - 1))
 
     def update_block(self, block: Block) -> None:
-        """Show a block's new state."""
         block.changed()
-        if block in self._sizes:
-            self._weigh(block)
-            self._relay(self._position(block))
+        if block in self._block_layout:
+            self._block_layout.weigh(block)
+            self._lay_out_soon(self._block_layout.position(block))
 
     def take_away(self, block: Block) -> None:
-        """Take a block away."""
-        if block in self._sizes:
-            position = self._position(block)
-            del self.blocks[position], self._heights[position]
+        if block in self._block_layout:
+            position = self._block_layout.position(block)
+            self._block_layout.remove(position)
             self._drawn.forget(block)
-            self._chars -= self._sizes.pop(block)
-            self._relay(position)
+            self._lay_out_soon(position)
 
     def tick(self) -> None:
         """Move the spinners of running tools."""
-        self._frame += 1
-        for block in self.blocks[-_FRESH:]:
-            if is_animated(block):
-                self.refresh()
-                return
-
-    def _position(self, block: Block) -> int:
-        """Where a block is; it is nearly always one of the last."""
-        for position in range(len(self.blocks) - 1, -1, -1):
-            if self.blocks[position] is block:
-                return position
-        return len(self.blocks)
-
-    def _weigh(self, block: Block) -> None:
-        self._chars += block.size() - self._sizes.get(block, 0)
-        self._sizes[block] = block.size()
+        self._spinner_frame += 1
+        if any(map(is_animated, self.blocks[-_MAX_ANIMATED:])):
+            self.refresh()
 
     def _drop_oldest(self) -> None:
-        count = max(2, len(self.blocks) // 10)
-        for block in self.blocks[:count]:
-            self._drawn.forget(block)
-            self._chars -= self._sizes.pop(block)
+        layout = self._block_layout
+        count = max(2, len(layout.blocks) // 10)
+        for _ in range(count):
+            self._drawn.forget(layout.remove(0))
         self._dropped += count - (1 if self._dropped else 0)
         marker = NoticeBlock(text=f"… {self._dropped} older entries are no longer shown here", level=Level.DIM)
-        self.blocks[:count] = [marker]
-        self._heights[:count] = [0]
-        self._weigh(marker)
-        self._relay(0)
+        layout.insert(0, [marker])
+        self._lay_out_soon(0)
 
-    def _lay_out_anew(self) -> None:
+    def _redraw_all(self) -> None:
         self._drawn.clear()
-        self._relay(0)
+        self._lay_out_soon(0)
 
-    def _relay(self, position: int) -> None:
-        """Lay out again from a block on, with the next frame."""
+    def _lay_out_soon(self, position: int) -> None:
+        """Lay out the blocks from an index on again, with the next frame."""
         self._dirty_from = position if self._dirty_from is None else min(self._dirty_from, position)
-        if not self._waiting and self.is_running:
-            self._waiting = True
-            wait = self._laid_at + self._frame_s - time.monotonic()
+        if not self._layout_waits and self.is_running:
+            self._layout_waits = True
+            wait = self._laid_out_at + self._frame_s - time.monotonic()
             if wait > 0:
                 self.set_timer(wait, self._lay_out)
             else:
                 self.call_next(self._lay_out)
 
     def _lay_out(self) -> None:
-        self._waiting = False
+        self._layout_waits = False
         start = self._dirty_from
         if start is None or not self.size.width:
             return
         self._dirty_from = None
         began = time.monotonic()
-        top, within = self._top()
+        layout = self._block_layout
+        at_top = layout.at_line(round(self.scroll_y))
+        top = (layout.blocks[at_top[0]], at_top[1]) if at_top is not None else None
         width = self._text_width()
-        exact = _EXACT_LINES
-        for position in range(len(self.blocks) - 1, start - 1, -1):
-            block = self.blocks[position]
-            height = self._drawn.height(block, self._key(block, width))
-            if height is None:
-                height = len(self._strips(block, width)) if exact > 0 else _estimate(block, width)
-            self._heights[position] = height
-            exact -= height
-        self._ends = list(accumulate(self._heights))
-        self.virtual_size = Size(width, self._ends[-1] if self._ends else 0)
-        kept, self._keep = self._keep, None
-        if kept is not None and kept[0] in self._sizes:
-            position = self._position(kept[0])
-            y = self._ends[position] - self._heights[position] - kept[1]
-            self.scroll_to(y=y, animate=False, immediate=True, force=True)
-        elif top is not None and self._anchor_released and top in self._sizes:
-            position = self._position(top)
-            within = min(within, max(0, self._heights[position] - 1))
-            self.scroll_to(y=self._ends[position] - self._heights[position] + within, animate=False, immediate=True)
+        self._measure(start, width)
+        layout.lay_out()
+        self.virtual_size = Size(width, layout.lines)
+        self._scroll_back(top)
         self.refresh()
-        self._laid_at = time.monotonic()
-        self._frame_s = min(_SLOWEST_FRAME_S, max(_FRAME_S, _SHARE * (self._laid_at - began)))
+        self._laid_out_at = time.monotonic()
+        took = self._laid_out_at - began
+        self._frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
 
-    def _top(self) -> tuple[Block | None, int]:
-        """The block at the top of what is shown, and which of its lines; it stays there when heights above it change."""
-        line = round(self.scroll_y)
-        position = bisect_right(self._ends, line)
-        if position >= min(len(self.blocks), len(self._ends)):
-            return None, 0
-        start = self._ends[position - 1] if position else 0
-        return self.blocks[position], line - start
+    def _measure(self, start: int, width: int) -> None:
+        """Set the heights of the blocks from an index on: draw those near the end, and estimate the others."""
+        layout = self._block_layout
+        exact = _EXACT_LINES
+        for position in range(len(layout.blocks) - 1, start - 1, -1):
+            block = layout.blocks[position]
+            height = self._drawn.height(block, self._cache_key(block, width))
+            if height is None:
+                height = len(self._strips(block, width)) if exact > 0 else _estimated_height(block, width)
+            layout.heights[position] = height
+            exact -= height
+
+    def _scroll_back(self, top: tuple[Block, int] | None) -> None:
+        """After a layout, scroll to where the person was. `top` is the block at the top before it, and which of its lines."""
+        layout = self._block_layout
+        kept, self._keep_in_place = self._keep_in_place, None
+        if kept is not None and kept[0] in layout:
+            y = layout.start(layout.position(kept[0])) - kept[1]
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+        elif top is not None and self._anchor_released and top[0] in layout:
+            position = layout.position(top[0])
+            line = min(top[1], max(0, layout.heights[position] - 1))
+            self.scroll_to(y=layout.start(position) + line, animate=False, immediate=True)
 
     def _text_width(self) -> int:
         return max(10, self.scrollable_content_region.width)
 
     def turn(self, pages: int) -> None:
-        """Scroll by pages, at once: a page that waits for the next refresh is lost when text that comes meanwhile scrolls."""
+        """Scroll by pages, at once: a scroll that waits for the next refresh is lost if text that comes meanwhile scrolls."""
         y = self.scroll_y + pages * self.scrollable_content_region.height
         self.scroll_to(y=y, animate=False, immediate=True)
-        self._check_anchor()  # a page shorter than the screen does not move, but must go on following
+        self._check_anchor()  # a transcript shorter than the screen does not move, but must go on following
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self._check_anchor()  # ScrollView does not: at the bottom again, the page follows again
+        self._check_anchor()  # ScrollView does not do it: back at the bottom, the transcript follows again
 
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
         self.post_message(self.WheelUp())
 
     def on_resize(self) -> None:
         self._frame_s = 0
-        self._lay_out_anew()
+        self._redraw_all()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._look = None
-        self._lay_out_anew()
+        self._palette = None
+        self._redraw_all()
 
-    def look(self) -> Look:
-        """The styles of the current theme."""
-        if self._look is None:
-            self._look = look_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        return replace(self._look, details=self._details, frame=self._frame, cwd=self._cwd)
+    def palette(self) -> Palette:
+        """Return the palette of the current theme."""
+        if self._palette is None:
+            self._palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        return self._palette
 
     def _strips(self, block: Block, width: int) -> list[Strip]:
-        """The lines of a block, a blank one first unless it is tight."""
-        key = self._key(block, width)
+        """Return the lines of a block. The first one is blank unless the block is tight."""
+        key = self._cache_key(block, width)
         strips = self._drawn.lines(block, key)
         if strips is None:
             strips = self._draw(block, width)
             self._drawn.keep(block, key, strips)
         return strips
 
-    def _key(self, block: Block, width: int) -> Key:
-        return width, block.version, self._frame if is_animated(block) else 0
+    def _cache_key(self, block: Block, width: int) -> CacheKey:
+        return width, block.version, self._spinner_frame if is_animated(block) else 0
 
     def _draw(self, block: Block, width: int) -> list[Strip]:
         console: Console = self.app.console
         options = console.options.update(width=width, height=None, highlight=False)
-        look = self.look()
+        renderer = BlockRenderer(self.palette(), self._details, self._spinner_frame, self._cwd)
         strips: list[Strip] = []
-        with console.use_theme(look.markdown):
-            for renderable in render(block, look):
+        with console.use_theme(renderer.palette.markdown):
+            for renderable in renderer.render(block):
                 lines = console.render_lines(renderable, options, pad=False, new_lines=False)
                 strips.extend(Strip(_without_links(line)) for line in lines)
         while strips and not strips[-1].text.strip():
@@ -298,19 +274,20 @@ class Transcript(ScrollView, can_focus=False):
         scroll_x, scroll_y = self.scroll_offset
         line = scroll_y + y
         width = self._text_width()
-        position = bisect_right(self._ends, line)
-        if position >= min(len(self.blocks), len(self._ends)):
+        layout = self._block_layout
+        place = layout.at_line(line)
+        if place is None:
             return Strip.blank(width, self.rich_style)
-        block = self.blocks[position]
-        strips = self._strips(block, width)
-        if len(strips) != self._heights[position]:
-            self._relay(position)
-        within = line - (self._ends[position - 1] if position else 0)
+        position, within = place
+        strips = self._strips(layout.blocks[position], width)
+        if len(strips) != layout.heights[position]:
+            self._lay_out_soon(position)
         strip = self._selected(strips[within], line) if within < len(strips) else Strip.blank(width)
         strip = strip.apply_style(self.rich_style).crop_extend(scroll_x, scroll_x + width, self.rich_style)
         return strip.apply_offsets(scroll_x, line)
 
     def _selected(self, strip: Strip, line: int) -> Strip:
+        """Return the line with its selected part marked."""
         selection = self.text_selection
         span = selection.get_span(line) if selection is not None else None
         if span is None:
@@ -330,7 +307,7 @@ class Transcript(ScrollView, can_focus=False):
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else self.virtual_size.height
         lines: list[str] = []
-        for block, end in zip(self.blocks, self._ends, strict=False):
+        for block, end in zip(self.blocks, self._block_layout.ends, strict=False):
             if end <= first or len(lines) > last:
                 lines.extend("" for _ in range(len(lines), end))
                 continue
@@ -343,7 +320,7 @@ class Transcript(ScrollView, can_focus=False):
 
 
 def _without_links(line: list[Segment]) -> list[Segment]:
-    """Drop hyperlinks and control segments: a terminal must not act on what the remote says."""
+    """Drop hyperlinks and control segments: the remote must not make the terminal do anything."""
     return [
         Segment(
             segment.text, segment.style.update_link(None) if segment.style and segment.style.link else segment.style
@@ -353,6 +330,6 @@ def _without_links(line: list[Segment]) -> list[Segment]:
     ]
 
 
-def _estimate(block: Block, width: int) -> int:
-    """A height that is about right, for blocks far from what is shown."""
-    return _TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width
+def _estimated_height(block: Block, width: int) -> int:
+    """Guess the number of lines of a block that is far from what is shown."""
+    return _ESTIMATED_TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width

@@ -16,7 +16,7 @@ from tests.support.scripted_session import ScriptedSession, hello
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.session.client import LinkChange, LinkState
 from ccb.local.session.retry_schedule import Attempts
-from ccb.local.tui.widgets.connection import BRIEF_S, STUCK_S, Connection, Sentence
+from ccb.local.tui.widgets.connection import BRIEF_S, STUCK_S, BannerMessage, ConnectionView
 from ccb.tunnel.errors import ConnectionLost, UsageError
 
 SILENT = "the host has not answered for 15 s"
@@ -91,24 +91,24 @@ async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
 
 
 def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
-    connection = Connection(ScriptedSession())
+    connection = ConnectionView(ScriptedSession())
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 100.0), 100.0)
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1), 100.1)
     connection.settle(100.0 + 0.9 * BRIEF_S)
     assert connection.shown is LinkState.CONNECTED
-    assert connection.sentence(100.9, typing=False) is None
+    assert connection.banner_message(100.9, typing=False) is None
     assert connection.keys() == frozenset()
     connection.changed(LinkChange(LinkState.CONNECTED), 100.95)
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 101.0), 101.0)
     connection.settle(101.5)
-    assert connection.sentence(101.5, typing=False) is None
+    assert connection.banner_message(101.5, typing=False) is None
     connection.settle(101.0 + BRIEF_S)
-    assert connection.sentence(102.0, typing=False) is not None
+    assert connection.banner_message(102.0, typing=False) is not None
 
 
-def _hanging(asking: bool = False) -> Connection:
+def _hanging(asking: bool = False) -> ConnectionView:
     """The first attempt has begun at 100.0, over a link that is frozen."""
-    connection = Connection(ScriptedSession())
+    connection = ConnectionView(ScriptedSession())
     if asking:
         connection.changed(LinkChange(LinkState.NEEDS_PERSON, "a password"), 99.0)
         connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1), 100.0)
@@ -120,33 +120,33 @@ def _hanging(asking: bool = False) -> Connection:
 
 def test_an_attempt_that_hangs_shows_its_age_and_the_key_that_starts_anew() -> None:
     connection = _hanging()
-    assert connection.sentence(105.0, typing=False) == Sentence("reconnecting now (attempt 1)", SILENT)
-    hangs = Sentence("reconnecting now (attempt 1, for 12 s)", SILENT, "r", "starts anew")
-    assert connection.sentence(112.0, typing=False) == hangs
-    assert connection.sentence(112.0, typing=True) == replace(hangs, key="Alt+R")
+    assert connection.banner_message(105.0, typing=False) == BannerMessage("reconnecting now (attempt 1)", SILENT)
+    hangs = BannerMessage("reconnecting now (attempt 1, for 12 s)", SILENT, "r", "starts anew")
+    assert connection.banner_message(112.0, typing=False) == hangs
+    assert connection.banner_message(112.0, typing=True) == replace(hangs, key="Alt+R")
     connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 2, 112.0), 112.0)
-    assert connection.sentence(112.1, typing=False) == Sentence("reconnecting now (attempt 2)", SILENT)
+    assert connection.banner_message(112.1, typing=False) == BannerMessage("reconnecting now (attempt 2)", SILENT)
 
 
 def test_an_attempt_is_as_old_as_its_beginning_not_as_the_wait_for_it() -> None:
-    connection = Connection(ScriptedSession())
+    connection = ConnectionView(ScriptedSession())
     connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 4, 130.0), 100.0)
     connection.settle(129.5)
-    assert connection.sentence(129.5, typing=False) == Sentence(
+    assert connection.banner_message(129.5, typing=False) == BannerMessage(
         "reconnecting in 1 s (attempt 4)", SILENT, "r", "connects now"
     )
     connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 4), 130.0)
-    assert connection.sentence(134.0, typing=False) == Sentence("reconnecting now (attempt 4)", SILENT)
+    assert connection.banner_message(134.0, typing=False) == BannerMessage("reconnecting now (attempt 4)", SILENT)
 
 
 def test_a_login_that_may_ask_the_person_is_not_started_anew() -> None:
-    sentence = _hanging(asking=True).sentence(112.0, typing=False)
-    assert sentence == Sentence("reconnecting now (attempt 1, for 12 s)", SILENT, "", "starts anew")
+    sentence = _hanging(asking=True).banner_message(112.0, typing=False)
+    assert sentence == BannerMessage("reconnecting now (attempt 1, for 12 s)", SILENT, "", "starts anew")
 
 
 async def test_the_key_that_starts_anew_is_offered_only_once_it_does() -> None:
     attempts = Attempts(600, lambda: repeat(0.0))
-    offered = _hanging().sentence(100.0 + STUCK_S + 0.01, typing=False)
+    offered = _hanging().banner_message(100.0 + STUCK_S + 0.01, typing=False)
     assert offered is not None and offered.key == "r"
     limit = attempts.begin(endless=False)
     with pytest.raises(TimeoutError):
@@ -282,7 +282,7 @@ async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
         await at.sees("not sent: another client drives this session")
         assert at.app.composer.text == "my work"
         assert "❯ my work" not in at.screen
-        assert not at.app.story.running
+        assert not at.app.reducer.running
 
 
 async def test_the_turn_goes_on_while_the_connection_is_lost() -> None:
@@ -418,12 +418,12 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(w
         if work == "ask":
             at.session.ask("ask", "Bash", {"command": "make"})
             await at.until(lambda: at.app.card is not None)
-        await at.until(lambda: at.app.story.running == (work != "none"))
+        await at.until(lambda: at.app.reducer.running == (work != "none"))
         await at.pilot.press("ctrl+d")
         await at.until(lambda: at.app.return_value == 0)
         lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
         assert at.app.farewell().splitlines() == lines
-        assert not at.app.stopped
+        assert not at.app.leaving.stopped
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -445,7 +445,7 @@ async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:
         await at.pilot.press("enter")
         await at.until(lambda: at.app.return_value == 0)
         assert at.session.stops == 1
-        assert at.app.stopped
+        assert at.app.leaving.stopped
         assert "It was stopped on the host." in at.app.farewell()
 
 
@@ -459,4 +459,4 @@ async def test_stop_without_a_connection_waits_for_it() -> None:
         at.session.link(LinkState.CONNECTED)
         await at.session.stop()
         await at.until(lambda: at.app.return_value == 0)
-        assert at.app.stopped
+        assert at.app.leaving.stopped

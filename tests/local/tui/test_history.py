@@ -10,7 +10,7 @@ from tests.support.scripted_session import ScriptedSession, question
 from textual import events
 
 from ccb.local.session.client import LinkState, Received
-from ccb.local.tui.widgets import transcript as transcript_module
+from ccb.local.tui.widgets import block_layout
 
 TOP = "… earlier events are not loaded · PgUp here loads them"
 RESULT = {
@@ -87,7 +87,7 @@ async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> 
     async with desk(session) as at:
         await at.sees("Made.")
         assert at.app.card is None
-        assert len(at.app.approvals.questions) == 0
+        assert at.app.approvals.open_count == 0
 
 
 def sent(identity: str, text: str, *, taken: bool) -> dict[str, object]:
@@ -350,7 +350,7 @@ async def test_events_that_the_host_has_lost_are_said_to_be_missing() -> None:
 
 
 async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript_module, "MAX_BLOCKS", 20)
+    monkeypatch.setattr(block_layout, "MAX_BLOCKS", 20)
     async with desk(long_session(100), size=(60, 14)) as at:
         await at.sees(TOP)
         await _top(at)

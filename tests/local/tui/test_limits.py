@@ -10,7 +10,7 @@ from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession, session_rule
 
 from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.widgets.transcript import MAX_CHARS
+from ccb.local.tui.widgets.block_layout import MAX_CHARS
 
 SIZE = 100_000
 LIMIT_S = 8.0  # of CPU; without the limits of the REPL each of these takes several times as long
@@ -115,7 +115,7 @@ async def test_an_answer_of_many_parts_is_one_answer() -> None:
         await at.prompt("go")
         at.session.text(text)
         await at.sees("Paragraph 1999 is here.")
-        assert at.app.story.last_answer == text
+        assert at.app.reducer.last_answer == text
         at.session.fact("withdrawn", message_id="msg_1")
         await at.until(lambda: "Paragraph" not in at.screen)
 

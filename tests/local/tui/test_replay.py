@@ -12,7 +12,7 @@ from textual import events
 from ccb.local.session.client import LinkState
 from ccb.local.session.messages import ControlRequest, parse_message
 from ccb.local.tui.approvals import Approvals
-from ccb.local.tui.model.questions import Questions, Replay
+from ccb.local.tui.model.questions import OpenQuestions, ReplayMonitor
 
 MAKE = {"command": "make"}
 
@@ -52,7 +52,7 @@ async def test_a_fresh_terminal_is_told_a_whole_session_without_bells() -> None:
             session.finish()
         await at.sees("❯ what the person asked", "● Bash make", "Everything is made.", "1.2k in, 345 out")
         assert rung == []
-        assert not at.app.story.running
+        assert not at.app.reducer.running
 
 
 async def test_a_question_that_was_answered_in_the_replay_never_flashes() -> None:
@@ -72,36 +72,36 @@ async def test_a_question_that_was_answered_in_the_replay_never_flashes() -> Non
 
 
 def test_a_replay_is_over_with_its_last_event_and_a_moment_of_silence() -> None:
-    replay = Replay()
+    replay = ReplayMonitor()
     assert replay.over(10, 0.0)
-    replay.heard(3, 100.0, replayed=True)
+    replay.event_came(3, 100.0, replayed=True)
     assert not replay.over(10, 101.0)  # events are missing: a slow line
-    replay.heard(10, 101.0, replayed=True)
+    replay.event_came(10, 101.0, replayed=True)
     assert not replay.over(10, 101.1)
     assert replay.over(10, 101.3)
-    replay.heard(11, 102.0, replayed=True)
-    replay.heard(11, 102.0, replayed=False)
+    replay.event_came(11, 102.0, replayed=True)
+    replay.event_came(11, 102.0, replayed=False)
     assert replay.over(12, 102.0)
 
 
 def test_a_replay_that_is_cut_short_does_not_hide_questions_for_ever() -> None:
-    replay = Replay()
-    replay.heard(3, 100.0, replayed=True)
+    replay = ReplayMonitor()
+    replay.event_came(3, 100.0, replayed=True)
     assert replay.over(10, 110.0)
 
 
 def test_a_question_that_was_answered_here_is_never_open_again() -> None:
-    questions = Questions()
+    questions = OpenQuestions()
     body = {"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}}
     asked = parse_message(body)
     assert isinstance(asked, ControlRequest)
-    assert questions.asked(asked)
+    assert questions.opened(asked)
     questions.answered("a")
-    assert not questions.asked(asked)
-    questions.only([asked])
-    assert questions.first() is None
+    assert not questions.opened(asked)
+    questions.replace_all([asked])
+    assert questions.show_head() is None
     questions.not_answered(asked)
-    assert questions.first() is asked
+    assert questions.show_head() is asked
 
 
 async def test_a_question_that_is_asked_again_under_its_id_is_one_question() -> None:
@@ -301,7 +301,7 @@ async def test_a_message_that_ended_while_away_is_shown_once() -> None:
             at.session.text("Half a sentence and the rest.")
             at.session.finish()
         await at.sees("Half a sentence and the rest.")
-        await at.until(lambda: not at.app.story.running)
+        await at.until(lambda: not at.app.reducer.running)
         assert at.screen.count("Half a sen") == 1
 
 
@@ -354,7 +354,7 @@ async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what
         with session.replay():
             session.prompted("make it")
             session.begin()
-        await at.until(lambda: at.app.story.running)
+        await at.until(lambda: at.app.reducer.running)
         await at.prompt("go another way")
         await at.sees("❯ go another way  (queued)")
         with session.replay():

@@ -50,7 +50,7 @@ async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
         await at.prompt("fix the cart")
         for _ in range(2):
             await allow_once(at)
-        await at.until(lambda: not at.app.story.running)
+        await at.until(lambda: not at.app.reducer.running)
         await at.sees("Nothing else was changed.", "1.2k in, 345 out")
         assert DONE in "\n".join(at.lines)
         assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
@@ -105,7 +105,7 @@ async def test_the_bell_rings_for_a_question_and_for_the_end_only_while_another_
         at.app.post_message(events.AppFocus())
         await at.pilot.pause()
         at.session.finish(output_tokens=7)
-        await at.until(lambda: at.app.story.totals.output_tokens == 352)
+        await at.until(lambda: at.app.reducer.totals.output_tokens == 352)
         assert rung == ["bell", "bell"]
 
 
@@ -148,7 +148,7 @@ async def test_both_themes_show_the_same_text(name: str) -> None:
         at.session.begin()
         at.session.text(ANSWER)
         await at.sees("The total ignored", "test_total  failed  passed")
-        background = at.app.transcript.look().dark
+        background = at.app.transcript.palette().dark
         assert background == (name == "ccb-dark")
 
 

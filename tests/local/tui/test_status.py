@@ -10,14 +10,14 @@ from tests.support.pilot import desk
 
 from ccb.local.session.client import LinkState
 from ccb.local.tui.model.totals import Totals
-from ccb.local.tui.theme.palette import look_of
-from ccb.local.tui.widgets.status import Facts, status_text
+from ccb.local.tui.theme.palette import palette_of
+from ccb.local.tui.widgets.status import StatusFacts, status_text
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
-LOOK = look_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
-IDLE = Facts("devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkState.CONNECTED, Totals(), None)
+PALETTE = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
+IDLE = StatusFacts("devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkState.CONNECTED, Totals(), None)
 WORKING = replace(IDLE, busy_s=4.0)
-ASKING = replace(WORKING, asks=True)
+ASKING = replace(WORKING, approval_waits=True)
 RECONNECTING = replace(WORKING, link=LinkState.RECONNECTING)
 EDITS: dict[str, Any] = {"mode": "acceptEdits"}
 BYPASS: dict[str, Any] = {"mode": "bypassPermissions"}
@@ -27,9 +27,9 @@ LONG: dict[str, Any] = {
 }
 
 
-def line(facts: Facts, width: int) -> str:
+def line(facts: StatusFacts, width: int) -> str:
     """The line in a terminal of so many columns, of which it leaves the outer two free."""
-    text = status_text(facts, LOOK, width - 2)
+    text = status_text(facts, PALETTE, width - 2)
     assert text.cell_len <= width - 2
     return text.plain
 
@@ -71,7 +71,7 @@ def line(facts: Facts, width: int) -> str:
     ids=["idle", "working", "approval", "reconnecting", "long names"],
 )
 def test_the_narrower_the_terminal_the_shorter_everything_is_said(
-    facts: Facts, at_40: str, at_60: str, at_80: str
+    facts: StatusFacts, at_40: str, at_60: str, at_80: str
 ) -> None:
     assert [line(facts, width) for width in (40, 60, 80)] == [at_40, at_60, at_80]
 

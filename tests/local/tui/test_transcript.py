@@ -10,7 +10,8 @@ from textual import events
 
 from ccb.local.session.messages import SystemNote
 from ccb.local.session.retry_text import retry_text
-from ccb.local.tui.widgets.transcript import MAX_BLOCKS, Transcript
+from ccb.local.tui.widgets.block_layout import MAX_BLOCKS
+from ccb.local.tui.widgets.transcript import Transcript
 
 
 async def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> None:
@@ -24,7 +25,7 @@ async def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished(
         await at.sees("The answer is forty-two.")
         at.session.text("The answer is **forty-two**.")
         at.session.finish()
-        await at.until(lambda: not at.app.story.running)
+        await at.until(lambda: not at.app.reducer.running)
         assert at.screen.count("The answer") == 1
 
 
@@ -41,7 +42,7 @@ async def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
 
 
 async def _settled(at: Desk) -> None:
-    await at.until(lambda: not at.app.story.running and at.app.transcript.virtual_size.height > 300)
+    await at.until(lambda: not at.app.reducer.running and at.app.transcript.virtual_size.height > 300)
 
 
 async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> None:
@@ -247,7 +248,7 @@ async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
         at.session.text("Something new at the end.", message_id="msg_2")
         await at.until(lambda: at.app.transcript.virtual_size.height > 102)
         assert at.lines[:20] == before
-        while at.app.transcript.below:  # what has just come may still be laid out
+        while at.app.transcript.lines_below:  # what has just come may still be laid out
             await at.pilot.press("pagedown")
         await at.sees("Something new at the end.")
         at.session.text("And it follows again.", message_id="msg_3")
@@ -261,7 +262,7 @@ async def test_a_page_that_had_nothing_to_scroll_goes_on_following() -> None:
         at.session.begin()
         at.session.text("\n".join(f"- number {n}" for n in range(100)))
         await at.sees("number 99")
-        assert at.app.transcript.below == 0 and at.app.transcript.scroll_y == at.app.transcript.max_scroll_y
+        assert at.app.transcript.lines_below == 0 and at.app.transcript.scroll_y == at.app.transcript.max_scroll_y
 
 
 async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
@@ -322,7 +323,7 @@ async def test_the_oldest_entries_go_when_there_are_too_many(details: bool) -> N
         if details:
             await at.pilot.press("ctrl+o")
         for n in range(MAX_BLOCKS + 10):
-            at.app.story.notice(f"entry {n}")
+            at.app.reducer.notice(f"entry {n}")
         await at.sees(f"entry {MAX_BLOCKS + 9}")
         assert len(at.app.transcript.blocks) <= MAX_BLOCKS
         transcript: Transcript = at.app.transcript

@@ -1,0 +1,57 @@
+"""Shows the state of the connection, and adapts what depends on it: the composer, prompts that wait, the approval card."""
+
+from __future__ import annotations
+
+from ..session.client import LinkChange, LinkState
+from .approvals import Approvals
+from .model.transcript_reducer import TranscriptReducer
+from .widgets.composer import Composer
+from .widgets.connection import Banner, ConnectionView
+from .widgets.transcript import Transcript
+
+_LOCKED = "Nothing can be sent while this terminal only watches"
+
+
+class ConnectionPresenter:
+    """Follows the connection of one session."""
+
+    def __init__(
+        self,
+        view: ConnectionView,
+        banner: Banner,
+        composer: Composer,
+        approvals: Approvals,
+        transcript: Transcript,
+        reducer: TranscriptReducer,
+    ) -> None:
+        self._view = view
+        self._banner = banner
+        self._composer = composer
+        self._approvals = approvals
+        self._transcript = transcript
+        self._reducer = reducer
+        self._was_connected = True
+
+    def changed(self, change: LinkChange, now: float) -> bool:
+        """The connection has changed. Return whether it is in another state than before."""
+        before = self._view.state
+        self._view.changed(change, now)
+        self.tick(now)
+        return change.state is not before
+
+    def tick(self, now: float) -> None:
+        """Show the connection. `now` is in monotonic seconds."""
+        if not (self._banner.is_attached and self._approvals.is_attached):  # the person is leaving
+            return
+        view, reducer, composer = self._view, self._reducer, self._composer
+        view.settle(now)
+        connected = view.shown is LinkState.CONNECTED
+        lost, self._was_connected = self._was_connected and not connected, connected
+        if lost:
+            reducer.link_lost()
+        elif view.up and reducer.prompts.unsent and not (view.unsent or self._approvals.replaying):
+            reducer.all_sent()
+        self._approvals.tick(now)
+        composer.shortcuts = view.keys()
+        composer.set_locked(_LOCKED if view.watching else "")
+        self._banner.show(view, now, self._transcript.palette(), typing=bool(composer.text))

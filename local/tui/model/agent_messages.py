@@ -1,0 +1,107 @@
+"""The messages of the model: finished content replaces what was streamed, and a withdrawn message disappears."""
+
+from __future__ import annotations
+
+from ccb.tunnel.plain_text import neutralise
+
+from ...session.messages import Assistant, ThinkingBlock, ToolUseBlock
+from ...session.messages import TextBlock as TextContent
+from ...session.stream_events import ApiStreamEvent
+from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, Level, MarkdownBlock, NoticeBlock, ThoughtBlock, ToolBlock
+from .live_message import LiveMessage, set_text
+from .orphans import Orphans
+from .tool_calls import ToolCalls
+
+_MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
+
+
+class AgentMessages:
+    """Shows the messages of the model. `last_answer` is the newest finished text."""
+
+    def __init__(self, container: BlockContainer, tools: ToolCalls, orphans: Orphans) -> None:
+        self._container = container
+        self._tools = tools
+        self._orphans = orphans
+        self._live = LiveMessage(container, tools)
+        self._blocks: dict[str, list[Block]] = {}  # of the newest messages, by message id
+        self._finished: dict[str, int] = {}  # message id -> how many of its content blocks are finished
+        self.last_answer = ""
+
+    def stream(self, event: ApiStreamEvent | None) -> None:
+        """Apply a streaming event."""
+        self._live.apply(event, self._finished)
+
+    def finished(self, message: Assistant) -> None:
+        """Show finished content. The worker sends one content block of a message at a time."""
+        message_id = message.message.id
+        if message_id in self._orphans.withdrawn:
+            return
+        shown = self._blocks.setdefault(message_id, [])
+        self._finished[message_id] = self._finished.get(message_id, 0) + len(message.message.content)
+        while len(self._blocks) > _MAX_WITHDRAWABLE:
+            oldest = next(iter(self._blocks))
+            del self._blocks[oldest]
+            self._finished.pop(oldest, None)
+        for content in message.message.content:
+            if isinstance(content, TextContent):
+                shown.extend(self._text(content.text, is_error=message.is_api_error_message))
+            elif isinstance(content, ThinkingBlock):
+                shown.append(self._thought(content.thinking))
+            elif isinstance(content, ToolUseBlock):
+                announced, _ = self._live.claim(ToolBlock)
+                shown.append(self._tools.call(content, announced))
+
+    def withdraw(self, message_id: str) -> None:
+        """Remove a message that the worker took back, as when the model is asked again after a cut-off answer."""
+        if self._live.message_id == message_id:
+            self._live.drop()
+        if message_id not in self._blocks:
+            self._orphans.note_withdrawn(message_id)
+        for block in self._blocks.pop(message_id, []):
+            self._container.take_away(block)
+
+    def drop_live(self) -> None:
+        """Remove what was streamed and never finished."""
+        self._live.drop()
+
+    def end_turn(self) -> None:
+        """The turn is over: nothing of it is streamed or withdrawn any more."""
+        self._live.drop()
+        self._blocks.clear()
+        self._finished.clear()
+
+    def end_session(self) -> None:
+        """Nothing more comes: keep the text that the person has read of an unfinished answer."""
+        self._live.keep_text_and_drop()
+
+    def _thought(self, thinking: str) -> ThoughtBlock:
+        block, _ = self._live.claim(ThoughtBlock)
+        if block is None:
+            block = ThoughtBlock()
+            self._container.add(block)
+        block.text, block.live = neutralise(thinking)[:MAX_BLOCK_CHARS], False
+        self._container.update_block(block)
+        return block
+
+    def _text(self, content: str, *, is_error: bool) -> list[Block]:
+        text = neutralise(content)
+        if is_error:
+            notice = NoticeBlock(text=text, level=Level.ERROR)
+            self._container.add(notice)
+            return [notice]
+        block, pieces = self._live.claim(MarkdownBlock)
+        self.last_answer = text
+        if not text.strip():
+            if block is not None:
+                self._container.take_away(block)
+            return []
+        block = block or MarkdownBlock()
+        if not block.text and not pieces:
+            self._container.add(block)
+        if "".join(piece.text for piece in pieces) + block.text != text:
+            for piece in pieces:
+                self._container.take_away(piece)
+            pieces = set_text(self._container, block, text[:MAX_BLOCK_CHARS])
+        block.live = False
+        self._container.update_block(block)
+        return [*pieces, block]

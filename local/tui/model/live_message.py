@@ -1,0 +1,139 @@
+"""The message that the model is streaming: blocks that grow until the finished message replaces them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ccb.tunnel.plain_text import neutralise
+
+from ...session.stream_events import (
+    ApiStreamEvent,
+    ContentBlockDelta,
+    ContentBlockStart,
+    MessageStart,
+)
+from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, MarkdownBlock, ThoughtBlock, ToolBlock
+from .markdown import safe_pieces, safe_split
+from .tool_calls import ToolCalls
+
+SPLIT_OVER = 1_500
+"""A text longer than this many characters is split at a safe place into several blocks."""
+
+BlockType = TypeVar("BlockType", bound=Block)
+
+
+@dataclass
+class LiveBlock:
+    """One content block of the message. `pieces` are the parts of a long text that can no longer change; each is a block of
+    its own, so that only the rest in `block` is drawn again with every delta."""
+
+    block: Block
+    pieces: list[MarkdownBlock] = field(default_factory=list)
+    split_over: int = SPLIT_OVER
+
+
+class LiveMessage:
+    """Applies streaming events. A lost event does no harm, since the finished message corrects the text."""
+
+    def __init__(self, container: BlockContainer, tools: ToolCalls) -> None:
+        self._container = container
+        self._tools = tools
+        self._live: dict[int, LiveBlock] = {}  # by the index of the content block
+        self._first_new = 0  # content blocks before this one are on the screen already
+        self.message_id = ""
+
+    def apply(self, event: ApiStreamEvent | None, finished_blocks: dict[str, int]) -> None:
+        """Apply one event. `finished_blocks`: how many blocks of each message are finished already, by the message's id;
+        after a reconnect the host sends the whole message again."""
+        if isinstance(event, MessageStart):
+            self.drop()
+            self.message_id = event.message_id
+            self._first_new = finished_blocks.get(event.message_id, 0)
+        elif isinstance(event, ContentBlockStart) and event.index >= self._first_new:
+            self._open(event)
+        elif isinstance(event, ContentBlockDelta) and event.field in ("text", "thinking"):
+            live = self._live.get(event.index)
+            if live is not None and event.text:
+                self._grow(live, event.text)
+
+    def claim(self, kind: type[BlockType]) -> tuple[BlockType | None, list[MarkdownBlock]]:
+        """Hand over the first live block of a kind, with the pieces split off from it: the finished message replaces them."""
+        for index, live in self._live.items():
+            if isinstance(live.block, kind):
+                del self._live[index]
+                return live.block, live.pieces
+        return None, []
+
+    def drop(self) -> None:
+        """Remove what was never confirmed: its message was cut off."""
+        for live in self._live.values():
+            for piece in live.pieces:
+                self._container.take_away(piece)
+            self._container.take_away(live.block)
+            if isinstance(live.block, ToolBlock):
+                self._tools.retract(live.block)
+        self._live.clear()
+
+    def keep_text_and_drop(self) -> None:
+        """Nothing more comes. Keep the text and thinking that the person has read, and remove the rest."""
+        for index, live in list(self._live.items()):
+            block = live.block
+            if isinstance(block, MarkdownBlock | ThoughtBlock) and (block.text or live.pieces):
+                block.live = False
+                self._container.update_block(block)
+                del self._live[index]
+        self.drop()
+
+    def _open(self, start: ContentBlockStart) -> None:
+        block: Block | None = None
+        if start.kind == "text":
+            block = MarkdownBlock(live=True)
+        elif start.kind == "thinking":
+            block = ThoughtBlock(live=True)
+        elif start.kind == "tool_use" and start.tool_id is not None:
+            block = self._tools.announce(start.tool_id, start.tool_name)
+        if block is not None:
+            self._live[start.index] = LiveBlock(block)
+            if not isinstance(block, MarkdownBlock):  # a text is shown with its first delta
+                self._container.add(block)
+
+    def _grow(self, live: LiveBlock, more: str) -> None:
+        block = live.block
+        if not isinstance(block, MarkdownBlock | ThoughtBlock):
+            return
+        first = isinstance(block, MarkdownBlock) and not block.text and not live.pieces
+        block.text = (block.text + neutralise(more))[-MAX_BLOCK_CHARS:]
+        if first:
+            self._container.add(block)
+            return
+        if isinstance(block, MarkdownBlock) and len(block.text) > live.split_over:
+            self._split(live, block)
+        self._container.update_block(block)
+
+    def _split(self, live: LiveBlock, block: MarkdownBlock) -> None:
+        """Move the beginning of a text that can no longer change into a block of its own."""
+        place = safe_split(block.text)
+        if not place:
+            live.split_over = len(block.text) * 5 // 4
+            return
+        piece = MarkdownBlock(text=block.text[:place], tight=block.tight)
+        block.tight = not piece.text.endswith("\n\n")  # in the middle of a list
+        block.text = block.text[place:]
+        live.split_over = max(SPLIT_OVER, len(block.text) * 5 // 4)
+        live.pieces.append(piece)
+        self._container.add(piece, before=block)
+
+
+def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list[MarkdownBlock]:
+    """Give `block` the end of `text`, and put blocks with the rest in front of it. Return these blocks.
+
+    Of a long text only the blocks on the screen are drawn."""
+    *heads, block.text = safe_pieces(text, SPLIT_OVER)
+    pieces, block.tight = [], False
+    for head in heads:
+        piece = MarkdownBlock(text=head, tight=block.tight)
+        block.tight = not head.endswith("\n\n")
+        container.add(piece, before=block)
+        pieces.append(piece)
+    return pieces

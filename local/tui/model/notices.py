@@ -1,0 +1,72 @@
+"""The messages of ccb itself in the transcript: who drives, retries of the model, errors and warnings."""
+
+from __future__ import annotations
+
+from ccb.tunnel.plain_text import neutralise, one_line
+
+from ...session.client import shown_name
+from ...session.messages import Result, SystemNote
+from ...session.retry_text import retry_text
+from .blocks import BlockContainer, Level, NoticeBlock
+
+_ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended
+
+
+class Notices:
+    """Adds notices to the transcript. `own_name` is the name of this client at the host."""
+
+    def __init__(self, container: BlockContainer, own_name: str) -> None:
+        self._container = container
+        self._own_name = own_name
+        self._driver: str | None = None
+        self._another_drove = False  # the last notice named another client as the driver
+        self._retry: NoticeBlock | None = None
+
+    def add(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
+        """Show a notice. `text` must not contain control characters of the remote."""
+        block = NoticeBlock(text=text, level=level)
+        self._container.add(block)
+        return block
+
+    def driver(self, name: str, *, silent: bool) -> None:
+        """Announce a change of driver. Say nothing about ourselves unless another client drove in between: every reconnect
+        repeats it. With `silent` only remember it: nobody cares who drove before this terminal attached."""
+        is_me, changed = name == self._own_name, name not in ("", self._driver)
+        if changed and self._driver is not None and (not is_me or self._another_drove) and not silent:
+            who = "You drive" if is_me else f"{one_line(shown_name(name))} drives"
+            self.add(f"{who} this session now.", Level.DIM)
+            self._another_drove = not is_me
+        self._driver = name or self._driver
+
+    def late_answer(self) -> None:
+        """The worker dropped an answer of this client."""
+        self.add("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
+
+    def damage(self, what: str) -> None:
+        """A part of the journal cannot be read. `what` is empty for a part that the worker has reported already."""
+        if what:
+            self.add(f"The session's journal is damaged: {one_line(what)}", Level.WARNING)
+
+    def system(self, note: SystemNote) -> None:
+        """Show a system message, if it is meant for a person."""
+        if note.subtype == "api_retry":
+            self._show_retry(retry_text(note))
+        elif note.subtype == "informational" and note.content:
+            self.add(neutralise(note.content), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
+
+    def errors(self, result: Result) -> None:
+        """Show the errors with which a turn ended."""
+        if result.is_error and result.errors and result.terminal_reason not in _ABORTED:
+            self.add("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
+
+    def model_call_over(self) -> None:
+        """The model has answered, or was given up: the next retry gets a notice of its own."""
+        self._retry = None
+
+    def _show_retry(self, text: str) -> None:
+        """Show all attempts of one model call in the same notice."""
+        if self._retry is None:
+            self._retry = self.add(text, Level.WARNING)
+        else:
+            self._retry.text = text
+            self._container.update_block(self._retry)

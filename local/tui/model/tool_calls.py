@@ -1,0 +1,103 @@
+"""The tool calls of a transcript: from the moment the model names a tool to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.tool_traits import TODO_WRITE
+
+from ...session.messages import ToolProgress, ToolResultBlock, ToolUseBlock
+from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState
+from .orphans import Orphans
+
+
+class ToolCalls:
+    """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
+
+    def __init__(self, container: BlockContainer, orphans: Orphans) -> None:
+        self._container = container
+        self._orphans = orphans
+        self._open: dict[str, ToolBlock] = {}
+        self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
+
+    def announce(self, tool_id: str, name: str) -> ToolBlock | None:
+        """Return a new block for a call that the model is still writing; None if the call is known already."""
+        if tool_id in self._open:
+            return None
+        block = self._open[tool_id] = ToolBlock(tool_id=tool_id, name=name)
+        return block
+
+    def retract(self, block: ToolBlock) -> None:
+        """Forget an announced call: its message was cut off."""
+        self._open.pop(block.tool_id, None)
+
+    def call(self, content: ToolUseBlock, announced: ToolBlock | None) -> ToolBlock:
+        """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
+        if announced is not None:
+            self.retract(announced)
+            tool = announced
+            tool.tool_id, tool.name, tool.tool_input = content.id, content.name, content.input
+            self._container.update_block(tool)
+        else:
+            tool = ToolBlock(tool_id=content.id, name=content.name, tool_input=content.input)
+            self._container.add(tool)
+        if content.name == TODO_WRITE.name and self._snapshot_todos is not None:
+            self._container.take_away(self._snapshot_todos)
+            self._snapshot_todos = None
+        self._open[content.id] = tool
+        orphan = self._orphans.results.pop(content.id, None)
+        if orphan is not None:
+            self.result(*orphan)
+        return tool
+
+    def start(self, tool_id: str) -> None:
+        """The worker runs the tool."""
+        tool = self._open.get(tool_id)
+        if tool is not None and tool.state is ToolState.WAITING:
+            tool.state = ToolState.RUNNING
+            self._container.update_block(tool)
+
+    def progress(self, message: ToolProgress) -> None:
+        """Show what a running tool has printed so far."""
+        tool = self._open.get(message.tool_use_id)
+        if tool is not None and tool.state not in (ToolState.DONE, ToolState.FAILED):
+            tool.state = ToolState.RUNNING
+            tool.output, tool.elapsed_s = message.output[-MAX_BLOCK_CHARS:], message.elapsed_time_seconds
+            self._container.update_block(tool)
+
+    def result(self, result: ToolResultBlock, structured: Any) -> None:
+        """Show the result of a call. `structured` is the public `tool_use_result`, which holds the patch of an edit."""
+        tool = self._open.pop(result.tool_use_id, None)
+        if tool is None:
+            self._orphans.note_result(result, structured)
+            return
+        tool.state = ToolState.FAILED if result.is_error else ToolState.DONE
+        tool.result = neutralise(result.text())[:MAX_BLOCK_CHARS]
+        tool.output = ""
+        patch = structured.get("structuredPatch") if isinstance(structured, dict) else None
+        tool.patch = [hunk for hunk in patch if isinstance(hunk, dict)] if isinstance(patch, list) else []
+        self._container.update_block(tool)
+
+    def close(self, state: ToolState, *, forget: bool = True) -> None:
+        """Give all open calls this state. With `forget` results that come later are no longer expected."""
+        for tool in self._open.values():
+            tool.state = state
+            self._container.update_block(tool)
+        if forget:
+            self._open.clear()
+
+    def show_todos(self, todos: Sequence[Any]) -> None:
+        """Show the list of todos of a snapshot, until the agent writes the next one."""
+        tool_input = {"todos": list(todos)}
+        self._snapshot_todos = ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=ToolState.DONE)
+        self._container.add(self._snapshot_todos)
+
+    def adopt(self, earlier: ToolCalls, *, running: bool) -> None:
+        """Take over the calls that earlier events left open. Unless a turn is `running` their results will never come."""
+        for tool_id, tool in earlier._open.items():
+            if running:
+                self._open.setdefault(tool_id, tool)
+            else:
+                tool.state = ToolState.UNKNOWN

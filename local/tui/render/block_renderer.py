@@ -1,0 +1,147 @@
+"""Draw the blocks of the transcript: each block becomes a few Rich renderables in the colours of the theme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from ..model.blocks import (
+    Block,
+    Level,
+    MarkdownBlock,
+    NoticeBlock,
+    PromptBlock,
+    PromptState,
+    ThoughtBlock,
+    ToolBlock,
+    ToolState,
+)
+from ..model.markdown import render_markdown
+from ..theme.palette import Palette
+from .diffs import diff_text
+from .tool_output import MAX_DETAIL_LINES, headline, todo_list, tool_output
+
+_MAX_PROMPT_LINES = 30
+_MAX_DIFF_LINES = 24
+_MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
+_MAX_MARKDOWN = 100_000  # characters; a longer block stays plain text
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_INDENT = (0, 0, 0, 2)
+
+
+@dataclass(frozen=True)
+class BlockRenderer:
+    """How blocks are drawn now. `details`: show all of tool output and thinking. `frame` moves the spinner. Paths in `cwd` are
+    shown relative to it."""
+
+    palette: Palette
+    details: bool = False
+    frame: int = 0
+    cwd: str = ""
+
+    def render(self, block: Block) -> list[RenderableType]:
+        """Return the renderables of one block, top to bottom."""
+        if isinstance(block, PromptBlock):
+            return [self._prompt(block)]
+        if isinstance(block, MarkdownBlock):
+            return [self._markdown(block)]
+        if isinstance(block, ThoughtBlock):
+            return [self._thought(block)]
+        if isinstance(block, ToolBlock):
+            return list(self._tool(block))
+        if isinstance(block, NoticeBlock):
+            return [self._notice(block)]
+        return []
+
+    def _prompt(self, block: PromptBlock) -> Text:
+        palette, text = self.palette, Text()
+        lines = block.text.splitlines() or [""]
+        limit = MAX_DETAIL_LINES if self.details else _MAX_PROMPT_LINES
+        for number, line in enumerate(lines[:limit]):
+            text.append("❯ " if number == 0 else "\n  ", style=f"bold {palette.accent}")
+            text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
+        if len(lines) > limit:
+            text.append(f"\n  … {len(lines) - limit} more lines (Ctrl+O)", style=palette.dim)
+        if block.state is PromptState.QUEUED:
+            text.append("  (queued)", style=palette.dim)
+        elif block.state is PromptState.UNSENT:
+            text.append("  (waiting to be sent)", style=palette.warn)
+        elif block.state is PromptState.FAILED:
+            text.append("  (not sent)", style=palette.bad)
+        return text
+
+    def _markdown(self, block: MarkdownBlock) -> RenderableType:
+        if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
+            return Text(block.text)
+        return render_markdown(block.text, self.palette)
+
+    def _thought(self, block: ThoughtBlock) -> Text:
+        style = f"italic {self.palette.dim}"
+        if self.details:
+            return Text("✻ " + block.text.strip(), style=style)
+        if block.live:
+            return Text("✻ Thinking…", style=style)
+        return Text(f"✻ Thought, {len(block.text.split())} words", style=style)
+
+    def _notice(self, block: NoticeBlock) -> Text:
+        palette = self.palette
+        styles = {
+            Level.INFO: "",
+            Level.DIM: palette.dim,
+            Level.WARNING: palette.warn,
+            Level.ERROR: f"bold {palette.bad}",
+        }
+        first, _, rest = block.text.partition("\n")
+        text = Text()
+        text.append(first, style=styles[block.level])
+        if rest:
+            text.append("\n" + rest, style=palette.dim if block.level is not Level.INFO else "")
+        return text
+
+    def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
+        yield self._tool_headline(block)
+        palette, view = self.palette, traits_of(block.name).view
+        if view is View.CHECKLIST:
+            yield Padding(todo_list(block.tool_input, palette), _INDENT)
+        elif view.is_diff and block.state is not ToolState.FAILED:
+            if block.state is ToolState.DONE:
+                limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES
+                diff = diff_text(block.name, block.tool_input, block.patch, palette, limit, wrap=self.details)
+                yield Padding(diff, _INDENT)
+        else:
+            output = tool_output(block, palette, details=self.details)
+            if output is not None:
+                yield Padding(output, _INDENT)
+
+    def _tool_headline(self, block: ToolBlock) -> Text:
+        palette = self.palette
+        mark, style = {
+            ToolState.WAITING: ("○", palette.dim),
+            ToolState.RUNNING: (_SPINNER[self.frame % len(_SPINNER)], palette.accent),
+            ToolState.DONE: ("●", palette.good),
+            ToolState.FAILED: ("✗", palette.bad),
+            ToolState.UNKNOWN: ("?", palette.warn),
+        }[block.state]
+        head = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
+        head.append(f"{mark} ", style=style)
+        head.append(one_line(block.name), style="bold")
+        subject = headline(block.name, block.tool_input, self.cwd, whole=self.details)
+        if subject:
+            head.append(f" {subject}")
+        if block.state is ToolState.UNKNOWN:
+            head.append("  how it ended is not known here", style=palette.dim)
+        elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
+            head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
+        return head
+
+
+def is_animated(block: Block) -> bool:
+    """Return whether a block shows the spinner."""
+    return isinstance(block, ToolBlock) and block.state is ToolState.RUNNING

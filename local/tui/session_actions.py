@@ -1,0 +1,131 @@
+"""What the person makes the session do: send a prompt, answer, interrupt, change the mode or the model, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from uuid import uuid4
+
+from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.plain_text import neutralise, one_line
+
+from ..session.client import ControlError, LinkState, SessionClient
+from .approvals import Approvals
+from .leaving import Leaving
+from .model.blocks import Level
+from .model.transcript_reducer import TranscriptReducer
+from .status_presenter import StatusPresenter
+from .widgets.approval import ApprovalAnswer
+from .widgets.connection import ConnectionView
+
+_SENT_LATER = "sent when the connection is there again"
+_MODES = ("default", "acceptEdits", "plan")
+
+
+class SessionActions:
+    """Acts on the session. Failures are shown, never raised."""
+
+    def __init__(
+        self,
+        client: SessionClient,
+        reducer: TranscriptReducer,
+        connection: ConnectionView,
+        approvals: Approvals,
+        status: StatusPresenter,
+        leaving: Leaving,
+    ) -> None:
+        self._client = client
+        self._reducer = reducer
+        self._connection = connection
+        self._approvals = approvals
+        self._status = status
+        self._leaving = leaving
+        self._interrupting = False
+
+    @property
+    def can_interrupt(self) -> bool:
+        """Whether a turn runs that is not being interrupted already."""
+        return self._reducer.running and not self._interrupting
+
+    def show_error(self, error: CcbError | ControlError) -> None:
+        """Show an error in the transcript: what happened, the evidence, the one thing to do."""
+        parts = (error.what, error.evidence, error.do) if isinstance(error, CcbError) else (str(error),)
+        self._reducer.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
+
+    async def send_prompt(self, text: str) -> bool:
+        """Send a prompt. Return False if the person has to get it back, since nothing can be sent now."""
+        uuid = str(uuid4())
+        self._reducer.prompt_sent(text, uuid, connected=self._connection.state is LinkState.CONNECTED)
+        try:
+            await self._client.prompt(text, uuid=uuid)
+        except UsageError as error:
+            self._reducer.prompt_refused(uuid)
+            self._status.hint(f"not sent: {one_line(error.what)}")
+            return False
+        except CcbError as error:
+            if error is not self._leaving.error:  # that one is on the screen already
+                self.show_error(error)
+            self._reducer.prompt_failed(uuid)
+        return True
+
+    async def answer(self, answer: ApprovalAnswer) -> None:
+        """Answer a question of the worker. If that fails, it is asked again."""
+        question = self._approvals.answered(answer)
+        sent = await self._attempt(self._client.answer(answer.request_id, answer.response))
+        if not sent and question is not None:
+            self._approvals.not_answered(question)
+
+    async def interrupt(self) -> None:
+        """End the running turn."""
+        if self._connection.watching:
+            self._status.hint(self._connection.only_watches_hint())
+        elif self.can_interrupt:
+            self._interrupting = True
+            self._status.hint("interrupting")
+            interrupted = await self._attempt(self._client.interrupt())
+            self._interrupting = False
+            if interrupted:  # else the hint may name the reason
+                self._status.hint("", 0)
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the permission mode of the session."""
+        if await self._attempt(self._client.control("set_permission_mode", mode=mode)):
+            self._reducer.mode = mode
+
+    async def next_mode(self) -> None:
+        """Change to the next permission mode."""
+        place = _MODES.index(self._reducer.mode) if self._reducer.mode in _MODES else -1
+        await self.set_mode(_MODES[(place + 1) % len(_MODES)])
+
+    async def set_model(self, model: str) -> bool:
+        """Change the model of the session, from the next model call on. Return False if that failed."""
+        if not await self._attempt(self._client.control("set_model", model=model)):
+            return False
+        self._reducer.model = model
+        return True
+
+    async def stop(self, host: str) -> None:
+        """End the session on the host; the interface ends with it."""
+        if self._connection.state in (LinkState.LOST, LinkState.CLOSED):
+            self._status.hint("there is no session to stop")
+            return
+        if self._connection.watching:
+            self._status.hint(self._connection.only_watches_hint())
+            return
+        self._leaving.stop_requested()
+        when = "" if self._connection.up else " when the connection is there again"
+        self._reducer.notice(f"Stopping the session on {one_line(host)}{when} …", Level.WARNING)
+        await self._attempt(self._client.stop())
+
+    async def _attempt(self, action: Awaitable[object]) -> bool:
+        """Await an action of the client. Return False if it failed, which is shown."""
+        if not self._connection.up:
+            self._status.hint(_SENT_LATER)
+        try:
+            await action
+        except UsageError as error:
+            self._status.hint(one_line(error.what))
+            return False
+        except (CcbError, ControlError) as error:
+            self.show_error(error)
+            return False
+        return True

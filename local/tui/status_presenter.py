@@ -1,0 +1,74 @@
+"""Keeps the status line up to date, and shows hints in it for a while."""
+
+from __future__ import annotations
+
+import time
+
+from .approvals import Approvals
+from .model.transcript_reducer import TranscriptReducer
+from .widgets.connection import ConnectionView
+from .widgets.info import ReplInfo
+from .widgets.status import StatusFacts, StatusLine
+from .widgets.transcript import Transcript
+
+_HINT_S = 3.0
+
+
+class StatusPresenter:
+    """Collects the facts of the status line from the other parts of the interface."""
+
+    def __init__(
+        self,
+        info: ReplInfo,
+        reducer: TranscriptReducer,
+        connection: ConnectionView,
+        approvals: Approvals,
+        transcript: Transcript,
+    ) -> None:
+        self.line = StatusLine()
+        self._info = info
+        self._reducer = reducer
+        self._connection = connection
+        self._approvals = approvals
+        self._transcript = transcript
+        self._busy_since: float | None = None
+        self._turn = 0
+        self._hint = ""
+        self._hint_until = 0.0
+
+    def hint(self, text: str, seconds: float = _HINT_S) -> None:
+        """Show a short answer to a key for a while."""
+        self._hint, self._hint_until = text, time.monotonic() + seconds
+        self.show()
+
+    def clear_hint(self) -> None:
+        """Forget the hint, which no longer applies."""
+        self._hint = ""
+
+    def tick(self, now: float) -> None:
+        """Measure how long the turn has been running, drop an old hint, and show the line."""
+        reducer = self._reducer
+        if reducer.running and (self._busy_since is None or self._turn != reducer.turns):
+            self._busy_since, self._turn = now, reducer.turns
+        elif not reducer.running:
+            self._busy_since = None
+        if now > self._hint_until:
+            self._hint = ""
+        self.show()
+
+    def show(self) -> None:
+        """Show the line with the facts of this moment."""
+        reducer = self._reducer
+        facts = StatusFacts(
+            host=self._info.host,
+            path=self._info.path,
+            model=reducer.model,
+            mode=reducer.mode,
+            link=self._connection.shown,
+            totals=reducer.totals,
+            busy_s=time.monotonic() - self._busy_since if self._busy_since is not None else None,
+            hint=self._hint,
+            approval_waits=self._approvals.wants_focus,
+            more_below=self._transcript.lines_below > 1,
+        )
+        self.line.show(facts, self._transcript.palette())

@@ -1,0 +1,96 @@
+"""The blocks of the transcript in order, with the lines that each one takes and the characters that it holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from ..model.blocks import Block
+
+MAX_BLOCKS = 5_000
+MAX_CHARS = 20_000_000
+_SHARE_FOR_EARLIER = 3 / 4  # of the limits, for earlier events that are loaded; the rest is for what comes
+
+
+class BlockLayout:
+    """Knows which block is at which line. `heights` are set by the transcript; `lay_out` makes line numbers of them."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.heights: list[int] = []
+        self._ends: list[int] = []  # the line after each block; out of date until `lay_out`
+        self._sizes: dict[Block, int] = {}
+        self._chars = 0
+
+    def __contains__(self, block: Block) -> bool:
+        return block in self._sizes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the oldest blocks have to go."""
+        return len(self.blocks) > MAX_BLOCKS or self._chars > MAX_CHARS
+
+    @property
+    def has_room_for_earlier(self) -> bool:
+        """Whether earlier blocks may still be put in."""
+        return len(self.blocks) < MAX_BLOCKS * _SHARE_FOR_EARLIER and self._chars < MAX_CHARS * _SHARE_FOR_EARLIER
+
+    @property
+    def lines(self) -> int:
+        """The number of lines at the last `lay_out`."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """For each block the line after it, at the last `lay_out`."""
+        return self._ends
+
+    def position(self, block: Block) -> int:
+        """Return the index of a block, or the number of blocks if it is not here. It is nearly always one of the last."""
+        for position in range(len(self.blocks) - 1, -1, -1):
+            if self.blocks[position] is block:
+                return position
+        return len(self.blocks)
+
+    def insert(self, position: int, blocks: Sequence[Block]) -> None:
+        """Put blocks in at an index, without a height yet."""
+        self.blocks[position:position] = blocks
+        self.heights[position:position] = [0] * len(blocks)
+        for block in blocks:
+            self.weigh(block)
+
+    def remove(self, position: int) -> Block:
+        """Remove and return the block at an index."""
+        block = self.blocks.pop(position)
+        del self.heights[position]
+        self._chars -= self._sizes.pop(block)
+        return block
+
+    def weigh(self, block: Block) -> None:
+        """Count the characters of a block that is new or has changed."""
+        self._chars += block.size() - self._sizes.get(block, 0)
+        self._sizes[block] = block.size()
+
+    def lay_out(self) -> None:
+        """Make line numbers of the heights."""
+        self._ends = list(accumulate(self.heights))
+
+    def is_laid_out(self, position: int) -> bool:
+        """Return whether the block at an index had a place at the last `lay_out`."""
+        return position < len(self._ends)
+
+    def start(self, position: int) -> int:
+        """Return the first line of the block at an index."""
+        return self._ends[position] - self.heights[position]
+
+    def end(self, position: int) -> int:
+        """Return the line after the block at an index."""
+        return self._ends[position]
+
+    def at_line(self, line: int) -> tuple[int, int] | None:
+        """Return the index of the block at a line, and which of its lines that is; None below the last block."""
+        position = bisect_right(self._ends, line)
+        if position >= min(len(self.blocks), len(self._ends)):
+            return None
+        return position, line - (self._ends[position - 1] if position else 0)
