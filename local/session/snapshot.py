@@ -11,8 +11,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class SnapshotPrompt:
-    """A prompt that waits for the agent or, if `taken`, whose turn runs. `text` may be only its beginning. `ids` are the id of
-    the input and, if it has another one, the uuid of the user message."""
+    """A prompt that waits for the agent or, if `taken`, whose turn runs. `text` may be only its beginning. `ids` are
+    the id of the input and, if it has another one, the uuid of the user message."""
 
     ids: tuple[str, ...]
     text: str
@@ -21,8 +21,9 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state of a session after the events that are not loaded. `model` and `permission_mode` are empty if the snapshot
-    does not name them; `result` is the last result message; `questions` are the open `control_request` messages."""
+    """The state of a session after the events that are not loaded. `model` and `permission_mode` are empty if the
+    snapshot does not name them; `result` is the last result message; `questions` are the open `control_request`
+    messages."""
 
     model: str
     permission_mode: str
@@ -33,7 +34,8 @@ class SkippedState:
 
 
 def parse_snapshot(body: Json) -> SkippedState:
-    """Read the body of a snapshot. What is missing or broken is left out; `prompts` is None if there is no list of them."""
+    """Read the body of a snapshot. What is missing or broken is left out; `prompts` is None if there is no list of
+    them."""
     result, prompts = body.get("result"), body.get("prompts")
     return SkippedState(
         model=str(body.get("model") or ""),

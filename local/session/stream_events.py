@@ -29,8 +29,8 @@ class ContentBlockStart:
 
 @dataclass(frozen=True)
 class ContentBlockDelta:
-    """Block number `index` grows by `text`. `field` names the field of the delta that holds the text (`text`, `thinking`,
-    `partial_json`); it is empty for a delta without text, such as a signature."""
+    """Block number `index` grows by `text`. `field` names the field of the delta that holds the text (`text`,
+    `thinking`, `partial_json`); it is empty for a delta without text, such as a signature."""
 
     index: int
     field: str

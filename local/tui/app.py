@@ -47,8 +47,8 @@ _TALL_LINES = 16
 
 
 class Repl(App[int]):
-    """One attached session on the screen. The app returns exit code 0 when the person leaves, or the code of the error by
-    which the session was lost."""
+    """One attached session on the screen. The app returns exit code 0 when the person leaves, or the code of the
+    error by which the session was lost."""
 
     TITLE = "ccb"
     CSS = """
@@ -272,8 +272,8 @@ class Repl(App[int]):
         await self._actions.interrupt()
 
     def action_ladder(self) -> None:
-        """Ctrl+C: clear the input, else interrupt, else quit if pressed twice. It also quits while an interrupt is on its way.
-        A terminal that only watches can only quit."""
+        """Ctrl+C: clear the input, else interrupt, else quit if pressed twice. It also quits while an interrupt is
+        on its way. A terminal that only watches can only quit."""
         drives = not self.connection.watching
         if isinstance(self.focused, Input) and self.focused.value:
             self.focused.clear()
@@ -349,8 +349,8 @@ class Repl(App[int]):
 async def run_repl(
     client: SessionClient, info: ReplInfo, first_prompt: str | None = None, *, prompts: Prompts | None = None
 ) -> ReplExit:
-    """Show the session until the person leaves or a signal ends the REPL. The session goes on, unless the person gave /stop.
-    Questions of a later login, which come through `prompts`, are asked on the plain terminal."""
+    """Show the session until the person leaves or a signal ends the REPL. The session goes on, unless the person
+    gave /stop. Questions of a later login, which come through `prompts`, are asked on the plain terminal."""
     app = Repl(client, info, first_prompt)
     if isinstance(prompts, TerminalPrompts):
         prompts.pause, prompts.heard = app.login_handover.suspend, app.login_says

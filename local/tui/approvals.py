@@ -1,4 +1,5 @@
-"""The open questions of a session, and the approval card of the first one: when it appears, gets the focus, and goes."""
+"""The open questions of a session, and the approval card of the first one: when it appears, gets the focus, and
+goes."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _MAX_GIVEN = 100
 
 
 class Settlement(Enum):
-    """What an answer in the journal means to the person: nothing new, another client answered a question that the person has
-    seen, or it answered before the person, whose answer was dropped."""
+    """What an answer in the journal means to the person: nothing new, another client answered a question that the
+    person has seen, or it answered before the person, whose answer was dropped."""
 
     NOTHING_NEW = "nothing new"
     BY_ANOTHER = "by another client"
@@ -164,7 +165,8 @@ class Approvals(Vertical):
             self.card.call_after_refresh(self.card.fit)
 
     def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
-        """Keep the answer until the journal says which one counts. The event goes on to the app, which sends the answer."""
+        """Keep the answer until the journal says which one counts. The event goes on to the app, which sends the
+        answer."""
         self._given[event.answer.request_id] = event.answer.response
         if len(self._given) > _MAX_GIVEN:
             del self._given[next(iter(self._given))]

@@ -1,4 +1,5 @@
-"""Shows the state of the connection, and adapts what depends on it: the composer, prompts that wait, the approval card."""
+"""Shows the state of the connection, and adapts what depends on it: the composer, prompts that wait, the approval
+card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Routes what a session says: to the transcript, to the approvals, and to the lines in place of events that are not loaded."""
+"""Routes what a session says: to the transcript, to the approvals, and to the lines in place of events that are not
+loaded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The terminal under the interface: its driver, which survives a closed window, and handing the terminal to a login.
 
-Textual writes from a thread through a short queue. A write to a closed window raises an error, which ends the thread; then
-the queue fills, and the event loop waits for room in it for ever, so that no signal would end the program.
+Textual writes from a thread through a short queue. A write to a closed window raises an error, which ends the
+thread; then the queue fills, and the event loop waits for room in it for ever, so that no signal would end the
+program.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ..command_line.exit_codes import ExitCode
 
 
 class _ClosableFile:
-    """The part of a text file that Textual needs. If the window closes, `on_close` is called, and what is written is lost."""
+    """The part of a text file that Textual needs. If the window closes, `on_close` is called, and what is written is
+    lost."""
 
     def __init__(self, file: TextIO, on_close: Callable[[], None]) -> None:
         self._file = file
@@ -64,8 +66,9 @@ class TerminalDriver(LinuxDriver):
             self._window_closed()
 
     def _sigcont_application(self, *_: object) -> None:
-        """Continue after SIGSTOP, for which nothing could be prepared: undo what a shell did to screen and terminal meanwhile.
-        Without leaving application mode first there would be two readers of the keys, and a raw terminal at the end."""
+        """Continue after SIGSTOP, for which nothing could be prepared: undo what a shell did to screen and terminal
+        meanwhile. Without leaving application mode first there would be two readers of the keys, and a raw terminal
+        at the end."""
         stopped_unprepared = self._auto_restart and not self._must_signal_resume
         if stopped_unprepared:
             self.suspend_application_mode()
@@ -84,7 +87,8 @@ class _AppHasEnded(Exception):
 
 
 class LoginHandover:
-    """Gives the terminal to a login that asks a question, and takes it back. `active`: the interface is suspended now."""
+    """Gives the terminal to a login that asks a question, and takes it back. `active`: the interface is suspended
+    now."""
 
     def __init__(self, app: App[Any], host: str) -> None:
         self._app = app
@@ -93,7 +97,8 @@ class LoginHandover:
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Suspend the interface, which goes on but draws nothing. It comes back whatever happens, unless the person has left."""
+        """Suspend the interface, which goes on but draws nothing. It comes back whatever happens, unless the person
+        has left."""
         self.active = True
         try:
             with _suspended(self._app, f"ccb: logging in to {self._host} again"):

@@ -24,8 +24,8 @@ class ToolState(Enum):
 
 @dataclass(eq=False)
 class Block:
-    """One entry of the transcript. `version` grows with every change, so that drawn lines can be cached. A `tight` block has
-    no blank line before it."""
+    """One entry of the transcript. `version` grows with every change, so that drawn lines can be cached. A `tight`
+    block has no blank line before it."""
 
     version: int = 0
     tight: bool = False

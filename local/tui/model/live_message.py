@@ -25,8 +25,8 @@ BlockType = TypeVar("BlockType", bound=Block)
 
 @dataclass
 class LiveBlock:
-    """One content block of the message. `pieces` are the parts of a long text that can no longer change; each is a block of
-    its own, so that only the rest in `block` is drawn again with every delta."""
+    """One content block of the message. `pieces` are the parts of a long text that can no longer change; each is a
+    block of its own, so that only the rest in `block` is drawn again with every delta."""
 
     block: Block
     pieces: list[MarkdownBlock] = field(default_factory=list)
@@ -44,8 +44,8 @@ class LiveMessage:
         self.message_id = ""
 
     def apply(self, event: ApiStreamEvent | None, finished_blocks: dict[str, int]) -> None:
-        """Apply one event. `finished_blocks`: how many blocks of each message are finished already, by the message's id;
-        after a reconnect the host sends the whole message again."""
+        """Apply one event. `finished_blocks`: how many blocks of each message are finished already, by the message's
+        id; after a reconnect the host sends the whole message again."""
         if isinstance(event, MessageStart):
             self.drop()
             self.message_id = event.message_id
@@ -58,7 +58,8 @@ class LiveMessage:
                 self._grow(live, event.text)
 
     def claim(self, kind: type[BlockType]) -> tuple[BlockType | None, list[MarkdownBlock]]:
-        """Hand over the first live block of a kind, with the pieces split off from it: the finished message replaces them."""
+        """Hand over the first live block of a kind, with the pieces split off from it: the finished message replaces
+        them."""
         for index, live in self._live.items():
             if isinstance(live.block, kind):
                 del self._live[index]

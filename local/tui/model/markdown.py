@@ -59,8 +59,8 @@ def render_markdown(text: str, palette: Palette) -> TranscriptMarkdown:
 
 
 def safe_split(text: str) -> int:
-    """Return the last place where a growing Markdown text can be cut so that both parts are drawn like the whole; 0 if there
-    is none."""
+    """Return the last place where a growing Markdown text can be cut so that both parts are drawn like the whole; 0
+    if there is none."""
     return max(_safe_places(text), default=0)
 
 

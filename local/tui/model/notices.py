@@ -29,8 +29,8 @@ class Notices:
         return block
 
     def driver(self, name: str, *, silent: bool) -> None:
-        """Announce a change of driver. Say nothing about ourselves unless another client drove in between: every reconnect
-        repeats it. With `silent` only remember it: nobody cares who drove before this terminal attached."""
+        """Announce a change of driver. Say nothing about ourselves unless another client drove in between: every
+        reconnect repeats it. With `silent` only remember it: nobody cares who drove before this terminal attached."""
         is_me, changed = name == self._own_name, name not in ("", self._driver)
         if changed and self._driver is not None and (not is_me or self._another_drove) and not silent:
             who = "You drive" if is_me else f"{one_line(shown_name(name))} drives"

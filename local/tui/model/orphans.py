@@ -11,8 +11,8 @@ _MAX_CHARS = 100_000
 
 
 class Orphans:
-    """Results of tool calls, ids of messages that were withdrawn, and ids of prompts that the agent took. The newest of each
-    are kept until the person loads the earlier events to which they belong."""
+    """Results of tool calls, ids of messages that were withdrawn, and ids of prompts that the agent took. The newest
+    of each are kept until the person loads the earlier events to which they belong."""
 
     def __init__(self) -> None:
         self.results: dict[str, tuple[ToolResultBlock, Any]] = {}

@@ -14,8 +14,8 @@ _MAX_KNOWN = 1_000
 
 
 class PromptTracker:
-    """Keeps prompts that wait (for the connection, or for the agent) below everything else. A prompt is known by the id of
-    its input and by the uuid of its message."""
+    """Keeps prompts that wait (for the connection, or for the agent) below everything else. A prompt is known by the
+    id of its input and by the uuid of its message."""
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
@@ -76,7 +76,8 @@ class PromptTracker:
             self._show_from_snapshot(prompt)
 
     def taken(self, uuid: str) -> bool:
-        """The agent takes a prompt, which moves up to the conversation. Return False for a prompt that is not known here."""
+        """The agent takes a prompt, which moves up to the conversation. Return False for a prompt that is not known
+        here."""
         block = self._waiting.pop(uuid, None)
         self._unconfirmed.pop(uuid, None)
         if block is not None:
@@ -119,8 +120,8 @@ class PromptTracker:
         self._unconfirmed.clear()
 
     def forked(self) -> None:
-        """The session becomes a copy. Prompts that wait for the agent of the original are not part of it; those that the
-        person sends here are."""
+        """The session becomes a copy. Prompts that wait for the agent of the original are not part of it; those that
+        the person sends here are."""
         for uuid, block in list(self._waiting.items()):
             if uuid not in self._unconfirmed:
                 del self._waiting[uuid]

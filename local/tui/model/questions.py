@@ -13,8 +13,8 @@ _PATIENCE_S = 2.0  # without an event, if the end of the replay does not come
 
 
 class ReplayMonitor:
-    """Tells whether the events that come had happened before this client attached. The answer to a question may come two
-    events later, so questions are shown only when the replay is over. Times are monotonic seconds."""
+    """Tells whether the events that come had happened before this client attached. The answer to a question may come
+    two events later, so questions are shown only when the replay is over. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._replaying = False

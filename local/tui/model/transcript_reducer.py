@@ -46,8 +46,8 @@ from .totals import Totals
 
 
 class TranscriptReducer(Projection):
-    """Applies what a session says to a container of blocks. `model`, `mode`, `running`, `turns` and `totals` are for the
-    status line. `orphans` is shared with the reducer of later events when earlier ones are loaded."""
+    """Applies what a session says to a container of blocks. `model`, `mode`, `running`, `turns` and `totals` are for
+    the status line. `orphans` is shared with the reducer of later events when earlier ones are loaded."""
 
     def __init__(
         self,

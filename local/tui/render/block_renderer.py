@@ -38,8 +38,8 @@ _INDENT = (0, 0, 0, 2)
 
 @dataclass(frozen=True)
 class BlockRenderer:
-    """How blocks are drawn now. `details`: show all of tool output and thinking. `frame` moves the spinner. Paths in `cwd` are
-    shown relative to it."""
+    """How blocks are drawn now. `details`: show all of tool output and thinking. `frame` moves the spinner. Paths in
+    `cwd` are shown relative to it."""
 
     palette: Palette
     details: bool = False

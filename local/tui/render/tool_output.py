@@ -26,8 +26,8 @@ _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id")
 
 
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
-    """Return what a call does in one line: the command, the file (relative to `cwd` if it is there), the pattern. With `whole`
-    return all lines of it."""
+    """Return what a call does in one line: the command, the file (relative to `cwd` if it is there), the pattern.
+    With `whole` return all lines of it."""
     if traits_of(name).view is View.CHECKLIST:
         return ""
     for key in _SUBJECTS:

@@ -1,7 +1,7 @@
 """The approval card: what a tool call would do, why the worker asks, and the three answers.
 
-It never takes keys that were meant for the composer. It gets the focus only if the composer is empty and no key was pressed
-for GRACE_S, or if the person goes there with Tab or Alt+A. Keys that are no answer go on to the composer.
+It never takes keys that were meant for the composer. It gets the focus only if the composer is empty and no key was
+pressed for GRACE_S, or if the person goes there with Tab or Alt+A. Keys that are no answer go on to the composer.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def describe_update(update: Json) -> str:
 
 
 def session_updates(request: ControlRequest) -> list[Json]:
-    """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that is too long
-    to read is never granted."""
+    """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
+    is too long to read is never granted."""
     first = request.request.permission_suggestions[:1]
     return [{**update, "destination": "session"} for update in first if len(describe_update(update)) <= _MAX_RULE]
 
@@ -142,8 +142,8 @@ class ApprovalCard(Vertical, can_focus=True):
         self.show_titles()
 
     def show_titles(self) -> None:
-        """Show the tool and the host, whether there is more to read below (nobody shall allow what they have not seen), and how
-        many questions wait."""
+        """Show the tool and the host, whether there is more to read below (nobody shall allow what they have not
+        seen), and how many questions wait."""
         title = f"{one_line(self.request.request.tool_name)} on {self._place}"
         below = self._subject_box.max_scroll_y - round(self._subject_box.scroll_y) if self.is_attached else 0
         more = f"↓ {below} more line{'s' if below != 1 else ''}" if below > 0 else ""

@@ -19,7 +19,8 @@ BRIEF_S = 1.0
 """Seconds before a lost connection is shown: most drops are over by then."""
 
 STUCK_S = 5.0
-"""Age in seconds from which the person may give up a connection attempt for a new one (`local.session.retry_schedule`)."""
+"""Age in seconds from which the person may give up a connection attempt for a new one
+(`local.session.retry_schedule`)."""
 
 RETRY_KEY = "r"
 TAKE_KEY = "t"
@@ -41,8 +42,8 @@ class BannerMessage:
 
 
 class ConnectionView:
-    """The state of the connection, now (`state`) and as the person sees it (`shown`), which shows a drop BRIEF_S later. All
-    times are monotonic seconds."""
+    """The state of the connection, now (`state`) and as the person sees it (`shown`), which shows a drop BRIEF_S
+    later. All times are monotonic seconds."""
 
     def __init__(self, client: SessionClient) -> None:
         self._client = client
@@ -138,8 +139,8 @@ class ConnectionView:
         return "taking the session"
 
     def banner_message(self, now: float, *, typing: bool) -> BannerMessage | None:
-        """Return the text of the banner, or None if there is none. `typing`: letters are text now, so it names Alt+R and
-        Alt+T instead of R and T."""
+        """Return the text of the banner, or None if there is none. `typing`: letters are text now, so it names Alt+R
+        and Alt+T instead of R and T."""
         shown = self._shown
         take, retry = (_CHORDS[key] if typing and not self.watching else key for key in (TAKE_KEY, RETRY_KEY))
         if shown.state is LinkState.RECONNECTING:
@@ -169,8 +170,8 @@ class ConnectionView:
 
 
 def banner_text(message: BannerMessage, mark: str, tone: str, palette: Palette, width: int, lines: int) -> Text:
-    """Draw the message in at most `lines` lines of `width` cells. Only the reason is cut; a key and what it does stay on one
-    line."""
+    """Draw the message in at most `lines` lines of `width` cells. Only the reason is cut; a key and what it does
+    stay on one line."""
     text = Text(overflow="fold")
     text.append(f"{mark} ", style=tone)
     text.append(message.head, style=tone)

@@ -36,9 +36,9 @@ class ReplExit:
 
 @dataclass(frozen=True)
 class LeftSession:
-    """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps it only as
-    long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of it; the first one that
-    applies is shown."""
+    """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps
+    it only as long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of
+    it; the first one that applies is shown."""
 
     session_id: str
     used: str
@@ -50,7 +50,8 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> str:
-    """Return the text that stays on the terminal: which session it was, what it used, what becomes of it, how to come back."""
+    """Return the text that stays on the terminal: which session it was, what it used, what becomes of it, how to
+    come back."""
     lines = [f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else "")]
     if left.stopped:
         lines.append("It was stopped on the host.")

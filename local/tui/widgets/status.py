@@ -32,9 +32,9 @@ _MODES = {
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """Everything that the line shows. `busy_s`: seconds since the turn began, None without one. `hint` answers a key that was
-    just pressed. `approval_waits`: there is an approval card that does not have the focus. `more_below`: the transcript goes on
-    below the screen."""
+    """Everything that the line shows. `busy_s`: seconds since the turn began, None without one. `hint` answers a key
+    that was just pressed. `approval_waits`: there is an approval card that does not have the focus. `more_below`:
+    the transcript goes on below the screen."""
 
     host: str
     path: str
@@ -79,8 +79,9 @@ def used_text(totals: Totals) -> str:
 
 
 def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
-    """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes on. On
-    a narrow screen these are shortened before one is left out; the other entries are shown where there is room."""
+    """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what
+    goes on. On a narrow screen these are shortened before one is left out; the other entries are shown where there
+    is room."""
     mark, tone = _link_mark(facts.link, palette)
     current = _current_entries(facts, palette, tone)
     mode = _mode_entry(facts.mode, palette)
@@ -115,8 +116,8 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
 
 
 def _fitting(entries: list[_Entry], left: int) -> list[tuple[str, str]]:
-    """Choose for each entry the long form, the short form or neither, so that all fit into `left` cells. The first entry is cut
-    if it does not fit."""
+    """Choose for each entry the long form, the short form or neither, so that all fit into `left` cells. The first
+    entry is cut if it does not fit."""
     chosen: list[tuple[str, str]] = []
     for entry in entries:
         text = next((each for each in (entry.text, entry.short) if _cells(each) <= left), "")
@@ -178,7 +179,8 @@ def _other_texts(facts: StatusFacts) -> list[str]:
 
 
 def _places(host: str, path: str) -> list[str]:
-    """Return host and directory in ever shorter forms: first without user and domain, then with only the end of the path."""
+    """Return host and directory in ever shorter forms: first without user and domain, then with only the end of the
+    path."""
     short = _short_host(host)
     parts = path.rstrip("/").split("/")
     ends = ["…/" + "/".join(parts[begin:]) for begin in range(max(2, len(parts) - _MAX_PATH_PARTS), len(parts))]
@@ -186,8 +188,8 @@ def _places(host: str, path: str) -> list[str]:
 
 
 def _short_host(host: str) -> str:
-    """Return `devbox` for `alice@devbox.example.com`, and `web on devbox` for a container there. An IP address or a command
-    is returned unchanged."""
+    """Return `devbox` for `alice@devbox.example.com`, and `web on devbox` for a container there. An IP address or a
+    command is returned unchanged."""
     named = re.fullmatch(r"((?:\S+ on )?)(?:\S*@)?([^\s@]+)", host)
     if named is None:
         return host
@@ -198,7 +200,8 @@ def _short_host(host: str) -> str:
 
 
 def _squeezed(host: str, path: str, room: int) -> str:
-    """Return host and directory cut to `room` cells. Each keeps its beginning and its end, where similar names differ."""
+    """Return host and directory cut to `room` cells. Each keeps its beginning and its end, where similar names
+    differ."""
     host, directory = _short_host(host), path.rstrip("/").rpartition("/")[2] or path
     half = (room - 1) // 2
     host = _cut(host, max(half, room - 1 - cell_len(directory)))

@@ -1,8 +1,8 @@
 """The conversation as one widget, which draws only the blocks on the screen, whatever their number.
 
-A widget for each message costs two orders of magnitude more (measured). The heights of blocks that were never drawn at this
-width are estimated, and corrected when they come into view. Changes are laid out at most once a frame; a frame lasts longer
-if laying out does, so that streaming never takes the whole CPU.
+A widget for each message costs two orders of magnitude more (measured). The heights of blocks that were never drawn
+at this width are estimated, and corrected when they come into view. Changes are laid out at most once a frame; a
+frame lasts longer if laying out does, so that streaming never takes the whole CPU.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Transcript(ScrollView, can_focus=False):
 
     @property
     def lines_below(self) -> int:
-        """The number of lines below the last one on the screen. While the transcript follows what comes it is 0, even if the
-        screen is a frame late."""
+        """The number of lines below the last one on the screen. While the transcript follows what comes it is 0,
+        even if the screen is a frame late."""
         return round(self.max_scroll_y - self.scroll_y) if self._anchor_released else 0
 
     def toggle_details(self) -> None:
@@ -112,8 +112,8 @@ class Transcript(ScrollView, can_focus=False):
         return layout.end(position) > top and layout.start(position) < top + self.size.height
 
     def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
-        """Put earlier blocks in behind one that is there. What follows stays at its place on the screen; with `turn_page` it
-        moves to the bottom."""
+        """Put earlier blocks in behind one that is there. What follows stays at its place on the screen; with
+        `turn_page` it moves to the bottom."""
         layout = self._block_layout
         position = layout.position(after) + 1
         if position < len(layout.blocks) and layout.is_laid_out(position - 1):
@@ -201,7 +201,8 @@ class Transcript(ScrollView, can_focus=False):
             exact -= height
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
-        """After a layout, scroll to where the person was. `top` is the block at the top before it, and which of its lines."""
+        """After a layout, scroll to where the person was. `top` is the block at the top before it, and which of its
+        lines."""
         layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
         if kept is not None and kept[0] in layout:
@@ -216,7 +217,8 @@ class Transcript(ScrollView, can_focus=False):
         return max(10, self.scrollable_content_region.width)
 
     def turn(self, pages: int) -> None:
-        """Scroll by pages, at once: a scroll that waits for the next refresh is lost if text that comes meanwhile scrolls."""
+        """Scroll by pages, at once: a scroll that waits for the next refresh is lost if text that comes meanwhile
+        scrolls."""
         y = self.scroll_y + pages * self.scrollable_content_region.height
         self.scroll_to(y=y, animate=False, immediate=True)
         self._check_anchor()  # a transcript shorter than the screen does not move, but must go on following
