@@ -7,7 +7,7 @@ from typing import Any
 
 from ccb.tunnel.wire.messages import ResultLine
 from ccb.tunnel.wire.projection import Projection, on, replay
-from ccb.tunnel.wire.records import Record
+from ccb.tunnel.wire.records import ModelEndRecord, Record
 
 from ..model.models import cost_usd, count, facts
 
@@ -23,6 +23,23 @@ def zero_usage() -> Json:
     usage["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0}
     usage["service_tier"] = "standard"
     return usage
+
+
+class SessionUsage(Projection):
+    """`context_tokens` is the size of the main conversation, as the model counted it last. `spent` are the fields of the last
+    result that count for the whole session."""
+
+    def __init__(self) -> None:
+        self.context_tokens = 0
+        self.spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
+
+    @on(ModelEndRecord, main_only=True)
+    def _model_end(self, content: ModelEndRecord, _: Record) -> None:
+        self.context_tokens = sum(count(content.usage, name) for name in _TOKENS)
+
+    @on(ResultLine, main_only=True)
+    def _result(self, line: ResultLine, _: Record) -> None:
+        self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
 
 
 class Ledger(Projection):
@@ -41,7 +58,7 @@ class Ledger(Projection):
         replay(records, ledger)
         return ledger
 
-    @on(ResultLine)
+    @on(ResultLine, main_only=True)
     def _result(self, result: ResultLine, _: Record) -> None:
         self.total_cost_usd = float(result.total_cost_usd)
         self.model_usage = {name: dict(entry) for name, entry in result.model_usage.items()}

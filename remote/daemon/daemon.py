@@ -173,7 +173,7 @@ class Daemon:
             if self._engine is not None:
                 self._engine.apply(recovered.updates)
             self._session.emit(WorkerRecord(**self._identity()))
-            self._summary.update(created=self._session.created or self._summary.fields["created"])
+            self._summary.update(created=self._session.summary.created or self._summary.fields["created"])
             self.changed()
 
     def changed(self) -> None:
@@ -182,8 +182,8 @@ class Daemon:
         self._summary.update(
             state=session.state,
             updated=round(time.time(), 1),
-            prompt=session.last_prompt,
-            prompts=session.prompts,
+            prompt=session.summary.prompt,
+            prompts=session.summary.prompts,
             driver=self._driver_name,
             away=self._driver is None,
             viewers=sum(1 for client in self._clients if client.role == "viewer"),

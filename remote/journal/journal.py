@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     Content,
@@ -23,7 +22,7 @@ from ccb.tunnel.wire.records import (
     TurnStartRecord,
     parse_line,
     record_of,
-    to_json,
+    to_line,
 )
 
 from ..ports import NotKept
@@ -122,7 +121,7 @@ class Journal:
         if self._failure is not None:
             raise self._failure
         record = record_of(content, self.seq + 1, time.time(), agent_id)
-        line = to_bytes(dump(to_json(record))) + b"\n"
+        line = to_line(record)
         if len(line) > MAX_RECORD:
             raise JournalError("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
         written = 0

@@ -71,7 +71,7 @@ class Controls:
     def _context_usage(self, _: None) -> Handled:
         agent = self._session.agent
         model = agent.model if agent is not None else ""
-        used, window = self._session.context_tokens, facts(model).context_window
+        used, window = self._session.usage.context_tokens, facts(model).context_window
         usage: Json = {
             "categories": [
                 {"name": "Messages", "tokens": used, "color": "blue"},

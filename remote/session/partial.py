@@ -1,9 +1,13 @@
-"""The model message that is just being streamed, and the output of running tools, for a client that comes in the middle."""
+"""What is under way and not in the journal: the answers that models are streaming and the output of running tools."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Callable
+
+from ccb.tunnel.wire.messages import ResultLine, StreamEventLine, ToolProgressLine, UserLine, as_dict, parse_message
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.records import Record, WithdrawnRecord, agent_of_message
 
 Json = dict[str, Any]
 
@@ -11,15 +15,17 @@ _TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_de
 _MAX_TOOLS = 64
 
 
-class _Block:
+class _StreamedBlock:
+    """A content block that is being streamed. Deltas of the kind of its first one are joined."""
+
     def __init__(self, start: Json) -> None:
         self.start = start
         self.kind = ""
         self.pieces: list[str] = []
-        self.rest: list[Json] = []  # deltas of other kinds, as they came
+        self.rest: list[Json] = []  # deltas of other kinds, unchanged
         self.stop: Json | None = None
 
-    def delta(self, body: Json, delta: Json) -> None:
+    def add(self, body: Json, delta: Json) -> None:
         name = _TEXTS.get(str(delta.get("type")), "")
         if name and self.kind in ("", delta["type"]):
             self.kind = str(delta["type"])
@@ -27,75 +33,94 @@ class _Block:
         else:
             self.rest.append(body)
 
+    def bodies(self) -> list[Json]:
+        """The block in as few objects as possible."""
+        found = [self.start]
+        if self.pieces:
+            delta = {"type": self.kind, _TEXTS[self.kind]: "".join(self.pieces)}
+            index = as_dict(self.start.get("event")).get("index")
+            event = {"type": "content_block_delta", "index": index, "delta": delta}
+            found.append({**self.start, "event": event})
+        return [*found, *self.rest, *([self.stop] if self.stop is not None else [])]
 
-class Partial:
-    """Fed with what a session shows as progress; gives it again in as few objects as say the same."""
+
+class _StreamedAnswer:
+    """The answer that the model of one agent is streaming."""
+
+    def __init__(self, start: Json, message_id: object) -> None:
+        self.start = start
+        self.message_id = message_id
+        self.blocks: OrderedDict[int, _StreamedBlock] = OrderedDict()
+
+    def add(self, body: Json, event: Json, index: int) -> None:
+        kind, delta = event.get("type"), event.get("delta")
+        if kind == "content_block_start":
+            self.blocks[index] = _StreamedBlock(body)
+        elif index not in self.blocks:
+            return
+        elif kind == "content_block_delta" and isinstance(delta, dict):
+            self.blocks[index].add(body, delta)
+        elif kind == "content_block_stop":
+            self.blocks[index].stop = body
+
+    def bodies(self) -> list[Json]:
+        return [self.start, *(body for block in self.blocks.values() for body in block.bodies())]
+
+
+class Partial(Projection):
+    """Takes what a session shows as progress (`take`), drops what has become part of the journal (`apply`), and gives the rest to
+    a client that comes in the middle (`bodies`)."""
 
     def __init__(self) -> None:
-        self._start: Json | None = None
-        self._blocks: OrderedDict[int, _Block] = OrderedDict()
-        self._tools: OrderedDict[str, Json] = OrderedDict()
+        self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
+        self._tools: OrderedDict[str, tuple[ToolProgressLine, str]] = OrderedDict()  # slot -> newest output, agent id
 
     def take(self, key: str, body: Json) -> None:
-        """The next public object that is not journalled."""
-        if body.get("type") == "stream_event" and isinstance(body.get("event"), dict):
-            self._event(body, body["event"])
-        elif body.get("type") == "tool_progress" and key:
+        """Take the next public object that is not journalled; `key` is its slot, see `Emitter.progress`."""
+        line = parse_message(body)
+        agent_id = agent_of_message(body)
+        if isinstance(line, StreamEventLine):
+            self._stream(agent_id, line)
+        elif isinstance(line, ToolProgressLine) and key:
             self._tools.pop(key, None)
-            self._tools[key] = body
+            self._tools[key] = line, agent_id
             while len(self._tools) > _MAX_TOOLS:
                 self._tools.popitem(last=False)
 
-    def message(self, body: Json) -> None:
-        """A message is in the journal: what it holds is partial no more."""
-        kind = body.get("type")
-        if kind == "result":
-            self._start = None
-            self._blocks.clear()
-            self._tools.clear()
-        elif kind == "user":
-            message = body.get("message")
-            content = message.get("content") if isinstance(message, dict) else None
-            done = {block.get("tool_use_id") for block in content or () if isinstance(block, dict)}
-            for key in [key for key, shown in self._tools.items() if shown.get("tool_use_id") in done]:
-                del self._tools[key]
-
-    def withdraw(self, message_id: str) -> None:
-        """The answer of this id does not count."""
-        message = self._start["event"].get("message") if self._start is not None else None
-        if isinstance(message, dict) and message.get("id") == message_id:
-            self._start = None
-            self._blocks.clear()
-
-    def _event(self, body: Json, event: Json) -> None:
-        kind, index = event.get("type"), event.get("index")
-        if kind == "message_start":
-            self._start = body
-            self._blocks.clear()
-        elif kind == "message_stop":
-            self._start = None
-            self._blocks.clear()
-        elif self._start is None or not isinstance(index, int):
-            return
-        elif kind == "content_block_start":
-            self._blocks[index] = _Block(body)
-        elif index in self._blocks and kind == "content_block_delta" and isinstance(event.get("delta"), dict):
-            self._blocks[index].delta(body, event["delta"])
-        elif index in self._blocks and kind == "content_block_stop":
-            self._blocks[index].stop = body
-
     def bodies(self) -> list[tuple[str, Json]]:
-        """(key, object) of all that is under way, in order."""
-        found: list[tuple[str, Json]] = []
-        if self._start is not None:
-            found.append(("", self._start))
-            for index, block in self._blocks.items():
-                found.append(("", block.start))
-                if block.pieces:
-                    delta = {"type": block.kind, _TEXTS[block.kind]: "".join(block.pieces)}
-                    event = {"type": "content_block_delta", "index": index, "delta": delta}
-                    found.append(("", {**block.start, "event": event}))
-                found += [("", body) for body in block.rest]
-                if block.stop is not None:
-                    found.append(("", block.stop))
-        return found + list(self._tools.items())
+        """(slot, object) of everything that is under way, in order."""
+        streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
+        return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
+
+    @on(ResultLine)
+    def _result(self, _: ResultLine, record: Record) -> None:
+        """The turn of this agent is over."""
+        self._answers.pop(record.agent_id, None)
+        self._drop_tools(lambda line, agent_id: agent_id == record.agent_id)
+
+    @on(UserLine)
+    def _user(self, line: UserLine, _: Record) -> None:
+        done = line.done_tool_uses()
+        if done:
+            self._drop_tools(lambda shown, _: shown.tool_use_id in done)
+
+    @on(WithdrawnRecord)
+    def _withdrawn(self, withdrawn: WithdrawnRecord, record: Record) -> None:
+        answer = self._answers.get(record.agent_id)
+        if answer is not None and answer.message_id == withdrawn.message_id:
+            del self._answers[record.agent_id]
+
+    def _drop_tools(self, done: Callable[[ToolProgressLine, str], bool]) -> None:
+        for key in [key for key, (line, agent_id) in self._tools.items() if done(line, agent_id)]:
+            del self._tools[key]
+
+    def _stream(self, agent_id: str, line: StreamEventLine) -> None:
+        kind, index = line.event.get("type"), line.event.get("index")
+        answer = self._answers.get(agent_id)
+        if kind == "message_start":
+            message = as_dict(line.event.get("message"))
+            self._answers[agent_id] = _StreamedAnswer(line.body, message.get("id"))
+        elif kind == "message_stop":
+            self._answers.pop(agent_id, None)
+        elif answer is not None and isinstance(index, int):
+            answer.add(line.body, line.event, index)

@@ -3,174 +3,179 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.records import Record
+from ccb.tunnel.wire.messages import (
+    ControlCancelLine,
+    ControlRequestLine,
+    ControlResponseLine,
+    ResultLine,
+    SystemLine,
+    UserLine,
+)
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.records import (
+    DamagedRecord,
+    ForkedRecord,
+    InputRecord,
+    OptionsRecord,
+    PromptRecord,
+    Record,
+    TurnEndRecord,
+    TurnStartRecord,
+    WorkerRecord,
+)
 
-from ..model.models import count
+from ..journal.summary import prompt_start
 from ..permissions.rules.ruleset import COMMAND_LINE
-from ..sessions.registry import prompt_text
 from .inputs import Inputs
-from .snapshot import Picture
 
 Json = dict[str, Any]
 
 
-class Recovered:
-    """The projection of a journal, record by record.
+class UnfinishedPrompts(Projection):
+    """The prompts that have no turn or no result. `inputs` learns which inputs were applied.
 
-    `waiting` are the user messages that no turn has taken, by input id. `doubtful` are prompts of which the journal no longer
-    says whether a turn took them: a damaged record may have said so; `unanswered` are those of them that have no result, as far
-    as can be told. `open_asks` are the ids of questions without an
-    answer. `turn_open` tells that a turn was running, `result_due` that it never had its result. `mark` is that of the last
-    worker's processes; every worker ends those of the one before. `updates` are the permission updates that were granted
-    for the session (the mode is in `options`). `launches` are the command lines of its newest client processes. `damage`
-    holds what was told of damage before.
-    """
+    `waiting` are the prompts that no turn has taken, by input id. A damaged record may have been the one that took them: the
+    prompts that waited before it become `doubtful` (with their start), and `unanswered` are those of them for which no result
+    has come, as far as the journal tells."""
 
-    def __init__(self) -> None:
-        self.options = SessionOptions()
-        self.launches: deque[SessionOptions] = deque(maxlen=100)
-        self.waiting: OrderedDict[str, Json] = OrderedDict()
-        self.open_asks: OrderedDict[str, None] = OrderedDict()
-        self.turn_open = False
-        self.result_due = False
-        self.last_result: Json = {}
-        self.context_tokens = 0
-        self.mark = ""
-        self.updates: list[Json] = []
+    def __init__(self, inputs: Inputs) -> None:
+        self.waiting: OrderedDict[str, UserLine] = OrderedDict()
         self.doubtful: OrderedDict[str, str] = OrderedDict()
         self.unanswered: OrderedDict[str, None] = OrderedDict()
-        self._taken = False  # a prompt is known that the next result answers
-        self.damage: set[str] = set()
-        self.prompt = ""
-        self.prompts = 0
-        self.created = 0.0
-
-    def apply(self, record: Record, inputs: Inputs) -> None:
-        """Take the next record; `inputs` learns what was applied."""
-        body = record.body
-        if record.kind == "message":
-            self._message(body)
-        elif record.kind == "input":
-            self._input(str(body.get("id")), body.get("body"), inputs)
-        elif record.kind == "prompt":
-            for item in body.get("items") or ():
-                self._taken = True
-                for each in (self.waiting, self.doubtful, self.unanswered):
-                    each.pop(str(item.get("input", "")), None)
-        elif record.kind == "turn_start":
-            self.turn_open = self.result_due = True
-            self._taken = False
-        elif record.kind == "turn_end":
-            self.turn_open = self.result_due = False
-        elif record.kind == "model_end":
-            self.context_tokens = tokens_of(body.get("usage"))
-        elif record.kind == "options":
-            self.created = self.created or record.time
-            self.updates = [each for each in self.updates if _outlives_a_launch(each)]
-            options = body.get("options")
-            if isinstance(options, dict):
-                self.options = SessionOptions.from_json(options)
-                self.launches.append(self.options)
-            self._mark(body)
-        elif record.kind == "worker":
-            self._mark(body)
-        elif record.kind == "damaged":
-            self._damaged(str(body.get("what") or ""))
-        elif record.kind == "forked":
-            self._forked(record.time)
-
-    def _damaged(self, what: str) -> None:
-        """Told by a worker, or, without words, a record that cannot be read."""
-        if what:
-            self.damage.add(what)
-            return
-        self.doubtful.update((input_id, prompt_text(body)) for input_id, body in self.waiting.items())
-        self.unanswered.update(dict.fromkeys(self.waiting))
-        self.waiting.clear()
+        self._inputs = inputs
+        self._taken = False  # the next result answers a prompt that is known to have been taken
 
     def answered(self) -> None:
-        """A turn has its result: of a prompt that is known to have been taken, else of the first of which it is not known."""
+        """A turn has its result. It belongs to the prompt that is known to have been taken, or else to the first doubtful one."""
         if not self._taken and self.unanswered:
             self.unanswered.popitem(last=False)
         self._taken = False
 
-    def _forked(self, when: float) -> None:
-        """What the original still had to do is not the copy's: its prompts, its running turn, its processes."""
-        self.created = when
-        self.waiting.clear()
-        self.doubtful.clear()
-        self.unanswered.clear()
+    @on(InputRecord)
+    def _input(self, content: InputRecord, _: Record) -> None:
+        line = content.public
+        repeated = self._inputs.knows_message(content.body)
+        self._inputs.remember(content.id, content.body)
+        if isinstance(line, UserLine):
+            self._inputs.any_prompt = True
+            if not repeated:
+                self.waiting[content.id] = line
+
+    @on(PromptRecord)
+    def _prompt(self, content: PromptRecord, _: Record) -> None:
+        self._taken = self._taken or bool(content.items)
+        for input_id in content.input_ids:
+            for prompts in (self.waiting, self.doubtful, self.unanswered):
+                prompts.pop(input_id, None)
+
+    @on(TurnStartRecord, main_only=True)
+    def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
         self._taken = False
+
+    @on(ResultLine, main_only=True)
+    def _result(self, _: ResultLine, __: Record) -> None:
+        self.answered()
+
+    @on(DamagedRecord)
+    def _damaged(self, damage: DamagedRecord, _: Record) -> None:
+        if not damage.what:
+            self.doubtful.update((input_id, prompt_start(line)) for input_id, line in self.waiting.items())
+            self.unanswered.update(dict.fromkeys(self.waiting))
+            self.waiting.clear()
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        """The prompts of the original are not the copy's to answer."""
+        for prompts in (self.waiting, self.doubtful, self.unanswered):
+            prompts.clear()
+        self._taken = False
+
+
+class Recovered(Projection):
+    """The state in which the last worker left the session.
+
+    `options` are those in force, with the permission mode of the end; `launches` the options of the newest client processes;
+    `updates` the permission updates that the person granted for the session. `open_asks` are the ids of the questions without an
+    answer. `turn_open` says that a turn was running, `result_due` that it has no result. `mark` marks the processes of the last
+    worker. `damage` are the reports of damage that workers have made before."""
+
+    def __init__(self) -> None:
+        self.options = SessionOptions()
+        self.launches: deque[SessionOptions] = deque(maxlen=100)
+        self.open_asks: OrderedDict[str, None] = OrderedDict()
+        self.turn_open = False
+        self.result_due = False
+        self.mark = ""
+        self.updates: list[Json] = []
+        self.damage: set[str] = set()
+
+    @on(OptionsRecord)
+    def _options(self, content: OptionsRecord, _: Record) -> None:
+        self.updates = [each for each in self.updates if _outlives_a_launch(each)]
+        if content.options is not None:
+            self.options = SessionOptions.from_json(content.options)
+            self.launches.append(self.options)
+        self.mark = self.mark if content.mark is None else content.mark
+
+    @on(WorkerRecord)
+    def _worker(self, content: WorkerRecord, _: Record) -> None:
+        self.mark = self.mark if content.mark is None else content.mark
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        """The running turn, the processes and the permissions of the original are not the copy's."""
         self.updates.clear()
         self.result_due = False
         self.mark = ""
 
-    def _mark(self, body: Json) -> None:
-        if isinstance(body.get("mark"), str):
-            self.mark = body["mark"]
+    @on(DamagedRecord)
+    def _damaged(self, damage: DamagedRecord, _: Record) -> None:
+        if damage.what:
+            self.damage.add(damage.what)
 
-    def _message(self, body: Json) -> None:
-        kind = body.get("type")
-        if kind == "result":
-            self.result_due = False
-            self.last_result = body
-            self.answered()
-        elif kind == "control_request":
-            self.open_asks[str(body.get("request_id"))] = None
-        elif kind == "control_cancel_request":
-            self.open_asks.pop(str(body.get("request_id")), None)
-        elif kind == "system" and isinstance(body.get("permissionMode"), str):
-            self.options = replace(self.options, permission_mode=body["permissionMode"])
+    @on(TurnStartRecord, main_only=True)
+    def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
+        self.turn_open = self.result_due = True
 
-    def _input(self, input_id: str, body: object, inputs: Inputs) -> None:
-        repeated = isinstance(body, dict) and inputs.knows_message(body)
-        inputs.remember(input_id, body)
-        if not isinstance(body, dict):
+    @on(TurnEndRecord, main_only=True)
+    def _turn_end(self, _: TurnEndRecord, __: Record) -> None:
+        self.turn_open = self.result_due = False
+
+    @on(ResultLine, main_only=True)
+    def _result(self, _: ResultLine, __: Record) -> None:
+        self.result_due = False
+
+    @on(ControlRequestLine)
+    def _asked(self, line: ControlRequestLine, _: Record) -> None:
+        self.open_asks[line.request_id] = None
+
+    @on(ControlCancelLine)
+    def _withdrawn(self, line: ControlCancelLine, _: Record) -> None:
+        self.open_asks.pop(line.request_id, None)
+
+    @on(SystemLine, main_only=True)
+    def _system(self, line: SystemLine, _: Record) -> None:
+        if line.permission_mode:
+            self.options = replace(self.options, permission_mode=line.permission_mode)
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, _: Record) -> None:
+        """Take the permission updates out of the answer to an open question."""
+        line = content.public
+        if not isinstance(line, ControlResponseLine) or line.request_id not in self.open_asks:
             return
-        if body.get("type") == "user":
-            inputs.any_prompt = True
-            self.prompt = prompt_text(body)
-            self.prompts += not repeated
-            if not repeated:
-                self.waiting[input_id] = body
-        elif body.get("type") == "control_response":
-            response = body.get("response")
-            if isinstance(response, dict):
-                self._answered(response)
-
-    def _answered(self, response: Json) -> None:
-        request_id = str(response.get("request_id"))
-        if request_id not in self.open_asks:
-            return
-        del self.open_asks[request_id]
-        word = response.get("response")
-        if response.get("subtype") == "success" and isinstance(word, dict) and word.get("behavior") == "allow":
-            updates = word.get("updatedPermissions")
+        del self.open_asks[line.request_id]
+        payload = line.payload or {}
+        if line.subtype == "success" and payload.get("behavior") == "allow":
+            updates = payload.get("updatedPermissions")
             granted = [each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else []
             self.updates += [each for each in granted if each.get("type") != "setMode"]
 
 
 def _outlives_a_launch(update: Json) -> bool:
-    """What a new command line does not replace."""
+    """Whether a permission update stays in force when a client brings a new command line."""
     return str(update.get("type")).endswith("Rules") and update.get("destination") != COMMAND_LINE
-
-
-def tokens_of(usage: object) -> int:
-    """Tokens of the conversation after the model call that used these."""
-    known = usage if isinstance(usage, dict) else {}
-    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-    return sum(count(known, name) for name in names)
-
-
-def recover(records: Iterable[Record], inputs: Inputs, picture: Picture) -> Recovered:
-    """Read a journal, one record at a time."""
-    recovered = Recovered()
-    for record in records:
-        recovered.apply(record, inputs)
-        picture.take(record.seq, record.kind, record.body)
-    return recovered

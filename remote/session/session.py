@@ -13,35 +13,34 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.projection import Projection, replay
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     Content,
     DamagedRecord,
     InputRecord,
     MessageRecord,
-    ModelEndRecord,
     OptionsRecord,
     PromptRecord,
     Record,
     TurnEndRecord,
     TurnStartRecord,
-    WithdrawnRecord,
 )
 from ccb.tunnel.wire.requests import AnsweredBy, parse_answer, public_withdrawal
 
 from ..agent.agent import Agent
 from ..agent.deps import Prompt
-from ..agent.usage import zero_usage
+from ..agent.usage import SessionUsage, zero_usage
 from ..journal.journal import Journal, JournalError
+from ..journal.summary import JournalSummary
 from ..ports import PromptSource
 from ..sessions.refusal import Refusal
-from ..sessions.registry import prompt_text
 from .broker import RequestBroker, Watchers
 from .controls import Controls
 from .inputs import Inputs
 from .partial import Partial
-from .recovery import Recovered, recover, tokens_of
-from .snapshot import Picture
+from .recovery import Recovered, UnfinishedPrompts
+from .snapshot import SnapshotProjection
 
 Json = dict[str, Any]
 
@@ -72,20 +71,18 @@ class Session:
         self.journal = journal
         self.options = SessionOptions()
         self.agent: Agent | None = None
-        self.context_tokens = 0  # of the conversation, as the model counted them last
-        self.created = 0.0  # seconds of the host's clock
-        self.last_prompt = ""  # the start of it
-        self.prompts = 0
+        self.summary = JournalSummary()
+        self.usage = SessionUsage()
         self.partial = Partial()
         self._launches: OrderedDict[str, Json] = OrderedDict()  # what client processes brought, by their names
-        self._picture = Picture()
+        self._snapshot = SnapshotProjection()
+        self._derived: tuple[Projection, ...] = (self.summary, self.usage, self.partial, self._snapshot)
         self._watchers = watchers
         self._assemble = assemble
         self.broker = RequestBroker(self, watchers, self._can_ask)
         self._controls = Controls(self, self.broker)
         self._inputs = Inputs()
         self._replays: dict[str, Json] = {}  # prompts that wait, to be shown again when their turn takes them
-        self._spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
         self._result_due = False
         self._finish = False
         self._in_turn = False
@@ -111,8 +108,7 @@ class Session:
         """Start a new session. Raises ValueError when the options make no sense on this host."""
         self.options = options
         self.agent = self._assemble(self, options)
-        self.created = round(time.time(), 3)
-        self.emit(OptionsRecord(options.to_json(), self.id, self.created, **facts))
+        self.emit(OptionsRecord(options.to_json(), self.id, round(time.time(), 3), **facts))
         self._remember_launch(options)
         self.journal.flush_soon()
 
@@ -175,38 +171,36 @@ class Session:
     def resume(self) -> Recovered:
         """Go on from the journal, which has records: no tool runs again, what was open is closed. What the caller has to
         restore of it: permission updates, and an end to the processes that the worker before may have left."""
-        recovered = recover(self.journal.read(0, self.journal.seq), self._inputs, self._picture)
+        recovered, prompts = Recovered(), UnfinishedPrompts(self._inputs)
+        replay(self.journal.read(0, self.journal.seq), *self._derived, recovered, prompts)
         self.options = recovered.options
         for options in recovered.launches:
             self._remember_launch(options)
-        self.context_tokens = recovered.context_tokens
-        self.created, self.last_prompt, self.prompts = recovered.created, recovered.prompt, recovered.prompts
-        self._remember_spent(recovered.last_result)
-        doubtful = self._tell_damage(recovered)
+        doubtful = self._tell_damage(recovered, prompts)
         for request_id in recovered.open_asks:
             self._say(public_withdrawal(request_id))
         self.agent = self._assemble(self, self.options)
         if recovered.result_due:
             self._result_due = True
             self.fail(_CUT_OFF)
-            recovered.answered()
-        for _ in range(len(doubtful & recovered.unanswered.keys())):  # who sent it waits for one
+            prompts.answered()
+        for _ in range(len(doubtful & prompts.unanswered.keys())):  # who sent it waits for one
             self._result_due = True
             self.fail(_DOUBTFUL)
         if recovered.turn_open:
             self.emit(TurnEndRecord())
-        for input_id, body in recovered.waiting.items():
-            self._put(input_id, body)
+        for input_id, line in prompts.waiting.items():
+            self._put(input_id, line.body)
         self.journal.flush_soon()
         return recovered
 
-    def _tell_damage(self, recovered: Recovered) -> set[str]:
-        """Damage that stays in the file is told once; the ids of the doubtful prompts that are told now."""
+    def _tell_damage(self, recovered: Recovered, prompts: UnfinishedPrompts) -> set[str]:
+        """Report the damage that no worker has reported before. Return the ids of the doubtful prompts that are reported now."""
         told = [damage for damage in self.journal.damaged if damage not in recovered.damage]
         if len(told) > _MOST_TOLD:
             told[_MOST_TOLD:] = ["%d more damaged lines were passed over" % (len(told) - _MOST_TOLD)]
         doubtful = set()
-        for input_id, text in recovered.doubtful.items():
+        for input_id, text in prompts.doubtful.items():
             what = "a prompt may have been answered or not, and was not run again: %s" % text
             if what not in recovered.damage:
                 told.append(what)
@@ -221,22 +215,17 @@ class Session:
         if isinstance(content, MessageRecord):
             content = MessageRecord(self._whole(content.body))
         record = self.journal.append(content, agent_id)
-        self._picture.take(record.seq, record.kind, record.body)
+        for projection in self._derived:
+            projection.apply(record)
         if isinstance(content, MessageRecord):
-            self.partial.message(record.body)
-            if isinstance(content.public, ResultLine):
+            if isinstance(content.public, ResultLine) and agent_id == MAIN_AGENT:
                 self._result_due = False
-                self._remember_spent(record.body)
             self.journal.flush_soon()
-        elif isinstance(content, WithdrawnRecord):
-            self.partial.withdraw(content.message_id)
-        elif isinstance(content, ModelEndRecord):
-            self.context_tokens = tokens_of(content.usage)
         elif isinstance(content, PromptRecord):
             for input_id in content.input_ids:
-                replay = self._replays.pop(input_id, None)
-                if replay is not None:
-                    self._say({**replay, "isReplay": True})
+                prompt = self._replays.pop(input_id, None)
+                if prompt is not None:
+                    self._say({**prompt, "isReplay": True})
         return record
 
     def _whole(self, body: Json) -> Json:
@@ -245,9 +234,6 @@ class Session:
     def _say(self, body: Json) -> None:
         """Emit a public message of the session."""
         self.emit(MessageRecord(body))
-
-    def _remember_spent(self, result: Json) -> None:
-        self._spent = {name: result.get(name, empty) for name, empty in self._spent.items()}
 
     def progress(self, key: str, body: Json) -> None:
         """Show a public object that is not journalled; see `Emitter.progress`."""
@@ -258,7 +244,7 @@ class Session:
     def snapshot(self, seq: int) -> Json:
         """What a client has to know of everything up to `seq`."""
         model = self.agent.model if self.agent is not None else ""
-        return self._picture.body(seq, model=model, mode=self._controls.mode())
+        return self._snapshot.body(seq, model=model, mode=self._controls.mode())
 
     async def commit(self) -> None:
         """Return when every record so far is durable. Raises JournalError."""
@@ -280,8 +266,6 @@ class Session:
         self._inputs.remember(input_id, body)
         if kind == "user":
             if not repeated:
-                self.last_prompt = prompt_text(body)
-                self.prompts += 1
                 self._put(input_id, body)
                 self._watchers.changed()
             elif self.options.replay_user_messages:
@@ -358,7 +342,7 @@ class Session:
         self._result_due = False
         result: Json = {
             "type": "result", "subtype": "error_during_execution", "is_error": True, "duration_ms": 0, "duration_api_ms": 0,
-            "num_turns": 0, "stop_reason": None, **self._spent, "usage": zero_usage(), "permission_denials": [],
+            "num_turns": 0, "stop_reason": None, **self.usage.spent, "usage": zero_usage(), "permission_denials": [],
             "terminal_reason": "storage_full" if full else "model_error", "errors": [*reasons], **(unkept or {}),
         }  # fmt: skip
         try:

@@ -1,90 +1,50 @@
-"""What a client has to know of events it is not sent: kept up to date record by record, never read back from the journal."""
+"""The snapshot: what a client has to know of the events it is not sent. It is kept up to date record by record."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import TODO_WRITE
+from ccb.tunnel.wire.messages import (
+    AssistantLine,
+    ControlCancelLine,
+    ControlRequestLine,
+    ControlResponseLine,
+    ResultLine,
+    UserLine,
+)
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.records import ForkedRecord, InputRecord, PromptRecord, Record, TurnEndRecord
 
 Json = dict[str, Any]
 
-_MOST_PROMPTS = 64
-_MOST_TEXT = 2_000  # characters of a prompt
-_UNTIL_THE_END = 1 << 62
+_MAX_PROMPTS = 64
+_MAX_TEXT = 2_000  # characters of a prompt
+_NEVER = 1 << 62
 
 
-class _Prompt:
-    """A prompt and the numbers of the events at which it came, was taken by a turn, and that turn ended."""
+class _TrackedPrompt:
+    """A prompt and the numbers of the events that brought it (`seq`), with which a turn took it and that turn ended."""
 
-    def __init__(self, seq: int, input_id: str, body: Json) -> None:
+    def __init__(self, seq: int, input_id: str, line: UserLine) -> None:
         self.seq = seq
-        self.taken = self.ended = _UNTIL_THE_END
+        self.taken = self.ended = _NEVER
         self.input_id = input_id
-        self.uuid = str(body.get("uuid") or "")
-        self.text = _start_of(body)
+        self.uuid = line.uuid
+        self.text = _shortened(line.text("\n"))
 
 
-class Picture:
-    """The last result and list of todos, the questions that are open with the seq they were asked at, and the newest prompts."""
+class SnapshotProjection(Projection):
+    """The last result and todo list of the main agent, the open questions of all agents, and the newest prompts."""
 
     def __init__(self) -> None:
-        self._prompts: deque[_Prompt] = deque(maxlen=_MOST_PROMPTS)
+        self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._result: Json | None = None
         self._todos: list[Any] | None = None
-        self._asks: OrderedDict[str, tuple[int, Json]] = OrderedDict()
-
-    def take(self, seq: int, kind: str, body: Json) -> None:
-        """The next record of the journal."""
-        if kind == "input":
-            inner = body.get("body")
-            response = inner.get("response") if isinstance(inner, dict) else None
-            if isinstance(response, dict):
-                self._asks.pop(str(response.get("request_id")), None)
-            elif isinstance(inner, dict) and inner.get("type") == "user":
-                self._prompted(_Prompt(seq, str(body.get("id")), inner))
-        elif kind == "prompt":
-            items = body.get("items")
-            taken = {item.get("input") for item in items if isinstance(item, dict)} if isinstance(items, list) else ()
-            for prompt in self._prompts:
-                if prompt.input_id in taken:
-                    prompt.taken = min(prompt.taken, seq)
-        elif kind in ("turn_end", "forked"):  # what waits or runs in the original does not in its copy
-            for prompt in self._prompts:
-                if prompt.taken < seq or kind == "forked":
-                    prompt.ended = min(prompt.ended, seq)
-            if kind == "forked":
-                self._asks.clear()
-        elif kind == "message":
-            self._message(seq, body)
-
-    def _prompted(self, new: _Prompt) -> None:
-        """A message that was sent before is no prompt."""
-        if not new.uuid or all(prompt.uuid != new.uuid for prompt in self._prompts):
-            self._prompts.append(new)
-
-    def _message(self, seq: int, body: Json) -> None:
-        kind = body.get("type")
-        if kind == "result":
-            self._result = body
-        elif kind == "control_request":
-            self._asks[str(body.get("request_id"))] = (seq, body)
-        elif kind == "control_cancel_request":
-            self._asks.pop(str(body.get("request_id")), None)
-        elif kind == "assistant":
-            message = body.get("message")
-            content = message.get("content") if isinstance(message, dict) else None
-            for block in content if isinstance(content, list) else ():
-                if (
-                    isinstance(block, dict)
-                    and block.get("name") == TODO_WRITE.name
-                    and isinstance(block.get("input"), dict)
-                ):
-                    todos = block["input"].get("todos")
-                    self._todos = todos if isinstance(todos, list) else self._todos
+        self._asks: OrderedDict[str, tuple[int, Json]] = OrderedDict()  # request id -> number of its event, message
 
     def body(self, seq: int, *, model: str, mode: str) -> Json:
-        """The body of a snapshot of everything up to `seq`."""
+        """The body of a `snapshot` frame for everything up to event `seq`."""
         asks = [body for asked, body in self._asks.values() if asked <= seq]
         prompts = [
             {"input": prompt.input_id, "uuid": prompt.uuid, "text": prompt.text, "taken": prompt.taken <= seq}
@@ -94,12 +54,54 @@ class Picture:
         known = {"result": self._result, "todos": self._todos, "asks": asks, "prompts": prompts}
         return {"model": model, "permission_mode": mode, **known}
 
+    @on(InputRecord)
+    def _input(self, content: InputRecord, record: Record) -> None:
+        line = content.public
+        if isinstance(line, ControlResponseLine):
+            self._asks.pop(line.request_id, None)
+        elif isinstance(line, UserLine) and not (line.uuid and any(line.uuid == each.uuid for each in self._prompts)):
+            self._prompts.append(_TrackedPrompt(record.seq, content.id, line))
 
-def _start_of(body: Json) -> str:
-    """The start of a user message."""
-    message = body.get("message")
-    content = message.get("content") if isinstance(message, dict) else ""
-    if isinstance(content, list):
-        content = "\n".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
-    text = str(content or "")
-    return text if len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + " …"
+    @on(PromptRecord)
+    def _prompt(self, content: PromptRecord, record: Record) -> None:
+        taken = content.input_ids
+        for prompt in self._prompts:
+            if prompt.input_id in taken:
+                prompt.taken = min(prompt.taken, record.seq)
+
+    @on(TurnEndRecord)
+    def _turn_end(self, _: TurnEndRecord, record: Record) -> None:
+        for prompt in self._prompts:
+            if prompt.taken < record.seq:
+                prompt.ended = min(prompt.ended, record.seq)
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, record: Record) -> None:
+        """What waits or runs in the original does neither in its copy."""
+        self._asks.clear()
+        for prompt in self._prompts:
+            prompt.ended = min(prompt.ended, record.seq)
+
+    @on(ResultLine, main_only=True)
+    def _last_result(self, line: ResultLine, _: Record) -> None:
+        self._result = line.body
+
+    @on(ControlRequestLine)
+    def _asked(self, line: ControlRequestLine, record: Record) -> None:
+        self._asks[line.request_id] = (record.seq, line.body)
+
+    @on(ControlCancelLine)
+    def _withdrawn(self, line: ControlCancelLine, _: Record) -> None:
+        self._asks.pop(line.request_id, None)
+
+    @on(AssistantLine, main_only=True)
+    def _assistant(self, line: AssistantLine, _: Record) -> None:
+        for block in line.blocks:
+            tool_input = block.get("input")
+            if block.get("name") == "TodoWrite" and isinstance(tool_input, dict):
+                todos = tool_input.get("todos")
+                self._todos = todos if isinstance(todos, list) else self._todos
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import time
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from ccb.tunnel.wire.records import ForkedRecord, in_session, parse_line, record_of, to_line
+
+from ..journal.summary import unused_origin
 from . import paths
 from .registry import Entry
-
-Json = dict[str, Any]
 
 
 def fork(entry: Entry, session: str) -> bool:
@@ -58,22 +59,11 @@ def _put(temporary: str, journal: str) -> bool:
 
 
 def unused_copy_of(session: str) -> str:
-    """The session that this one is a copy of; "" when it is none, or was driven since."""
-    of = ""
+    """The id of the session that this one is a copy of, "" when it is no copy or somebody drove it since."""
     try:
-        with open(paths.find_places(session).file("journal.jsonl"), "rb") as file:
-            for line in file:
-                if b'"forked"' not in line and b'"driver"' not in line:
-                    continue
-                try:
-                    record = json.loads(line)
-                    if record["kind"] in ("forked", "driver"):
-                        of = str(record["body"].get("from") or "")
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                    continue
+        return unused_origin(paths.find_places(session).file("journal.jsonl"))
     except OSError:
         return ""
-    return of
 
 
 def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state: str) -> None:
@@ -85,32 +75,13 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state:
     for line in source:
         if not line.endswith(b"\n"):
             break  # the session is just writing it
-        try:
-            record = json.loads(line.replace(old_outputs, new_outputs))
-            seq = max(seq, int(record["seq"]))
-            body = record["body"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        record = parse_line(line.replace(old_outputs, new_outputs))
+        if record is None:
             target.write(line)
             continue
-        _rename(body, entry.session, session)
-        if isinstance(body, dict):
-            _rename(body.get("body"), entry.session, session)
-        target.write(_line(record))
-    body = {"from": entry.session}
-    target.write(_line({"seq": seq + 1, "time": round(time.time(), 3), "kind": "forked", "body": body}))
-
-
-def _rename(body: object, old: str, new: str) -> None:
-    """Public messages and the options name their session."""
-    if isinstance(body, dict):
-        for name in ("session_id", "session"):
-            if body.get(name) == old:
-                body[name] = new
-
-
-def _line(record: Json) -> bytes:
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") + b"\n"
+        seq = max(seq, record.seq)
+        target.write(to_line(in_session(record, entry.session, session)))
+    target.write(to_line(record_of(ForkedRecord(entry.session), seq + 1, time.time())))
 
 
 def _copy_outputs(source: str, target: str) -> None:

@@ -200,45 +200,22 @@ def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
 
 
 def derived(journal: str) -> Json:
-    """A summary from both ends of a journal; prompts are those of the end."""
-    summary: Json = {"prompts": 0}
-    with contextlib.suppress(OSError), open(journal, "rb") as file:
-        head = file.read(_TAIL)
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(len(head), size - _TAIL))
-        tail = file.read()
-        for record in [*_records(head), *_records(tail)]:
-            body = record["body"]
-            summary.setdefault("created", record["time"])
-            if isinstance(body.get("cwd"), str):
-                summary.setdefault("cwd", os.path.realpath(body["cwd"]))
-            said = body.get("body") if record["kind"] == "input" else None
-            if isinstance(said, dict) and said.get("type") == "user":
-                summary["prompt"] = prompt_text(said)
-                summary["prompts"] += 1
-    return summary
+    """The fields of a summary that both ends of a journal tell; only the prompts in these ends count. Without a readable record
+    there is only `prompts`."""
+    from ..journal.summary import summarize_ends  # not every start needs it
 
-
-def _records(part: bytes) -> list[Json]:
-    """The whole records in a part of a journal."""
-    found = []
-    for line in part.split(b"\n"):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and {"time", "kind"} <= set(record) and isinstance(record.get("body"), dict):
-            found.append(record)
-    return found
-
-
-def prompt_text(body: Json) -> str:
-    """The start of a user message, on one line."""
-    message = body.get("message")
-    content = message.get("content") if isinstance(message, dict) else ""
-    if isinstance(content, list):
-        content = " ".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
-    return " ".join(str(content)[:2000].split())[:200]
+    try:
+        ends = summarize_ends(journal)
+    except OSError:
+        return {"prompts": 0}
+    known: Json = {"prompts": ends.prompts}
+    if ends.first:
+        known["created"] = ends.first
+    if ends.cwd:
+        known["cwd"] = os.path.realpath(ends.cwd)
+    if ends.prompts:
+        known["prompt"] = ends.prompt
+    return known
 
 
 def latest_of(path: str) -> Entry | None:

@@ -58,11 +58,12 @@ class ResultLine:
 @dataclass(frozen=True)
 class SystemLine:
     """A notice of the worker: `init`, `status`, `api_retry`, `permission_denied` and others. `permission_mode` is the mode that
-    holds from here on, "" when the notice does not name one."""
+    holds from here on, "" when the notice does not name one. `init` names the model and the directory."""
 
     body: Json
     subtype: str
     model: str
+    cwd: str
     permission_mode: str
 
 
@@ -183,7 +184,11 @@ def _result(body: Json) -> PublicLine:
 def _system(body: Json) -> PublicLine:
     mode = body.get("permissionMode")
     return SystemLine(
-        body, as_text(body.get("subtype")), as_text(body.get("model")), mode if isinstance(mode, str) else ""
+        body,
+        as_text(body.get("subtype")),
+        as_text(body.get("model")),
+        as_text(body.get("cwd")),
+        mode if isinstance(mode, str) else "",
     )
 
 

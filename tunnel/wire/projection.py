@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Callable, ClassVar, TypeVar
 
-from .records import MessageRecord, Record
+from .records import MAIN_AGENT, MessageRecord, Record
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
 
 
-def on(*types: type[Any]) -> Callable[[Handler], Handler]:
-    """Mark a method of a projection as the handler of these types: record contents, or public lines of `message` records."""
+def on(*types: type[Any], main_only: bool = False) -> Callable[[Handler], Handler]:
+    """Mark a method of a projection as the handler of these types: record contents, or public lines of `message` records. With
+    `main_only` it is not called for the records of sub-agents."""
 
     def mark(handler: Handler) -> Handler:
         handler.__dict__["handles"] = types
+        handler.__dict__["main_only"] = main_only
         return handler
 
     return mark
@@ -40,7 +42,7 @@ class Projection:
         if handler is None and isinstance(content, MessageRecord):
             content = content.public
             handler = self._handlers.get(type(content))
-        if handler is not None:
+        if handler is not None and (record.agent_id == MAIN_AGENT or not handler.__dict__["main_only"]):
             handler(self, content, record)
 
 

@@ -21,6 +21,7 @@ from typing import Any, Callable, ClassVar, Union
 
 from .frames import Json
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
+from .ndjson import dump, to_bytes
 
 MAIN_AGENT = ""
 """The id of a session's main agent. A sub-agent has the id of the tool call that started it."""
@@ -245,8 +246,17 @@ def parse(data: object) -> Record:
 
 def parse_event(seq: int, kind: str, body: Json, time: float = 0.0) -> Record:
     """The record in an `event` frame, which does not tell the time."""
-    agent = body.get(_PARENT if kind == "message" else _AGENT)
-    return Record(seq, time, agent if isinstance(agent, str) else MAIN_AGENT, _content_of(kind, body), body)
+    agent_id = agent_of_message(body) if kind == "message" else _agent(body.get(_AGENT))
+    return Record(seq, time, agent_id, _content_of(kind, body), body)
+
+
+def agent_of_message(body: Json) -> str:
+    """The agent that a public object belongs to."""
+    return _agent(body.get(_PARENT))
+
+
+def _agent(value: object) -> str:
+    return value if isinstance(value, str) else MAIN_AGENT
 
 
 def parse_page(body: Json) -> list[Record]:
@@ -273,6 +283,11 @@ def parse_line(line: bytes) -> Record | None:
 def to_json(record: Record) -> Json:
     """The JSON object of a record, as it stands in the journal. `parse` reads it."""
     return {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
+
+
+def to_line(record: Record) -> bytes:
+    """The line of a record in the journal, with its end. `parse_line` reads it."""
+    return to_bytes(dump(to_json(record))) + b"\n"
 
 
 def to_page(records: list[Record]) -> Json:

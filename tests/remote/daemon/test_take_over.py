@@ -36,6 +36,7 @@ from ccb.tunnel.wire import (
     Pong,
     SessionOptions,
 )
+from ccb.tunnel.wire.records import WithdrawnRecord, record_of
 
 Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa", permission_prompts="stdio")
@@ -338,7 +339,7 @@ def test_a_withdrawn_answer_is_under_way_no_more() -> None:
     start = json.loads(opening("msg_1").split(b"data: ", 1)[1])
     partial.take("", {"type": "stream_event", "event": start})
     assert [body["event"]["type"] for _, body in partial.bodies()] == ["message_start"]
-    partial.withdraw("msg_2")
+    partial.apply(record_of(WithdrawnRecord("msg_2")))
     assert partial.bodies()
-    partial.withdraw("msg_1")
+    partial.apply(record_of(WithdrawnRecord("msg_1")))
     assert not partial.bodies()

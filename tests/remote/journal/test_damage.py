@@ -22,9 +22,9 @@ from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.remote.journal.journal import Journal, JournalError
 from ccb.remote.session.inputs import Inputs
-from ccb.remote.session.recovery import recover
-from ccb.remote.session.snapshot import Picture
+from ccb.remote.session.recovery import UnfinishedPrompts
 from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
+from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
@@ -273,8 +273,9 @@ async def test_whichever_record_is_damaged_the_history_is_valid(host: WorkerHost
         conversation.apply(record_of(PromptRecord([], [PromptItem(content=[{"type": "text", "text": "and now?"}])])))
         conversation.seal()
         assert_valid([message.api() for message in conversation.messages])
-        waiting = recover(records, Inputs(), Picture()).waiting
-        assert not waiting, f"every prompt had its turn; with line {at + 1} damaged one would run again"
+        prompts = UnfinishedPrompts(Inputs())
+        replay(records, prompts)
+        assert not prompts.waiting, f"every prompt had its turn; with line {at + 1} damaged one would run again"
         await journal.close()
 
 

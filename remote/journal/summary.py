@@ -1,0 +1,112 @@
+"""What a journal says about its session as a whole, for lists of sessions, and where a copy comes from."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from ccb.tunnel.wire.messages import SystemLine, UserLine
+from ccb.tunnel.wire.projection import Projection, on, replay
+from ccb.tunnel.wire.records import (
+    DriverRecord,
+    ForkedRecord,
+    InputRecord,
+    OptionsRecord,
+    Record,
+    parse_line,
+)
+
+_END_BYTES = 256 * 1024
+_MAX_TEXT = 200
+_MAX_UUIDS = 20_000
+
+
+def prompt_start(line: UserLine) -> str:
+    """The start of a prompt, on one line."""
+    return " ".join(line.text(" ")[:2000].split())[:_MAX_TEXT]
+
+
+class JournalSummary(Projection):
+    """`created` is when the session began, as seconds of the host's clock; a copy began when it was made. `first` is the time of
+    the first record that could be read. `cwd` is the directory ("" when no record names it), `prompt` the start of the last
+    prompt, `prompts` how many there were. A prompt that a client sent twice counts once."""
+
+    def __init__(self) -> None:
+        self.created = 0.0
+        self.first = 0.0
+        self.cwd = ""
+        self.prompt = ""
+        self.prompts = 0
+        self._uuids: OrderedDict[str, None] = OrderedDict()
+
+    def apply(self, record: Record) -> None:
+        self.first = self.first or record.time
+        super().apply(record)
+
+    @on(OptionsRecord)
+    def _options(self, options: OptionsRecord, record: Record) -> None:
+        self.created = self.created or record.time
+        self.cwd = self.cwd or options.cwd
+
+    @on(SystemLine, main_only=True)
+    def _system(self, line: SystemLine, _: Record) -> None:
+        self.cwd = self.cwd or line.cwd
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, record: Record) -> None:
+        self.created = record.time
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, _: Record) -> None:
+        line = content.public
+        if not isinstance(line, UserLine) or line.uuid in self._uuids:
+            return
+        self.prompt = prompt_start(line)
+        self.prompts += 1
+        if line.uuid:
+            self._uuids[line.uuid] = None
+            if len(self._uuids) > _MAX_UUIDS:
+                self._uuids.popitem(last=False)
+
+
+class _Origin(Projection):
+    def __init__(self) -> None:
+        self.session = ""
+
+    @on(ForkedRecord)
+    def _forked(self, forked: ForkedRecord, _: Record) -> None:
+        self.session = forked.source
+
+    @on(DriverRecord)
+    def _driver(self, driver: DriverRecord, _: Record) -> None:
+        self.session = ""
+
+
+def unused_origin(path: str) -> str:
+    """The id of the session that the journal at `path` was copied from, "" when it is no copy or somebody drove it since. Raises
+    OSError."""
+    origin = _Origin()
+    with open(path, "rb") as file:
+        replay(_readable(line for line in file if b'"forked"' in line or b'"driver"' in line), origin)
+    return origin.session
+
+
+def summarize_ends(path: str) -> JournalSummary:
+    """The summary of the first and the last 256 KiB of a journal, which may be longer. Raises OSError."""
+    summary = JournalSummary()
+    with open(path, "rb") as file:
+        head = file.read(_END_BYTES)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(len(head), size - _END_BYTES))
+        replay(_readable(iter(head.split(b"\n"))), summary)
+        replay(_readable(iter(file.read().split(b"\n"))), summary)
+    return summary
+
+
+def _readable(lines: Iterator[bytes]) -> Iterator[Record]:
+    """The records in these lines, without those that are damaged or cut off."""
+    for line in lines:
+        record = parse_line(line)
+        if record is not None:
+            yield record
