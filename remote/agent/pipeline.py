@@ -260,7 +260,9 @@ def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision
 async def _ask(context: PipelineContext, call: ParsedCall, decision: Decision) -> ToolPermission:
     question = messages.tool_approval(call.name, call.input, call.id, decision)
     try:
-        return await context.deps.broker.request(Request(CAN_USE_TOOL, question, about=call.name))
+        return await context.deps.broker.request(
+            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)
+        )
     except Exception as error:  # noqa: BLE001 - a failed question refuses
         _log.exception("asking for %s failed", call.name)
         raise Refused(CallOutcome(_error(f"Tool permission request failed: Error: {error}"))) from None

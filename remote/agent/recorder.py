@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccb.tunnel.wire.records import Content, MessageRecord
+from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, Content, MessageRecord
 
 from ..ports import Emitter
 from .conversation import Conversation
@@ -21,11 +21,27 @@ class Recorder:
         """How many user messages (tool results and notes) this turn has recorded."""
         self._emitter = emitter
 
+    @property
+    def agent_id(self) -> str:
+        return self.conversation.agent_id
+
     def message(self, body: Json) -> None:
         """Record a public message."""
         self.record(MessageRecord(body))
         if body["type"] == "user":
             self.user_messages += 1
+
+    def begin(self, init: Json) -> None:
+        """Announce the turn, if it is one of the main agent: clients take `init` for the start of the session's turn."""
+        if self.agent_id == MAIN_AGENT:
+            self.message(init)
+
+    def end(self, result: Json) -> None:
+        """Record the result of the turn: a public message of the main agent, an `agent_result` of any other."""
+        if self.agent_id == MAIN_AGENT:
+            self.message(result)
+        else:
+            self.record(AgentResultRecord(result))
 
     def record(self, content: Content) -> None:
         """Record anything else."""

@@ -88,7 +88,7 @@ class Turn:
         finally:
             await self._executor.cancel()
         result = self._result(ending)
-        self._recorder.message(result)
+        self._recorder.end(result)
         await self._recorder.commit()
         return result
 
@@ -128,7 +128,7 @@ class Turn:
 
     def _init(self) -> None:
         agent = self._agent
-        self._recorder.message(
+        self._recorder.begin(
             messages.init(self._config, tools=list(agent.tools), model=agent.model, version=self._deps.version)
         )
 

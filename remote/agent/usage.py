@@ -7,7 +7,7 @@ from typing import Any
 
 from ccb.tunnel.wire.messages import ResultLine
 from ccb.tunnel.wire.projection import Projection, on, replay
-from ccb.tunnel.wire.records import ModelEndRecord, Record
+from ccb.tunnel.wire.records import AgentResultRecord, ModelEndRecord, Record
 
 from ..model.models import cost_usd, count, facts
 
@@ -62,6 +62,11 @@ class Ledger(Projection):
     def _result(self, result: ResultLine, _: Record) -> None:
         self.total_cost_usd = float(result.total_cost_usd)
         self.model_usage = {name: dict(entry) for name, entry in result.model_usage.items()}
+
+    @on(AgentResultRecord)
+    def _agent_result(self, record: AgentResultRecord, envelope: Record) -> None:
+        if isinstance(record.public, ResultLine):
+            self._result(record.public, envelope)
 
     def start_turn(self) -> None:
         self.turn = zero_usage()

@@ -50,7 +50,7 @@ from ..system.host import LocalHost
 from ..system.process import stop_marked
 from ..system.threads import Threads
 from ..tools.registry import close_context, make_context
-from .assembly import assemble
+from .assembly import AgentFactory
 from .clients import Client, farewell, fence
 from .hello import hello_frame, read_lease
 from .model_streams import Calls, ModelLink
@@ -229,7 +229,7 @@ class Daemon:
             allow_bypass=options.allow_bypass,
         )
         session.use_modes(engine.set_mode, lambda: engine.mode)
-        return assemble(session, options, calls=self._calls, context=self._context, engine=engine, version=__version__)
+        return AgentFactory(session, self._calls, __version__).main_agent(options, self._context, engine)
 
     def stop(self) -> None:
         """End the session now."""

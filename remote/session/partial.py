@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import ResultLine, StreamEventLine, ToolProgressLine, UserLine, as_dict, parse_message
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import Record, WithdrawnRecord, agent_of_message
+from ccb.tunnel.wire.records import AgentResultRecord, Record, WithdrawnRecord, agent_of_message
 
 Json = dict[str, Any]
 
@@ -92,8 +92,8 @@ class Partial(Projection):
         streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
         return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
 
-    @on(ResultLine)
-    def _result(self, _: ResultLine, record: Record) -> None:
+    @on(ResultLine, AgentResultRecord)
+    def _result(self, _: ResultLine | AgentResultRecord, record: Record) -> None:
         """The turn of this agent is over."""
         self._answers.pop(record.agent_id, None)
         self._drop_tools(lambda line, agent_id: agent_id == record.agent_id)

@@ -65,7 +65,7 @@ class UnfinishedPrompts(Projection):
             if not repeated:
                 self.waiting[content.id] = line
 
-    @on(PromptRecord)
+    @on(PromptRecord, main_only=True)
     def _prompt(self, content: PromptRecord, _: Record) -> None:
         self._taken = self._taken or bool(content.items)
         for input_id in content.input_ids:

@@ -146,6 +146,19 @@ class ModelRecord:
 
 
 @dataclass(frozen=True)
+class AgentResultRecord:
+    """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message, which only the main
+    agent sends: to a client it means that the session's turn is over."""
+
+    kind: ClassVar[str] = "agent_result"
+    result: Json
+
+    @cached_property
+    def public(self) -> PublicLine:
+        return parse_message(self.result)
+
+
+@dataclass(frozen=True)
 class LateAnswerRecord:
     """`late_answer`: an answer came for the question `request_id`, which was no longer open."""
 
@@ -198,7 +211,8 @@ class UnknownRecord:
 
 Content = Union[
     MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord, ModelEndRecord,
-    WithdrawnRecord, ModelRecord, LateAnswerRecord, DamagedRecord, DriverRecord, WorkerRecord, ForkedRecord, UnknownRecord,
+    WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord, WorkerRecord, ForkedRecord,
+    UnknownRecord,
 ]  # fmt: skip
 
 
@@ -335,7 +349,8 @@ _KINDS: dict[str, type[Any]] = {
     each.kind: each
     for each in (
         MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
-        ModelEndRecord, WithdrawnRecord, ModelRecord, LateAnswerRecord, DamagedRecord, DriverRecord, WorkerRecord, ForkedRecord,
+        ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
+        WorkerRecord, ForkedRecord,
     )
 }  # fmt: skip
 

@@ -25,6 +25,7 @@ from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
+    AgentResultRecord,
     Content,
     DamagedRecord,
     DriverRecord,
@@ -67,7 +68,7 @@ names = text.filter(bool)
 
 KINDS = [
     "message", "input", "options", "turn_start", "turn_end", "prompt", "tool_start", "model_end", "withdrawn", "model",
-    "late_answer", "damaged", "driver", "worker", "forked",
+    "agent_result", "late_answer", "damaged", "driver", "worker", "forked",
 ]  # fmt: skip
 FIELDS = [
     "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id", "name",
@@ -93,6 +94,7 @@ contents: st.SearchStrategy[Content] = st.one_of(
     st.builds(ModelEndRecord, text, st.none() | text, objects),
     st.builds(WithdrawnRecord, text),
     st.builds(ModelRecord, text),
+    st.builds(AgentResultRecord, objects),
     st.builds(LateAnswerRecord, text),
     st.builds(DamagedRecord, text),
     st.builds(DriverRecord, text, numbers),

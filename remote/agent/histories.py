@@ -1,0 +1,58 @@
+"""The histories of all agents of a session: a projection of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Callable
+
+from ccb.tunnel.wire.projection import Projection
+from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, ForkedRecord, MessageRecord, Record
+
+from .conversation import Conversation, close_open_tool_uses
+from .usage import Ledger
+
+
+class AgentHistory(Projection):
+    """The conversation of one agent, and what it has used."""
+
+    def __init__(self, agent_id: str) -> None:
+        self.conversation = Conversation(agent_id)
+        self.ledger = Ledger()
+
+    def apply(self, record: Record) -> None:
+        """Take the next record of this agent, or of a fork."""
+        self.conversation.apply(record)
+        self.ledger.apply(record)
+
+
+class AgentHistories(Projection):
+    """The history of the main agent, and of every other agent that was cut in a turn. The history of one that has ended its
+    turn is dropped: it takes memory, and nothing in it is open. `Conversation.from_records` can read it again."""
+
+    def __init__(self) -> None:
+        self.main = AgentHistory(MAIN_AGENT)
+        self._by_id = {MAIN_AGENT: self.main}
+
+    def apply(self, record: Record) -> None:
+        """Give the record to the history of its agent."""
+        if isinstance(record.content, ForkedRecord):
+            for history in self._by_id.values():
+                history.apply(record)
+        elif isinstance(record.content, AgentResultRecord):
+            self._by_id.pop(record.agent_id, None)
+        else:
+            if record.agent_id not in self._by_id:
+                self._by_id[record.agent_id] = AgentHistory(record.agent_id)
+            self._by_id[record.agent_id].apply(record)
+
+    def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
+        """Close what is open in each history, for the reason `why(conversation, tool_use_id)`. Yield the results, each with the
+        id of its agent, for the caller to emit."""
+        for agent_id, history in self._by_id.items():
+            conversation = history.conversation
+
+            def reason(tool_use_id: str, conversation: Conversation = conversation) -> str:
+                return why(conversation, tool_use_id)
+
+            for message in close_open_tool_uses(conversation, reason):
+                yield agent_id, message
