@@ -8,7 +8,6 @@ import pwd
 import re
 import socket
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.e2e.test_land_hosts import scene
 from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.laptop import Done, Laptop, make_laptop
 from tests.support.relay import relay
+from tests.support.silent_port import silent_port
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
@@ -49,19 +49,6 @@ async def doctor(laptop: Laptop, user: str, server: Sshd, *words: str) -> tuple[
     """The run, and its findings by place and name."""
     done = await laptop.run(["doctor", f"{user}@127.0.0.1", "--json", *server.client_options(), *words])
     return done, findings(done)
-
-
-def silent_port(stack: ExitStack) -> int:
-    """A listener whose queue is full is silent, as a firewall is."""
-    listener = stack.enter_context(socket.socket())
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(0)
-    port: int = listener.getsockname()[1]
-    for _ in range(8):
-        waiting = stack.enter_context(socket.socket())
-        waiting.setblocking(False)
-        waiting.connect_ex(("127.0.0.1", port))
-    return port
 
 
 def findings(done: Done) -> dict[tuple[str, str], Json]:
@@ -224,8 +211,7 @@ async def test_throughput_is_measured_both_ways_and_in_time(laptop: Laptop, sshd
 
 @pytest.mark.parametrize("way", ["asyncssh", "ssh"])
 async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, laptop: Laptop) -> None:
-    with ExitStack() as stack:
-        port = silent_port(stack)
+    with silent_port() as port:
         words = [
             "doctor",
             "somebody@127.0.0.1",

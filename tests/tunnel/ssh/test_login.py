@@ -8,12 +8,12 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.login import Person, every_host, logged_in, only_config, output, target
 from tests.support.relay import relay
+from tests.support.silent_port import silent_port
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
@@ -328,7 +328,7 @@ async def test_a_jump_host_that_leads_no_further_is_named(
 async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with full_listener() as port:
+    with silent_port() as port:
         only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, sshd.known_hosts))
         where = target(
             sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{sshd.port}", "ConnectTimeout=1", port=port
@@ -337,21 +337,6 @@ async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
         with pytest.raises(Unreachable, match=says) as caught:
             await asyncio.wait_for(connect(where, NobodyToAsk()), 10)
     assert "accepted the connection" not in caught.value.evidence
-
-
-@contextlib.contextmanager
-def full_listener() -> Iterator[int]:
-    """A port at which a connection is neither accepted nor refused: its queue is full."""
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        port: int = listener.getsockname()[1]
-        for _ in range(8):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(("127.0.0.1", port))
-        yield port
 
 
 @pytest.mark.parametrize("fault", ["closed", "refuses", "unknown"])
