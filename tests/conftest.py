@@ -35,6 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
+_HOST_FIXTURES = {"sshd", "host_user"}
+_WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a real sshd or play whole sessions; `make check` leaves them to `make test`."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & _HOST_FIXTURES or item.nodeid.startswith(_WHOLE_SESSIONS):
+            item.add_marker("host")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the directory of a run only when a test has failed."""
