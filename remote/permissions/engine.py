@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class PermissionEngine:
-    """Owns rules, mode and working directories of a session. `allowed` and `disallowed` are lists as given on the command
-    line, each item one or more rules. Raises RuleError or ModeError."""
+    """Owns rules, mode and working directories of a session. `allowed` and `disallowed` are lists as given on the
+    command line, each item one or more rules. Raises RuleError or ModeError."""
 
     def __init__(
         self,
@@ -89,7 +89,8 @@ class PermissionEngine:
         return self._rules.whole_tool(Behavior.DENY, tool_name) is None
 
     def left_out(self, tool_name: str) -> list[str]:
-        """What a search must leave out of its results: regular expressions (for fullmatch) of absolute paths in lower case."""
+        """What a search must leave out of its results: regular expressions (for fullmatch) of absolute paths in lower
+        case."""
         rules = self._state(self._places.cwd).path_rules(tool_name)
         patterns = [PathPattern(rule.content or "") for rule in rules]
         return [expression for pattern in patterns for expression in pattern.expressions(self._places)]

@@ -14,7 +14,8 @@ from .paths import PathPattern, Places, protection
 from .rules.rules import Rule
 from .rules.ruleset import RuleSet
 from .shell import suggest
-from .shell.policy import BashPolicy, forbidding_rule, swept_rule
+from .shell.deny_rules import forbidding_rule, swept_rule
+from .shell.policy import BashPolicy
 from .shell.readonly import is_read_only_command
 
 Json = dict[str, Any]
@@ -51,8 +52,8 @@ class RuleState:
 
 
 class RuleMatcher:
-    """Rules without a pattern, which cover a whole tool. The base of the matchers for rules with one. Every method may raise
-    TypeError for an input that it cannot read; the engine then asks."""
+    """Rules without a pattern, which cover a whole tool. The base of the matchers for rules with one. Every method may
+    raise TypeError for an input that it cannot read; the engine then asks."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
         """The first deny (or ask) rule with a pattern that covers the call."""

@@ -81,7 +81,8 @@ class PathPattern:
         return list(dict.fromkeys(found))
 
     def starts(self, places: Places) -> list[tuple[str, bool]]:
-        """(real directory or file, whether all that matches is that and what is below it): where to look for what it forbids."""
+        """(real directory or file, whether all that matches is that and what is below it): where to look for what it
+        forbids."""
         return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
 
 
@@ -141,34 +142,32 @@ def _regex(glob: str, strict: bool) -> re.Pattern[str]:
     body = glob.strip("/")
     last = body.rsplit("/", 1)[-1]
     out: list[str] = [] if anchored else ["(?:.*/)?"]
-    i = 0
-    while i < len(body):
-        if body.startswith("**/", i) and (i == 0 or body[i - 1] == "/"):
-            out.append("(?:[^/]+/)*")
-            i += 3
-        elif body[i:] == "**":
-            out.append(".*")
-            i += 2
-        elif body.startswith("**", i):
-            out.append("[^/]*")
-            i += 2
-        elif body[i] == "*":
-            out.append("[^/]*")
-            i += 1
-        elif body[i] == "?":
-            out.append("[^/]")
-            i += 1
-        elif body[i] == "[":
-            piece, i = _bracket(body, i)
-            out.append(piece)
-        else:
-            out.append(re.escape(body[i]))
-            i += 1
+    at = 0
+    while at < len(body):
+        piece, at = _piece(body, at)
+        out.append(piece)
     if body.endswith("/**"):  # a directory's contents, and the directory
         out[-2:] = ["(?:/.*)?"]
     elif not strict or not _WILD.search(last) or glob.endswith("/"):
         out.append("(?:/.*)?")
     return re.compile("".join(out), re.DOTALL)
+
+
+def _piece(body: str, at: int) -> tuple[str, int]:
+    """The regular expression for what a pattern has at one place, and the place behind it."""
+    if body.startswith("**/", at) and (at == 0 or body[at - 1] == "/"):
+        return "(?:[^/]+/)*", at + 3
+    if body[at:] == "**":
+        return ".*", at + 2
+    if body.startswith("**", at):
+        return "[^/]*", at + 2
+    if body[at] == "*":
+        return "[^/]*", at + 1
+    if body[at] == "?":
+        return "[^/]", at + 1
+    if body[at] == "[":
+        return _bracket(body, at)
+    return re.escape(body[at]), at + 1
 
 
 def _bracket(body: str, start: int) -> tuple[str, int]:

@@ -35,8 +35,8 @@ class ToolDeclaration:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """`content` is what the model sees: text, or Messages API blocks such as images. `structured` is what clients see as
-    `tool_use_result`, in the shapes of the public protocol. An error is an ordinary result with `is_error`."""
+    """`content` is what the model sees: text, or Messages API blocks such as images. `structured` is what clients see
+    as `tool_use_result`, in the shapes of the public protocol. An error is an ordinary result with `is_error`."""
 
     content: Content
     is_error: bool = False
@@ -58,7 +58,8 @@ class ToolContext:
     left_out: tuple[str, ...] = ()
     """What a search must not find: regular expressions (for fullmatch) of absolute paths in lower case."""
     progress: Callable[[Json], None] = lambda update: None
-    """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last report."""
+    """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last
+    report."""
     stopped: Callable[[str], None] = lambda printed: None
     """Called by a cancelled call with the output it had printed, for the model."""
 
@@ -95,5 +96,5 @@ class Tool(ABC):
 
     @abstractmethod
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        """Run the call. Expected failures are results with `is_error`; an exception is a bug. When it is cancelled, it must
-        leave no process and no half-written file behind."""
+        """Run the call. Expected failures are results with `is_error`; an exception is a bug. When it is cancelled, it
+        must leave no process and no half-written file behind."""

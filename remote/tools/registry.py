@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class ToolRegistry(Sequence["Tool"]):
-    """Tools in the order in which the model sees them. Changes wait for the next turn: `begin_turn` appends new tools by name,
-    so that the request prefix changes only when the set of tools does."""
+    """Tools in the order in which the model sees them. Changes wait for the next turn: `begin_turn` appends new tools
+    by name, so that the request prefix changes only when the set of tools does."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}

@@ -56,8 +56,8 @@ class SpillFile:
 
 
 class Spill:
-    """The session's outputs directory (made 0700 when first needed, files 0600); none ("") for a session in memory. `why_none`
-    says why the last file could not be made."""
+    """The session's outputs directory (made 0700 when first needed, files 0600); none ("") for a session in memory.
+    `why_none` says why the last file could not be made."""
 
     def __init__(self, directory: str, file_cap: int = FILE_CAP, total_cap: int = TOTAL_CAP) -> None:
         self.directory = directory

@@ -1,7 +1,8 @@
-"""What both ends know of the built-in tools: their names and effects, which rules cover them, how the laptop shows them.
+"""What both ends know of the built-in tools: their names and effects, which rules cover them, how the laptop shows
+them.
 
-This table is the only list of tool names. A tool's module in `ccb.remote.tools` takes its traits from here and adds what
-only the model and the worker need: the description, the input schema and the code.
+This table is the only list of tool names. A tool's module in `ccb.remote.tools` takes its traits from here and adds
+what only the model and the worker need: the description, the input schema and the code.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class View(Enum):
 
 @dataclass(frozen=True)
 class PathInput:
-    """Where the input names the file or directory that a call is about. An absent `key` means `default`; "" says that the
-    key is required. `glob_key` holds a glob pattern, which names the directory itself when it is absolute."""
+    """Where the input names the file or directory that a call is about. An absent `key` means `default`; "" says that
+    the key is required. `glob_key` holds a glob pattern, which names the directory itself when it is absolute."""
 
     key: str
     default: str = ""
@@ -64,8 +65,9 @@ class PathInput:
 
 @dataclass(frozen=True)
 class ToolTraits:
-    """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when that is
-    another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside others."""
+    """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when
+    that is another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside
+    others."""
 
     name: str
     effect: Effect
@@ -111,8 +113,8 @@ def traits_of(name: str) -> ToolTraits:
 
 
 def split_rules(text: str) -> tuple[list[str], int]:
-    """Cut a list of permission rules at commas and blanks outside parentheses. Return the rules and how many parentheses
-    are still open at the end."""
+    """Cut a list of permission rules at commas and blanks outside parentheses. Return the rules and how many
+    parentheses are still open at the end."""
     rules: list[str] = []
     current = ""
     depth = 0

@@ -27,8 +27,8 @@ class Rule:
         return self.tool if self.content is None else f"{self.tool}({self.content})"
 
     def covers_tool(self, name: str) -> bool:
-        """Whether this rule applies to calls of `name`. A rule about Edit covers all tools that write files, one about Read
-        all that read them, and one about an MCP server all its tools."""
+        """Whether this rule applies to calls of `name`. A rule about Edit covers all tools that write files, one about
+        Read all that read them, and one about an MCP server all its tools."""
         if self.tool in traits_of(name).rule_names:
             return True
         if self.tool.startswith("mcp__"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .parser import names
+from .words import names
 
 VALUED = names(
     "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -maxdepth"
@@ -26,8 +26,8 @@ class Unclear(Exception):
 
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
-    """Raises Unclear unless each -exec of `needs` (one for each, in order) is reached by plain files only, never by a link:
-    `-type f` must hold on every way to it. `texts` begin behind the directories."""
+    """Raises Unclear unless each -exec of `needs` (one for each, in order) is reached by plain files only, never by a
+    link: `-type f` must hold on every way to it. `texts` begin behind the directories."""
     expression = _Expression(texts, needs)
     if texts:
         expression.whole(False)
@@ -35,8 +35,8 @@ def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
 
 
 class _Expression:
-    """`!` binds closest, then -a, then -o, then the comma. Each part is told whether it is sure before it that the file is plain,
-    and says whether it is sure behind it, where it was true."""
+    """`!` binds closest, then -a, then -o, then the comma. Each part is told whether it is sure before it that the file
+    is plain, and says whether it is sure behind it, where it was true."""
 
     def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
         self._rest = list(texts)

@@ -1,103 +1,37 @@
-"""A conservative reader of POSIX and bash command lines.
+"""A conservative parser of POSIX and bash command lines.
 
-It answers one question: which simple commands would a shell run, and which files would it open for them? Whatever it
-is not sure about raises NotUnderstood, which asks a person. It is no sandbox: a command does what its program does."""
+It answers one question: which simple commands would a shell run, and which files would it open for them? Anything it
+is not sure about raises NotUnderstood, and then a person is asked. It is no sandbox: a command does what its program
+does.
+"""
 
 from __future__ import annotations
 
 import re
-import shlex
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_MOST_CHARS = 20_000
-_MOST_DEPTH = 12
+from .words import KEYWORDS, Command, Redirect, Word, is_plain_name
+
+_MAX_CHARS = 20_000
+_MAX_DEPTH = 12
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PARAMETER = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])")
 _BRACED = re.compile(r"\$\{#?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?$!#@*])(?::?-[A-Za-z0-9_./-]*)?\}")
 _BRACE_EXPANSION = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
-_COMMAND_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
 _HEREDOC_END = re.compile(r"(['\"]?)([A-Za-z0-9_]+)\1")
 
 
-def names(text: str) -> frozenset[str]:
-    """A set of names from a text with blanks between them."""
-    return frozenset(text.split())
-
-
-_KEYWORDS = names("if then elif else fi for while until do done case esac select function coproc in [[ ]]")
-
-
 class NotUnderstood(Exception):
-    """The command line holds something this reader does not follow. The text says what, for a person."""
-
-
-@dataclass(frozen=True)
-class Word:
-    """One word after quote removal. `skeleton` is the same with each quoted character replaced by a NUL and each expansion
-    by an SOH, so that what the shell would treat specially can be told from what it would not."""
-
-    text: str
-    skeleton: str
-    dynamic: bool = False  # holds an expansion: the text is not what the program will see
-
-    @property
-    def is_glob(self) -> bool:
-        return any(char in self.skeleton for char in "*?[")
-
-    @property
-    def is_tilde(self) -> bool:
-        return self.skeleton.startswith("~")
-
-    @property
-    def is_literal(self) -> bool:
-        """The program sees exactly `text`, one argument."""
-        return not (self.dynamic or self.is_glob or self.is_tilde)
-
-
-@dataclass(frozen=True)
-class Redirect:
-    """A file opened for a command. `writes` is False for input."""
-
-    target: Word
-    writes: bool
-
-
-@dataclass(frozen=True)
-class Command:
-    """One simple command. `raw` is its text as typed, with assignments and redirections; `fed` means that it is given
-    input on its own line (a file, a here-document), which for many programs is code."""
-
-    words: tuple[Word, ...]
-    assignments: tuple[Word, ...] = ()
-    redirects: tuple[Redirect, ...] = ()
-    raw: str = ""
-    fed: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.words[0].text if self.words else ""
-
-
-def canonical(words: Sequence[Word]) -> str:
-    """The words as one text, quoted where they must be, so that two commands with the same text are the same command."""
-    rendered: list[str] = []
-    for word in words:
-        if word.dynamic:
-            rendered.append(word.text + "\1")
-        elif "\0" in word.skeleton or not (word.is_glob or word.is_tilde):
-            rendered.append(shlex.quote(word.text))
-        else:
-            rendered.append(word.text)
-    return " ".join(rendered)
+    """The command line holds something that the parser does not follow. The text tells a person what it is."""
 
 
 def parse(text: str) -> list[Command]:
-    """Every simple command the line may run, those in substitutions included. Raises NotUnderstood."""
-    if len(text) > _MOST_CHARS:
+    """Return every simple command that the line may run, those in substitutions included. Raise NotUnderstood for a
+    line that cannot be followed."""
+    if len(text) > _MAX_CHARS:
         raise NotUnderstood("it is too long to check")
     for char in text:
         category = unicodedata.category(char)
@@ -117,7 +51,7 @@ class _HereDoc:
 
 @dataclass
 class _Pieces:
-    """What a word or a simple command is built from while it is read."""
+    """A word while it is read."""
 
     text: list[str] = field(default_factory=list)
     skeleton: list[str] = field(default_factory=list)
@@ -149,45 +83,53 @@ class _Reader:
         return self.text.startswith(prefix, self.at)
 
     def read_list(self, closer: str, depth: int) -> None:
-        """Commands up to `closer` (`)` or `}`), which is consumed, or to the end of the text."""
-        if depth > _MOST_DEPTH:
+        """Read commands up to `closer` (`)` or `}`), which is consumed, or to the end of the text if it is ""."""
+        if depth > _MAX_DEPTH:
             raise NotUnderstood("it is nested too deeply")
-        while True:
+        self._skip_blanks_and_comments()
+        while not self._take_end_of_list(closer):
+            self._read_list_item(depth)
             self._skip_blanks_and_comments()
-            char = self._peek()
-            if not char:
-                if closer:
-                    raise NotUnderstood(f"a {closer!r} is missing")
-                if self._heredocs:
-                    raise NotUnderstood("a here-document does not end")
-                return
-            if char == "\n":
-                self.at += 1
-                self._read_heredocs(depth)
-            elif char == ")" and closer == ")":
-                if self._heredocs:
-                    raise NotUnderstood("a here-document does not end")
-                self.at += 1
-                return
-            elif char == "(":
-                if self._starts("(("):
-                    raise NotUnderstood("it holds arithmetic")
-                self.at += 1
-                self.read_list(")", depth + 1)
-                self._read_trailing_redirects(depth)
-            elif self._is_reserved("{"):
-                self.at += 1
-                self.read_list("}", depth + 1)
-                self._read_trailing_redirects(depth)
-            elif closer == "}" and self._is_reserved("}"):
-                self.at += 1
-                return
-            elif self._is_reserved("!"):
-                self.at += 1
-            elif char in ";&|" and not self._starts("&>"):
-                self._read_separator()
-            else:
-                self._read_command(depth)
+
+    def _take_end_of_list(self, closer: str) -> bool:
+        if not self._peek():
+            if closer:
+                raise NotUnderstood(f"a {closer!r} is missing")
+            self._refuse_open_heredoc()
+            return True
+        if closer == ")" and self._starts(")"):
+            self._refuse_open_heredoc()
+        elif closer != "}" or not self._is_reserved("}"):
+            return False
+        self.at += 1
+        return True
+
+    def _read_list_item(self, depth: int) -> None:
+        char = self._peek()
+        if char == "\n":
+            self.at += 1
+            self._read_heredocs()
+        elif char == "(":
+            if self._starts("(("):
+                raise NotUnderstood("it holds arithmetic")
+            self._read_group(")", depth)
+        elif self._is_reserved("{"):
+            self._read_group("}", depth)
+        elif self._is_reserved("!"):
+            self.at += 1
+        elif char in ";&|" and not self._starts("&>"):
+            self._read_separator()
+        else:
+            self._read_command(depth)
+
+    def _read_group(self, closer: str, depth: int) -> None:
+        self.at += 1
+        self.read_list(closer, depth + 1)
+        self._read_trailing_redirects(depth)
+
+    def _refuse_open_heredoc(self) -> None:
+        if self._heredocs:
+            raise NotUnderstood("a here-document does not end")
 
     def _is_reserved(self, word: str) -> bool:
         after = self.text[self.at + len(word) : self.at + len(word) + 1]
@@ -212,7 +154,7 @@ class _Reader:
                 return
 
     def _read_trailing_redirects(self, depth: int) -> None:
-        """Redirections of a group or subshell are kept as a command without words."""
+        """Keep the redirections of a group or subshell as a command without words."""
         start = self.at
         redirects: list[Redirect] = []
         while True:
@@ -304,7 +246,7 @@ class _Reader:
         self.at = found.end()
         self._heredocs.append(_HereDoc(found.group(2), bool(found.group(1)), strip_tabs))
 
-    def _read_heredocs(self, depth: int) -> None:
+    def _read_heredocs(self) -> None:
         for heredoc in self._heredocs:
             while True:
                 if self.at >= len(self.text):
@@ -321,45 +263,53 @@ class _Reader:
 
     def _read_word(self, depth: int) -> Word:
         pieces = _Pieces()
-        while True:
-            char = self._peek()
-            if not char or char in " \t\n;&|)":
-                break
-            if char in "<>":
-                if self._peek(1) != "(":
-                    break
-                self.at += 2
-                self._read_substitution(depth)
-                pieces.expand()
-            elif char == "(":
-                raise NotUnderstood("a word holds a '('")
-            elif char == "\\":
-                self._read_escape(pieces)
-            elif char == "'":
-                end = self.text.find("'", self.at + 1)
-                if end < 0:
-                    raise NotUnderstood("a quote is not closed")
-                pieces.started = True
-                for inner in self.text[self.at + 1 : end]:
-                    pieces.add(inner, quoted=True)
-                self.at = end + 1
-            elif char == '"':
-                self._read_double_quoted(pieces, depth)
-            elif char == "$":
-                self._read_dollar(pieces, depth, quoted=False)
-            elif char == "`":
-                self._read_backticks(pieces, depth)
-            else:
-                if char.isspace() or unicodedata.category(char)[0] in "ZC":
-                    raise NotUnderstood("it holds an invisible or unusual blank character")
-                pieces.add(char, quoted=False)
-                self.at += 1
+        while not self._at_end_of_word():
+            self._read_piece(pieces, depth)
         if not pieces.started:
             raise NotUnderstood(f"{self._peek()!r} is not expected here")
         word = Word("".join(pieces.text), "".join(pieces.skeleton), pieces.dynamic)
         if _BRACE_EXPANSION.search(word.skeleton):
             raise NotUnderstood("it holds a brace expansion")
         return word
+
+    def _at_end_of_word(self) -> bool:
+        char = self._peek()
+        if not char or char in " \t\n;&|)":
+            return True
+        return char in "<>" and self._peek(1) != "("  # <(…) and >(…) are part of a word
+
+    def _read_piece(self, pieces: _Pieces, depth: int) -> None:
+        char = self._peek()
+        if char in "<>":
+            self.at += 2
+            self._read_substitution(depth)
+            pieces.expand()
+        elif char == "(":
+            raise NotUnderstood("a word holds a '('")
+        elif char == "\\":
+            self._read_escape(pieces)
+        elif char == "'":
+            self._read_single_quoted(pieces)
+        elif char == '"':
+            self._read_double_quoted(pieces, depth)
+        elif char == "$":
+            self._read_dollar(pieces, depth, quoted=False)
+        elif char == "`":
+            self._read_backticks(pieces, depth)
+        elif char.isspace() or unicodedata.category(char)[0] in "ZC":
+            raise NotUnderstood("it holds an invisible or unusual blank character")
+        else:
+            pieces.add(char, quoted=False)
+            self.at += 1
+
+    def _read_single_quoted(self, pieces: _Pieces) -> None:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            raise NotUnderstood("a quote is not closed")
+        pieces.started = True
+        for char in self.text[self.at + 1 : end]:
+            pieces.add(char, quoted=True)
+        self.at = end + 1
 
     def _read_escape(self, pieces: _Pieces) -> None:
         escaped = self._peek(1)
@@ -413,7 +363,8 @@ class _Reader:
             self.at += 1
 
     def _read_substitution(self, depth: int) -> None:
-        """Up to its `)`. Whether a line feed in it starts the text of a here-document before it depends on the shell."""
+        """Read up to the `)` of a substitution. Shells disagree on whether a line feed in it starts the text of a
+        here-document that stands before it, so the two together are refused."""
         if self._heredocs:
             raise NotUnderstood("a substitution follows a here-document on its line")
         self.read_list(")", depth + 1)
@@ -423,7 +374,7 @@ class _Reader:
         inner = self.text[self.at + 1 : end]
         if end < 0 or "\\" in inner:
             raise NotUnderstood("it holds backticks that are not simple")
-        if depth >= _MOST_DEPTH:
+        if depth >= _MAX_DEPTH:
             raise NotUnderstood("it is nested too deeply")
         reader = _Reader(inner)
         reader.read_list("", depth + 1)
@@ -432,17 +383,12 @@ class _Reader:
         self.at = end + 1
 
 
-def is_command_name(text: str) -> bool:
-    """A plain name or path that the shell does not take for anything else."""
-    return bool(_COMMAND_NAME.fullmatch(text)) and text not in _KEYWORDS
-
-
 def _check_command_word(word: Word) -> None:
     if not word.is_literal and word.text != "[":
         raise NotUnderstood("the name of a command is not written out")
     if word.dynamic:
         raise NotUnderstood("the name of a command is not written out")
-    if word.skeleton in _KEYWORDS:
+    if word.skeleton in KEYWORDS:
         raise NotUnderstood(f"it uses {word.text!r}")
-    if not _COMMAND_NAME.fullmatch(word.text):
+    if not is_plain_name(word.text):
         raise NotUnderstood("the name of a command is unusual")

@@ -1,11 +1,11 @@
-"""Decides on a shell command line: every command in it must be allowed for the whole to be."""
+"""The decision on a shell command line by allow rules and mode: a line is allowed if every command in it is."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
@@ -14,23 +14,20 @@ from ..paths import PathPattern, Places, protection
 from ..rules.rules import CommandPattern, Rule
 from ..rules.ruleset import RuleSet
 from . import suggest
-from .parser import Command, NotUnderstood, Word, canonical, parse
+from .parser import NotUnderstood, parse
 from .read_targets import (
     Unknown,
     check_directories,
     is_pathless,
-    matches,
     operands_read,
-    option_values,
     resolve,
-    without_own_view,
+    shell_directories,
 )
 from .readonly import is_null, reads_only, reads_only_together, runs_git
-from .recursive_reads import rule_on_the_way
-from .wrappers import effective, everything_behind, hides_commands, is_harmless_assignment, started_by
+from .words import Command, Word, canonical
+from .wrappers import effective, hides_commands, is_harmless_assignment, started_by
 
-_MOST_BASES = 32
-_SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time)\b|(?<!\S)!(?!\S)")
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -43,115 +40,9 @@ class _Problem:
     is_write_inside: bool = False
 
 
-def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Places, start: str) -> Rule | None:
-    """The deny (or ask) rule that some command of the line falls under. Looks wide: through wrappers, into `sh -c`, and
-    into the raw text of what it does not understand."""
-    about_bash = rules.contents(behavior, BASH.name)
-    reading, writing = rules.contents(behavior, READ.name), rules.contents(behavior, EDIT.name)
-    no_writes = rules.whole_tool(behavior, EDIT.name)
-    if not (about_bash or reading or writing or no_writes):
-        return None
-    try:
-        commands = parse(text)
-    except NotUnderstood:
-        return _forbidding_text(text, about_bash)
-    bases = _directories(commands, places, start) or [start]
-    for command in commands:
-        for behind in everything_behind(command):
-            for candidate in _wide_texts(behind):
-                for rule in about_bash:
-                    if CommandPattern(rule.content or "").matches(candidate):
-                        return rule
-        for redirect in command.redirects:
-            if redirect.writes and not is_null(redirect.target):
-                if no_writes:
-                    return no_writes
-                found = _forbidding_path(redirect.target, writing, places, bases)
-            else:
-                found = _forbidding_path(redirect.target, reading, places, bases)
-            if found:
-                return found
-        if is_pathless(command):
-            continue
-        concerned = reading if reads_only(command) else reading + writing
-        for word in command.words[1:]:
-            found = _forbidding_path(word, concerned, places, bases)
-            if found:
-                return found
-    return None
-
-
-def _wide_texts(command: Command) -> set[str]:
-    plain = " ".join(word.text for word in command.words)
-    found = {plain, canonical(command.words), command.raw}
-    if "/" in command.name:
-        found.add(plain[len(command.name) - len(os.path.basename(command.name)) :])
-    return {text for text in found if text}
-
-
-def _forbidding_text(text: str, rules: Sequence[Rule]) -> Rule | None:
-    bare = re.sub(r"\\\n", "", text)
-    for variant in {bare, re.sub(r"['\"\\]", "", bare)}:
-        for piece in [variant, *_SEPARATORS.split(variant)]:
-            words = piece.split()
-            while words and re.match(r"[A-Za-z_]\w*\+?=", words[0]):
-                words.pop(0)
-            heads = [words[start:] for start in range(min(len(words), 8))] if _is_wrapper(words) else [words]
-            for head in heads:
-                candidate = " ".join(head)
-                for rule in rules:
-                    if candidate and CommandPattern(rule.content or "").matches(candidate):
-                        return rule
-    return None
-
-
-def _is_wrapper(words: Sequence[str]) -> bool:
-    return bool(words) and len(everything_behind(Command(tuple(Word(word, word) for word in words[:2])))) > 1
-
-
-def _forbidding_path(word: Word, rules: Sequence[Rule], places: Places, bases: Sequence[str]) -> Rule | None:
-    texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path, host:path
-    if word.text.startswith("-"):
-        texts.update(option_values(word.text))
-    texts -= {"", "-"}
-    for rule in rules:
-        pattern = PathPattern(rule.content or "")
-        if any(pattern.forbids(without_own_view(text, base), places, base) for text in texts for base in bases):
-            return rule
-        found = matches(word, places, bases) if word.is_glob and not word.dynamic else []
-        if any(pattern.forbids(path, places) for path in found):
-            return rule
-    return None
-
-
-def swept_rule(text: str, rules: Sequence[Rule], places: Places, start: str) -> Rule | None:
-    """The rule (about paths) that a command of the line would pass by reading through a directory above what it names."""
-    try:
-        commands = parse(text)
-    except NotUnderstood:
-        return None
-    return rule_on_the_way(commands, _directories(commands, places, start) or [start], rules, places)
-
-
-def _directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
-    """Every directory the shell may be in while the line runs, or None when that cannot be told."""
-    bases = [start]
-    for command in commands:
-        inner = effective(command)
-        if inner is None or inner.name in ("pushd", "popd") or (inner.name == "cd" and len(inner.words) != 2):
-            return None
-        if inner.name == "cd":
-            try:
-                bases = list(dict.fromkeys([*bases, *resolve(inner.words[1], places, bases)]))
-            except Unknown:
-                return None
-        if len(bases) > _MOST_BASES:
-            return None
-    return bases
-
-
 class BashPolicy:
-    """Rules, places and mode as they are at the moment of one decision. `start` is the real directory the shell is in."""
+    """Decides on one command line, by the rules and the mode of that moment. `start` is the real directory the shell is
+    in."""
 
     def __init__(self, rules: RuleSet, places: Places, accepts_edits: bool, start: str) -> None:
         self._start = start
@@ -166,7 +57,7 @@ class BashPolicy:
         self._together = True
 
     def decide(self, text: str) -> Decision:
-        """ALLOW or ASK."""
+        """Return ALLOW if every command of the line is allowed, else ASK."""
         if any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow):
             return Decision(Behavior.ALLOW, "A rule allows this very command.", "rule")
         whole = suggest.exact_rule(text)
@@ -176,30 +67,22 @@ class BashPolicy:
             return _ask(f"The command could not be checked: {reason}.", [whole])
         if not commands:
             return _ask("The command is empty.", [])
-        self._bases = _directories(commands, self._places, self._start)
+        self._bases = shell_directories(commands, self._places, self._start)
         self._together = reads_only_together(commands)
         problems = [problem for command in commands for problem in self._problems(command)]
         if not problems:
             return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
-        rules = [problem.rule for problem in problems]
-        only_writes_inside = all(problem.is_write_inside for problem in problems)
-        updates = [] if only_writes_inside else suggest.add_rules([rule for rule in rules if rule])
-        if None in rules:
-            updates = (
-                suggest.add_rules([whole]) if whole and len(commands) == 1 and not any(p.path for p in problems) else []
-            )
-        elif any(problem.is_write_inside for problem in problems):
-            updates = [*updates, suggest.accept_edits()]
         path = next((problem.path for problem in problems if problem.path), "")
         kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
+        updates = _suggestions(problems, whole if len(commands) == 1 else None)
         return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
 
     def understand(self, text: str, about_commands: bool, about_files: bool) -> Decision | None:
-        """None when every command of the line, and every file its readers open, can be told, so that deny rules (about the
-        one, about the other) have seen all of it."""
+        """Return None if deny rules have seen all of the line: every command that it runs (`about_commands`) and every
+        file that its readers open (`about_files`). Otherwise return the question."""
         try:
             commands = parse(text)
-            bases = _directories(commands, self._places, self._start)
+            bases = shell_directories(commands, self._places, self._start)
             inner = [effective(command) for command in commands]
             if bases is None or any(each is None or started_by(each) is None for each in inner):
                 raise NotUnderstood("what it runs, or where, cannot be told")
@@ -339,17 +222,28 @@ class BashPolicy:
         return any(pattern.allows(real, self._places) for pattern in patterns)
 
 
+def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:
+    """The permission updates that would allow a line. `whole` is a rule for the very text, None when that is no help."""
+    rules = [problem.rule for problem in problems if problem.rule]
+    if len(rules) < len(problems):
+        return suggest.add_rules([whole]) if whole and not any(problem.path for problem in problems) else []
+    inside = [problem for problem in problems if problem.is_write_inside]
+    updates = [] if len(inside) == len(problems) else suggest.add_rules(rules)
+    return [*updates, suggest.accept_edits()] if inside else updates
+
+
 def _ask(reason: str, rules: Sequence[Rule | None]) -> Decision:
     return Decision(Behavior.ASK, reason, "other", "", suggest.add_rules([rule for rule in rules if rule]))
 
 
 def _in_bare_repository(directories: Sequence[str]) -> bool:
-    """Git takes such a directory, and all below it, for a repository; one that was written here could run anything."""
+    """Whether git would take a directory for a bare repository: its configuration, which may have been written by
+    anybody, can start programs."""
     return any(map(_finds_bare_repository, directories))
 
 
 def _finds_bare_repository(directory: str) -> bool:
-    """What git finds on its way up: `.git` of a directory comes before the directory itself."""
+    """Search as git does, from the directory up: `.git` in a directory comes before the directory itself."""
     while True:
         inner = os.path.join(directory, ".git")
         if os.path.isfile(inner) or _looks_like_repository(inner):

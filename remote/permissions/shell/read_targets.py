@@ -1,4 +1,4 @@
-"""Which files a read-only command line looks at, as far as its text tells."""
+"""The files that a read-only command line reads, as far as its text shows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from collections.abc import Sequence
 
 from ..paths import Places
 from .find_expression import Unclear, check_plain_files
-from .parser import Command, Word, names
 from .readonly import NULL_DEVICE
+from .words import Command, Word, names
 from .wrappers import FOUND, effective, started_by
 
-_MOST_MATCHES = 2000
-_LONGEST_NAME = 255
+_MAX_BASES = 32
+_MAX_MATCHES = 2000
+_MAX_NAME = 255
 
-# These print what they are told, or ask the system; an argument of theirs opens no file's content.
+# They print their arguments or ask the system; none of their arguments opens a file.
 _PATHLESS = names(
     "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime free tr sleep"
     " ps pwd env hostname printenv whereis test [ printf date command set realpath readlink"
@@ -26,10 +27,11 @@ _PATHLESS = names(
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")
 _FILE_OPTIONS = ("--exclude-from", "--ignore-file")  # their value stands before the pattern
-_AS_FOUND = Word("{}", "\0\0")  # in place of what find has found, which is looked at by itself
+_AS_FOUND = Word("{}", "\0\0")  # stands for a file that find has found; what find may find is checked by itself
 
 
 def is_pathless(command: Command) -> bool:
+    """Whether no argument of the command names a file that it reads."""
     inner = effective(command)
     if inner is None or any("/" in word.text and word.is_glob for word in inner.words[1:]):
         return False  # `echo /etc/*` tells what is there
@@ -37,11 +39,12 @@ def is_pathless(command: Command) -> bool:
 
 
 class Unknown(Exception):
-    """It cannot be told which files are read."""
+    """The text does not show which files are read."""
 
 
 def operands_read(command: Command) -> list[Word]:
-    """The words that may name files, `cd` targets and input redirections included. Raises Unknown."""
+    """Return the words that may name files, `cd` targets and input redirections included. Raise Unknown if there may be
+    others."""
     inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
     inner = effective(command)
     if inner is None:
@@ -60,31 +63,36 @@ def operands_read(command: Command) -> list[Word]:
 
 
 def _find_roots(command: Command, words: Sequence[Word]) -> list[Word]:
+    """The directories that find walks, and the operands of what its -exec starts."""
     texts = [word.text for word in words]
     if "-L" in texts or "-follow" in texts:
         raise Unknown("it follows links that may lead elsewhere")
     start = next((at for at, text in enumerate(texts) if _begins_expression(text)), len(texts))
-    roots = [word for word in words[:start] if word.text not in ("-H", "-P")]
+    found = [word for word in words[:start] if word.text not in ("-H", "-P")]
     started = started_by(command)
     if started is None:
         raise Unknown("the command it starts cannot be told")
-    found = list(roots)
-    for part in started:
-        if is_pathless(part):
-            continue
-        inner = effective(part)
-        if inner is None or started_by(inner) != []:
-            raise Unknown("the command it starts cannot be told")
-        found += _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
-    needs = [not is_pathless(part) for part in started]
-    try:
-        check_plain_files(texts[start:], needs)
-    except Unclear:
-        if any(needs):
-            raise Unknown("find may hand it links that lead elsewhere") from None
-    if any(needs) and "-H" in texts:
+    reads = [not is_pathless(part) for part in started]
+    for part in itertools.compress(started, reads):
+        found += _operands_of_started(part)
+    if any(reads) and ("-H" in texts or not _hands_plain_files(texts[start:], reads)):
         raise Unknown("find may hand it links that lead elsewhere")
     return found
+
+
+def _operands_of_started(command: Command) -> list[Word]:
+    inner = effective(command)
+    if inner is None or started_by(inner) != []:
+        raise Unknown("the command it starts cannot be told")
+    return _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
+
+
+def _hands_plain_files(expression: Sequence[str], reads: Sequence[bool]) -> bool:
+    try:
+        check_plain_files(expression, reads)
+    except Unclear:
+        return False
+    return True
 
 
 def _begins_expression(text: str) -> bool:
@@ -92,17 +100,11 @@ def _begins_expression(text: str) -> bool:
 
 
 def _operands(name: str, words: Sequence[Word]) -> list[Word]:
-    found: list[Word] = []
-    texts = [word.text for word in words]
-    if _follows_links(name, texts):
-        raise Unknown("it follows links that may lead elsewhere")
-    if _reads_a_list(name, texts):
-        raise Unknown("the files it reads are named in another file")
-    if any(word.dynamic for word in words):
-        raise Unknown("an argument is known only when it runs")
+    _refuse_hidden_reads(name, words)
     if name == "jq":
         return _jq_files(words)
-    skip_pattern = name in _PATTERN_FIRST and not any(map(_gives_pattern, texts))
+    found: list[Word] = []
+    skip_pattern = name in _PATTERN_FIRST and not any(_gives_pattern(word.text) for word in words)
     options_end = False
     for word in words:
         if word.text.startswith("-") and len(word.text) > 1:
@@ -121,19 +123,30 @@ def _operands(name: str, words: Sequence[Word]) -> list[Word]:
     return found
 
 
+def _refuse_hidden_reads(name: str, words: Sequence[Word]) -> None:
+    """Raise Unknown for a command that reads other files than its arguments name."""
+    texts = [word.text for word in words]
+    if _follows_links(name, texts):
+        raise Unknown("it follows links that may lead elsewhere")
+    if _reads_a_list(name, texts):
+        raise Unknown("the files it reads are named in another file")
+    if any(word.dynamic for word in words):
+        raise Unknown("an argument is known only when it runs")
+
+
 def option_values(text: str) -> list[str]:
-    """What may be the value of an option, glued to it. Only the program knows which letters take one: of `-nFf../x` all the
-    rests are, but for those that are longer than any file's name."""
+    """Return every text that may be the value of an option in the same word. Only the program knows which letters take
+    a value, so of `-nFf../x` every tail counts, except those longer than any file name."""
     if text.startswith("--"):
         return [text.partition("=")[2]] if "=" in text else []
     letters = re.match(r"-[A-Za-z0-9.]*", text)
     if letters is None:
         return []
-    return [text[at:] for at in range(max(2, letters.end() - _LONGEST_NAME), letters.end() + 1) if text[at:]]
+    return [text[at:] for at in range(max(2, letters.end() - _MAX_NAME), letters.end() + 1) if text[at:]]
 
 
 def _as_path(value: str) -> Word:
-    """The shell has nothing to expand in it."""
+    """A word in which the shell has nothing to expand."""
     return Word(value, value if value.startswith("~") else "\0" * len(value))
 
 
@@ -148,7 +161,8 @@ _JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")
 
 
 def _jq_files(words: Sequence[Word]) -> list[Word]:
-    """A program of jq opens files with `import`; --run-tests, -f and -L make it read others."""
+    """The files among the arguments of jq. Its program can open others with `import`, and so can --run-tests, -f and
+    -L."""
     found: list[Word] = []
     rest = list(words)
     has_program = False
@@ -161,15 +175,23 @@ def _jq_files(words: Sequence[Word]) -> list[Word]:
                 raise Unknown("an argument is known only when it runs")
             found += values[1:] if text in _JQ_FILES else []
         elif text.startswith("-") and len(text) > 1:
-            if text not in _JQ_FLAGS and not re.fullmatch(r"-[snrRcCMaSjehV]+", text):
-                raise Unknown(f"{text} may open other files")
+            _check_jq_option(text)
         elif has_program:
             found.append(word)
         else:
             has_program = True
-            if word is _AS_FOUND or word.is_glob or _JQ_OPENS.search(text):
-                raise Unknown("its program may open other files")
+            _check_jq_program(word)
     return found
+
+
+def _check_jq_option(text: str) -> None:
+    if text not in _JQ_FLAGS and not re.fullmatch(r"-[snrRcCMaSjehV]+", text):
+        raise Unknown(f"{text} may open other files")
+
+
+def _check_jq_program(word: Word) -> None:
+    if word is _AS_FOUND or word.is_glob or _JQ_OPENS.search(word.text):
+        raise Unknown("its program may open other files")
 
 
 def _reads_a_list(name: str, texts: Sequence[str]) -> bool:
@@ -186,7 +208,7 @@ def _letters(texts: Sequence[str]) -> str:
 
 
 def _gives_pattern(text: str) -> bool:
-    """Whether an option carries the pattern, so that the first operand is a file already. Abbreviations count."""
+    """Whether an option, perhaps abbreviated, carries the pattern, so that the first operand is a file."""
     if text.startswith("--"):
         name = text.partition("=")[0]
         if len(name) > len("--exclude-") and any(option.startswith(name) for option in _FILE_OPTIONS):
@@ -195,23 +217,29 @@ def _gives_pattern(text: str) -> bool:
     return text.startswith("-") and ("e" in text or "f" in text)
 
 
+_LINK_OPTIONS = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), (("R", "--dereference-recursive"),)),
+    "rg": (("L", "--follow"),),
+    "tree": (("l", ""),),
+    "du": (("L", "--dereference"),),
+    "ls": (("L", "--dereference"), ("R", "--recursive")),
+    "diff": (("r", "--recursive"),),
+}
+"""The options (letter and long name) that together make a program follow links into other directories."""
+
+
 def _follows_links(name: str, texts: Sequence[str]) -> bool:
-    short = _letters(texts)
-    long = [text for text in texts if text.startswith("--") and len(text) > 2]
-    if name in ("grep", "egrep", "fgrep"):
-        return "R" in short or any("--dereference-recursive".startswith(text) for text in long)
-    if name == "rg":
-        return "L" in short or "--follow" in long
-    if name == "tree":
-        return "l" in short
-    if name in ("du", "ls"):
-        everywhere = "L" in short or any("--dereference".startswith(text) for text in long)
-        return everywhere and (name == "du" or "R" in short or any("--recursive".startswith(text) for text in long))
-    return name == "diff" and ("r" in short or any("--recursive".startswith(text) for text in long))
+    options = _LINK_OPTIONS.get(name)
+    return options is not None and all(_has_option(texts, letter, long) for letter, long in options)
+
+
+def _has_option(texts: Sequence[str], letter: str, long: str) -> bool:
+    """Whether an option is given. Long names may be abbreviated."""
+    return letter in _letters(texts) or any(len(text) > 2 and long.startswith(text) for text in texts)
 
 
 def check_directories(command: Command, words: Sequence[Word], places: Places, bases: Sequence[str]) -> None:
-    """`diff` looks through links in the directories it is given. Raises Unknown."""
+    """Raise Unknown for a `diff` of directories, which follows the links in them."""
     inner = effective(command)
     if inner is not None and any(part.name == "diff" for part in (inner, *(started_by(inner) or []))):
         for word in words:
@@ -219,8 +247,26 @@ def check_directories(command: Command, words: Sequence[Word], places: Places, b
                 raise Unknown("it follows links that may lead elsewhere")
 
 
+def shell_directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
+    """Return every directory the shell may be in while the line runs; None if that cannot be told."""
+    bases = [start]
+    for command in commands:
+        inner = effective(command)
+        if inner is None or inner.name in ("pushd", "popd") or (inner.name == "cd" and len(inner.words) != 2):
+            return None
+        if inner.name == "cd":
+            try:
+                bases = list(dict.fromkeys([*bases, *resolve(inner.words[1], places, bases)]))
+            except Unknown:
+                return None
+        if len(bases) > _MAX_BASES:
+            return None
+    return bases
+
+
 def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
-    """The real paths a word may stand for, from each directory the shell may be in. Raises Unknown."""
+    """Return the real paths that a word may stand for, from each directory the shell may be in. Raise Unknown if they
+    cannot be told."""
     if word.dynamic:
         raise Unknown("a path is known only when it runs")
     text = word.text
@@ -245,12 +291,12 @@ _OWN_VIEW = re.compile(r"/(?:proc/[^/]+(?:/task/[^/]+)?/(cwd|root|fd)|dev/fd)(?=
 
 
 def is_own_view(text: str) -> bool:
-    """Whether a path means another file to each process (`/proc/self/cwd`)."""
+    """Whether a path means a different file in each process, as `/proc/self/cwd` does."""
     return text.startswith("/") and _OWN_VIEW.match("/" + os.path.normpath(text).lstrip("/")) is not None
 
 
 def without_own_view(text: str, base: str) -> str:
-    """The path as a command in `base` sees it."""
+    """Return the path as a process in the directory `base` sees it."""
     if not is_own_view(text):
         return text
     path = "/" + os.path.normpath(text).lstrip("/")
@@ -260,13 +306,14 @@ def without_own_view(text: str, base: str) -> str:
 
 
 def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
-    """Real paths that a word with wildcards comes to, for rules that deny: as many as can be found."""
+    """Return the real paths that a word with wildcards matches, for rules that deny: at most _MAX_MATCHES for each
+    base."""
     text = re.sub(r"\[\^", "[!", word.text)
     text = places.home + text[1:] if word.is_tilde else text
     found: list[str] = []
     for base in bases:
         full = text if text.startswith("/") else os.path.join(glob.escape(base), text)
-        found += [places.real(match, base) for match in itertools.islice(glob.iglob(full), _MOST_MATCHES)]
+        found += [places.real(match, base) for match in itertools.islice(glob.iglob(full), _MAX_MATCHES)]
     return found
 
 
@@ -284,7 +331,7 @@ def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
     found = [places.real(_literal_part(pattern), base)]
     for match in glob.iglob(full):
         found.append(places.real(match, base))
-        if len(found) > _MOST_MATCHES:
+        if len(found) > _MAX_MATCHES:
             raise Unknown("its wildcards match too many files")
     return found
 

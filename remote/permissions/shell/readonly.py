@@ -1,16 +1,18 @@
 """Whether a command line only looks: every command in it is known to change nothing with the arguments it is given.
 
-A name in a list is not enough (`find -delete`, `sort -o`, `git log --output`), so each command has a check of its own."""
+A name in a list is not enough (`find -delete`, `sort -o`, `git log --output`), so each command has a check of its
+own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Callable
 
 from .find_expression import BARE, OPERATORS, VALUED
-from .parser import Command, NotUnderstood, Word, names, parse
+from .parser import NotUnderstood, parse
 from .readonly_git import git_reads_only
+from .words import Command, Word, names
 from .wrappers import effective, is_harmless_assignment, started_by
 
 Words = Sequence[Word]  # the arguments, without the name
@@ -35,8 +37,8 @@ def is_read_only_command(command: str) -> bool:
 
 
 def changes_directory(command: str) -> bool:
-    """Whether a line may leave the shell in another directory. Such a line must not run beside others: where they run, and
-    with it what they were allowed, would change under them."""
+    """Whether a line may leave the shell in another directory. Such a line must not run beside others: where they run,
+    and with it what they were allowed, would change under them."""
     try:
         return any(inner is None or inner.name in ("cd", "pushd", "popd") for inner in map(effective, parse(command)))
     except NotUnderstood:
@@ -96,37 +98,49 @@ def _settled(words: Words) -> bool:
     return not any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words)
 
 
-def _options(short: str = "", long: str = "", valued: str = "", most_operands: int = 1000) -> Callable[[Words], bool]:
-    """A check that knows every option a command may be given. `short` are letters, `valued` letters that take the rest of
-    the word or the next word, `long` names (with or without `=value`)."""
+def _options(short: str = "", long: str = "", valued: str = "", max_operands: int = 1000) -> Callable[[Words], bool]:
+    """A check that knows every option a command may be given. `short` are letters, `valued` letters that take the rest
+    of the word or the next word, `long` names (with or without `=value`)."""
     long_names = names(long)
 
     def check(words: Words) -> bool:
-        if not _settled(words) or (most_operands < 1000 and any(word.is_glob for word in words)):
+        if not _settled(words) or (max_operands < 1000 and any(word.is_glob for word in words)):
             return False  # `uniq a*` writes the second file it comes to
-        operands = 0
-        rest = [word.text for word in words]
-        while rest:
-            text = rest.pop(0)
-            if text == "--":
-                operands += len(rest)
-                break
-            if text.startswith("--"):
-                if text[2:].partition("=")[0] not in long_names:
-                    return False
-            elif text.startswith("-") and len(text) > 1:
-                for at, letter in enumerate(text[1:], 1):
-                    if letter in valued:
-                        if at + 1 == len(text) and rest:
-                            rest.pop(0)
-                        break
-                    if letter not in short:
-                        return False
-            else:
-                operands += 1
-        return operands <= most_operands
+        operands = _count_operands([word.text for word in words], short, long_names, valued)
+        return operands is not None and operands <= max_operands
 
     return check
+
+
+def _count_operands(texts: Sequence[str], short: str, long_names: Container[str], valued: str) -> int | None:
+    """Return the number of operands; None if an option is not known."""
+    operands = 0
+    rest = list(texts)
+    while rest:
+        text = rest.pop(0)
+        if text == "--":
+            return operands + len(rest)
+        if text.startswith("--"):
+            if text[2:].partition("=")[0] not in long_names:
+                return None
+        elif text.startswith("-") and len(text) > 1:
+            takes_next = _takes_next_word(text, short, valued)
+            if takes_next is None:
+                return None
+            del rest[: int(takes_next)]
+        else:
+            operands += 1
+    return operands
+
+
+def _takes_next_word(cluster: str, short: str, valued: str) -> bool | None:
+    """Whether the value of the last letter of `-abc` is the next word; None if a letter is not known."""
+    for at, letter in enumerate(cluster[1:], 1):
+        if letter in valued:
+            return at + 1 == len(cluster)
+        if letter not in short:
+            return None
+    return False
 
 
 _FIND_WORDS = VALUED | BARE | OPERATORS | names("-follow -L -H -P -exec")
@@ -285,7 +299,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "sort": _options(
         "bdfghiMnRrVcCmsuz", "reverse numeric-sort unique human-numeric-sort version-sort key field-separator", "kt"
     ),
-    "uniq": _options("cdDiuz", "count repeated unique ignore-case", "fsw", most_operands=1),
+    "uniq": _options("cdDiuz", "count repeated unique ignore-case", "fsw", max_operands=1),
     "diff": _options(
         "abBcdeiNnpqrstTuwyEZ0123456789",
         "brief recursive unified context color side-by-side ignore-all-space ignore-space-change ignore-blank-lines"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Callable
 
-from .parser import names
+from .words import names
 
 Texts = Sequence[str]
 

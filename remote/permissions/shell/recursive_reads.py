@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from ..paths import PathPattern, Places, is_under
 from ..rules.rules import Rule
-from .parser import Command, Word, names
 from .read_targets import Unknown, is_pathless, operands_read, resolve
+from .words import Command, Word, names
 from .wrappers import effective, started_by
 
 _ALWAYS = names("diff rg ag ack ugrep tar zip rsync")
@@ -25,8 +25,8 @@ _MOST_ENTRIES = 20_000
 def rule_on_the_way(
     commands: Sequence[Command], bases: Sequence[str], rules: Sequence[Rule], places: Places
 ) -> Rule | None:
-    """The first of `rules` (about paths) that is about a file below a directory that a command reads through. `bases` are the
-    directories the shell may be in. What takes too long to find out counts as found."""
+    """The first of `rules` (about paths) that is about a file below a directory that a command reads through. `bases`
+    are the directories the shell may be in. What takes too long to find out counts as found."""
     if not rules:
         return None
     deadline = time.monotonic() + _SECONDS

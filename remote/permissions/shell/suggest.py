@@ -11,7 +11,7 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from ..paths import Places
 from ..rules.rules import CommandPattern, Rule, RuleError, parse_rule
-from .parser import Command, canonical, names
+from .words import Command, canonical, names
 
 Json = dict[str, Any]
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from .parser import Command, NotUnderstood, Word, is_command_name, names, parse
+from .parser import NotUnderstood, parse
+from .words import Command, Word, is_command_name, names
 
-_ANY = Word("", "\1", dynamic=True)  # an argument that is known only when it runs
+_ANY = Word("", "\1", dynamic=True)  # an argument whose text is known only when the command runs
 FOUND = Word("{}", "\1", dynamic=True)
-"""A file that find has found, as an argument of its own."""
+"""Stands for a file that find has found, as an argument of its own."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
-_MOST_DEPTH = 4
-_MOST_STARTS = 40
+_MAX_WRAPPERS = 8
+_MAX_DEPTH = 4
+_MAX_STARTS = 40
+_MAX_TEXTS = 20
 _BOXES = names("busybox toybox")
 _SHELLS = _BOXES | names("sh bash dash zsh ksh mksh pdksh yash rbash posh ash fish csh tcsh xonsh pwsh")
 _RUN_TEXT = names(
     "su ssh script watch tmux screen runuser sg newgrp flock parallel sem hyperfine entr xterm capsh nix-shell"
 )
-"""They give a text to a shell."""
+"""Programs that hand a text to a shell."""
 _TOOL_RUNNERS = names("uv poetry pipenv pdm hatch conda direnv dotenv nix cross-env npx bundle rbenv pyenv mise asdf")
 _FOLLOWED = names("timeout nice stdbuf nohup time command env find xargs source .")
 _BROAD = (
@@ -57,48 +61,66 @@ _LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_pro
 
 
 def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
-    """Whether a variable can be set without changing which program runs or what it obeys. A variable of the shell alone
-    (lower case, on its own) does neither."""
+    """Whether a variable can be set without changing which program runs or how it is configured. A lower-case variable
+    that is set without a command stays in the shell and changes neither."""
     name = assignment.text.partition("=")[0].rstrip("+")
     if _HARMLESS.fullmatch(name):
         return True
     return not has_command and bool(_LOCAL.fullmatch(name)) and not _LOCAL_BUT.fullmatch(name)
 
 
+_TRANSPARENT: dict[str, dict[str, int]] = {
+    "timeout": {"-k": 1, "-s": 1, "--foreground": 0, "--preserve-status": 0, "-v": 0},
+    "nice": {"-n": 1},
+    "stdbuf": {"-oL": 0, "-o0": 0, "-eL": 0, "-e0": 0, "-i0": 0},
+    "nohup": {},
+    "time": {"-p": 0},
+    "command": {},
+    "env": {},
+}
+"""Wrappers that add nothing of their own, with the options that are followed and how many values each takes."""
+
+
 def effective(command: Command) -> Command | None:
-    """The command without the wrappers that add nothing of their own, or None when a wrapper is used in a way that is
-    not followed."""
+    """Return the command without its transparent wrappers. Return None if a wrapper is used in a way that is not
+    followed."""
     words, assignments = command.words, command.assignments
-    for _ in range(8):
-        if not words:
+    for _ in range(_MAX_WRAPPERS):
+        if not words or not _is_transparent(words):
             break
-        name = words[0].text
-        rest: Sequence[Word] | None
-        if name == "timeout":
-            rest = _after_timeout(words)
-        elif name == "nice":
-            rest = _after_options(words, {"-n": 1})
-        elif name == "stdbuf":
-            rest = _after_options(words, {"-oL": 0, "-o0": 0, "-eL": 0, "-e0": 0, "-i0": 0})
-        elif name in ("nohup", "time"):
-            rest = _after_options(words, {"-p": 0} if name == "time" else {})
-        elif (name == "command" and words[1:2] and words[1].text not in ("-v", "-V")) or (name == "env" and words[1:]):
-            rest = _after_options(words, {})
-        else:
-            break
-        if not rest:
+        unwrapped = _unwrap(words)
+        if unwrapped is None:
             return None
-        if name in ("env", "time"):
-            count = 0
-            while count < len(rest) and _ASSIGNMENT.match(rest[count].skeleton):
-                if not rest[count].is_literal:  # an argument, not an assignment: it may become several words
-                    return None
-                count += 1
-            assignments, rest = (*assignments, *rest[:count]), rest[count:]
-        if not rest or not rest[0].is_literal or not is_command_name(rest[0].text):
-            return None
-        words = tuple(rest)
-    return Command(tuple(words), tuple(assignments), command.redirects, command.raw, command.fed)
+        assignments, words = (*assignments, *unwrapped.assignments), unwrapped.words
+    return Command(words, assignments, command.redirects, command.raw, command.fed)
+
+
+def _is_transparent(words: Sequence[Word]) -> bool:
+    """`env` alone and `command -v` start nothing."""
+    name = words[0].text
+    if name in ("env", "command") and len(words) == 1:
+        return False
+    return name in _TRANSPARENT and not (name == "command" and words[1].text in ("-v", "-V"))
+
+
+def _unwrap(words: Sequence[Word]) -> Command | None:
+    """What a wrapper starts: one layer is taken away. None if that cannot be told."""
+    name = words[0].text
+    rest = _after_options(words, _TRANSPARENT[name])
+    if name == "timeout":
+        rest = _after_duration(rest)
+    rest = rest or ()
+    assignments: tuple[Word, ...] = ()
+    if name in ("env", "time"):
+        assignments = tuple(itertools.takewhile(lambda word: _ASSIGNMENT.match(word.skeleton), rest))
+    if not all(word.is_literal for word in assignments):
+        return None  # it may become several words, and one of them the command
+    rest = tuple(rest[len(assignments) :])
+    return Command(rest, assignments) if _names_command(rest) else None
+
+
+def _names_command(words: Sequence[Word]) -> bool:
+    return bool(words) and words[0].is_literal and is_command_name(words[0].text)
 
 
 def _after_options(words: Sequence[Word], options: dict[str, int]) -> Sequence[Word] | None:
@@ -113,16 +135,15 @@ def _after_options(words: Sequence[Word], options: dict[str, int]) -> Sequence[W
     return words[at:]
 
 
-def _after_timeout(words: Sequence[Word]) -> Sequence[Word] | None:
-    rest = _after_options(words, {"-k": 1, "-s": 1, "--foreground": 0, "--preserve-status": 0, "-v": 0})
-    if not rest or not rest[0].is_literal or not _DURATION.fullmatch(rest[0].text):
+def _after_duration(words: Sequence[Word] | None) -> Sequence[Word] | None:
+    if not words or not words[0].is_literal or not _DURATION.fullmatch(words[0].text):
         return None
-    return rest[1:]
+    return words[1:]
 
 
 def started_by(command: Command) -> list[Command] | None:
-    """What `xargs` and `find -exec` start, with the arguments they add; None when that cannot be told. Empty for all
-    other commands."""
+    """Return what `xargs` and `find -exec` start, with the arguments they add; None if that cannot be told. Empty for
+    all other commands."""
     if command.name == "xargs":
         return _started_by_xargs(command)
     if command.name == "find":
@@ -130,94 +151,116 @@ def started_by(command: Command) -> list[Command] | None:
     return []
 
 
+_XARGS_OPTIONS = {
+    **dict.fromkeys(("-0", "-r", "-t", "-x", "--null", "--no-run-if-empty"), 0),
+    **dict.fromkeys(("-n", "-L", "-P", "-I"), 1),
+}
+_XARGS_GLUED = re.compile(r"-[nLP][0-9]+|-I\S+|-d\S+|-[0rtx]+")
+
+
 def _started_by_xargs(command: Command) -> list[Command] | None:
-    known = {
-        "-0": 0,
-        "-r": 0,
-        "-t": 0,
-        "-x": 0,
-        "--null": 0,
-        "--no-run-if-empty": 0,
-        "-n": 1,
-        "-L": 1,
-        "-P": 1,
-        "-I": 1,
-    }
-    words = command.words
-    at = 1
-    placeholder = ""
-    while at < len(words) and words[at].text.startswith("-"):
-        text = words[at].text
-        if not all(word.is_literal for word in words[at : at + 1 + known.get(text, 0)]):
-            return None
-        if text.startswith("-I"):
-            placeholder = text[2:] or (words[at + 1].text if at + 1 < len(words) else "")
-        if text in known:
-            at += 1 + known[text]
-        elif re.fullmatch(r"-[nLP][0-9]+|-I\S+|-d\S+|-[0rtx]+", text):
-            at += 1
-        else:
-            return None
-    rest = words[at:]
-    if not rest or not rest[0].is_literal or not is_command_name(rest[0].text):
+    options = _xargs_options(command.words)
+    if options is None:
+        return None
+    placeholder, words = options
+    if not _names_command(words):
         return None
     if placeholder:
-        if placeholder in rest[0].text:
+        if placeholder in words[0].text:
             return None
-        rest = tuple(_ANY if placeholder in word.text else word for word in rest)
-    return [Command((*rest, _ANY))]
+        words = [_ANY if placeholder in word.text else word for word in words]
+    return [Command((*words, _ANY))]
+
+
+def _xargs_options(words: Sequence[Word]) -> tuple[str, Sequence[Word]] | None:
+    """Return the placeholder of -I ("" for none) and the words behind the options; None for options that are not
+    known."""
+    at, placeholder = 1, ""
+    while at < len(words) and words[at].text.startswith("-"):
+        text = words[at].text
+        end = at + 1 + _XARGS_OPTIONS.get(text, 0)
+        if not all(word.is_literal for word in words[at:end]):
+            return None
+        if text not in _XARGS_OPTIONS and not _XARGS_GLUED.fullmatch(text):
+            return None
+        if text.startswith("-I"):
+            placeholder = text[2:] or "".join(word.text for word in words[at + 1 : end])
+        at = end
+    return placeholder, words[at:]
 
 
 def _started_by_find(command: Command) -> list[Command] | None:
-    found: list[Command] = []
-    words = list(command.words)
+    words = command.words
     if any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words):
         return None  # it may become `-exec`
-    while words:
-        word = words.pop(0)
-        if word.text not in ("-exec", "-execdir", "-ok", "-okdir"):
+    found: list[Command] = []
+    at = 0
+    while at < len(words):
+        at += 1
+        if words[at - 1].text not in ("-exec", "-execdir", "-ok", "-okdir"):
             continue
-        inner: list[Word] = []
-        while words and words[0].text != ";" and not (words[0].text == "+" and inner and inner[-1].text == "{}"):
-            inner.append(words.pop(0))
-        if not inner or not inner[0].is_literal or not is_command_name(inner[0].text):
+        end = _end_of_exec(words, at)
+        inner = words[at:end]
+        if not _names_command(inner):
             return None
-        if any(item.text == "+" for item in inner):
+        if any(word.text == "+" for word in inner):
             return None  # to some finds it ends the command, to others it is an argument
-        found.append(Command(tuple(_handed(item) for item in inner)))
+        found.append(Command(tuple(_handed(word) for word in inner)))
+        at = end
     return found
 
 
+def _end_of_exec(words: Sequence[Word], start: int) -> int:
+    """The index of the `;` or `{} +` that ends the command of an -exec."""
+    for at in range(start, len(words)):
+        text = words[at].text
+        if text == ";" or (text == "+" and at > start and words[at - 1].text == "{}"):
+            return at
+    return len(words)
+
+
 def _handed(word: Word) -> Word:
-    """An argument of -exec: `../{}` is another file than the one that was found."""
+    """An argument of -exec. `../{}` is another file than the one that was found."""
     if "{}" not in word.text:
         return word
     return FOUND if word.text == "{}" else _ANY
 
 
 def everything_behind(command: Command, depth: int = 0) -> list[Command]:
-    """For rules that deny: every command that may be started by this one, far too many rather than one too few."""
+    """Return every command that this one may start, for rules that deny: far too many rather than one too few."""
     found = [Command(command.words, raw=command.raw)]
     words = command.words
-    if not words or depth > _MOST_DEPTH:
+    if not words or depth > _MAX_DEPTH:
         return found
     name = words[0].text.rsplit("/", 1)[-1]
     inner = effective(command)
     if inner is not None and len(inner.words) < len(words):
         found.append(Command(inner.words))
-    if _is_runner(name, words):
-        for start, word in enumerate(words[1:_MOST_STARTS], 1):
-            found.append(Command(words[start:]))
-            found += [Command((_literal(text), *words[start + 1 :])) for text in _glued(word.text)]
-    if _is_runner(name, words) or name in _SHELLS or name in ("eval", "trap"):
-        texts = [word.text for word in words[1:] if not word.text.startswith("-")]
-        texts += [text for word in words[1:] for text in _glued(word.text)]
-        if name == "eval":
-            texts.append(" ".join(word.text for word in words[1:]))
-        for text in texts[:20]:
-            for inner in _parsed_or_nothing(text):
-                found += everything_behind(inner, depth + 1)
+    is_runner = _is_runner(name, words)
+    if is_runner:
+        found += _commands_in_arguments(words)
+    if is_runner or name in _SHELLS or name in ("eval", "trap"):
+        for text in _texts_to_run(name, words[1:])[:_MAX_TEXTS]:
+            for part in _parsed_or_nothing(text):
+                found += everything_behind(part, depth + 1)
     return found
+
+
+def _commands_in_arguments(words: Sequence[Word]) -> Iterator[Command]:
+    """Yield each tail of the words as a command, and each value that is glued to an option."""
+    for start, word in enumerate(words[1:_MAX_STARTS], 1):
+        yield Command(tuple(words[start:]))
+        for text in _glued(word.text):
+            yield Command((_literal(text), *words[start + 1 :]))
+
+
+def _texts_to_run(name: str, arguments: Sequence[Word]) -> list[str]:
+    """The arguments that may be command lines themselves."""
+    texts = [word.text for word in arguments if not word.text.startswith("-")]
+    texts += [text for word in arguments for text in _glued(word.text)]
+    if name == "eval":
+        texts.append(" ".join(word.text for word in arguments))
+    return texts
 
 
 def _is_runner(name: str, words: Sequence[Word]) -> bool:
@@ -227,7 +270,7 @@ def _is_runner(name: str, words: Sequence[Word]) -> bool:
 
 
 def _glued(text: str) -> list[str]:
-    """The value of an option in the same word, which may be a command: `--exec=/bin/rm`, `-crm`."""
+    """Values of an option in the same word, which may be commands: `--exec=/bin/rm`, `-crm`."""
     if not text.startswith("-"):
         return []
     values = (text.partition("=")[2], "" if text.startswith("--") else text[2:])
@@ -242,11 +285,11 @@ _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
 
 
 def hides_commands(command: Command) -> bool:
-    """Whether what runs in the end is told by a variable, a text for its input or an alias. What a program writes to a shell is
-    not looked at, as little as what a script does."""
+    """Whether the text does not show what runs in the end: a variable, a here-document or an alias tells it. What a
+    program pipes into a shell is not looked at, and neither is what a script does."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
-    if shells > _MOST_DEPTH or (len(texts) > _MOST_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
+    if shells > _MAX_DEPTH or (len(texts) > _MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
         return True
     return any(_hides(part, command.fed) for part in everything_behind(command))
 
@@ -263,8 +306,11 @@ def _hides(command: Command, fed: bool) -> bool:
         return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
     if name in _BROAD - _FOLLOWED - _SHELLS:
         return any(word.dynamic or word.is_glob for word in _named_in(name, words))
-    if name not in _SHELLS - _BOXES:
-        return False
+    return name in _SHELLS - _BOXES and _shell_hides(words, fed)
+
+
+def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
+    """Whether a shell with these arguments runs something other than a readable `-c` text or a script file."""
     options = [word for word in words if word.text.startswith(("-", "+")) and not word.dynamic]
     operands = [word for word in words if word not in options]
     if any("c" in word.text for word in options if not word.text.startswith("--")):
@@ -275,12 +321,12 @@ def _hides(command: Command, fed: bool) -> bool:
 
 
 def _is_no_file(script: Word, fed: bool) -> bool:
-    """Whether a shell is given `<(…)`, or its own input by name."""
+    """Whether a shell gets `<(…)` for a script, or its own input under a name such as /dev/stdin."""
     return (script.dynamic and not script.text) or (fed and script.text.startswith(("/dev/", "/proc/")))
 
 
 def _named_in(runner: str, words: Sequence[Word]) -> Sequence[Word]:
-    """The arguments that may say what is run. The tools of developers say it first: `npx tsc`, `uv run tsc`."""
+    """The arguments that may name what is run. Tool runners name it first: `npx tsc`, `uv run tsc`."""
     return words[: 1 if runner == "npx" else 2] if runner in _TOOL_RUNNERS else words
 
 

@@ -13,8 +13,8 @@ _MOST_RANGES = 50
 
 @dataclass(frozen=True)
 class Seen:
-    """A file as it was read or written. `digest` is "" when only a part was looked at and the rest is unknown; then size and time
-    stand for the version. `ranges` are the (offset, limit) pairs a Read has shown of this version."""
+    """A file as it was read or written. `digest` is "" when only a part was looked at and the rest is unknown; then
+    size and time stand for the version. `ranges` are the (offset, limit) pairs a Read has shown of this version."""
 
     digest: str
     size: int
@@ -24,7 +24,8 @@ class Seen:
     inode: int = 0
 
     def is_untouched(self, info: FileInfo) -> bool:
-        """Whether nothing has written to the file since, as far as the system notices: `cp -p` sets back one time, not both."""
+        """Whether nothing has written to the file since, as far as the system notices: `cp -p` sets back one time, not
+        both."""
         then = (self.size, self.mtime_ns, self.ctime_ns, self.inode)
         return then == (info.size, info.mtime_ns, info.ctime_ns, info.inode)
 

@@ -1,4 +1,5 @@
-"""What a change did to a file, as the public protocol tells it: hunks with three lines of context, within a size limit."""
+"""What a change did to a file, as the public protocol tells it: hunks with three lines of context, within a size
+limit."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _MOST_WORK = 1_000_000  # old lines times new lines that difflib may compare
 
 
 def structured_patch(old: str, new: str, most_bytes: int = MOST_BYTES) -> list[Json]:
-    """Hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`; those that pass the limit are left out."""
+    """Hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`; those that pass the limit are left
+    out."""
     before, after = _lines(old), _lines(new)
     return _bounded(_hunks(before, after, _changes(before, after)), most_bytes)
 

@@ -17,7 +17,8 @@ def absolute(path: str, cwd: str) -> str:
 
 
 def tree_path(host: Host, path: str) -> str:
-    """An absolute path without `.` and `..`, and the same place: `link/..` is where the link leads, as for permissions."""
+    """An absolute path without `.` and `..`, and the same place: `link/..` is where the link leads, as for
+    permissions."""
     return host.real_path(path) if ".." in path.split("/") else os.path.normpath(path)
 
 

@@ -32,8 +32,8 @@ class Binary(Exception):
 
 @dataclass(frozen=True)
 class TextRange:
-    """Lines `start` (from 1) on. `total` is the number of lines in the file, or at least that many when `whole` is false;
-    then `digest` is "". `full` says that the result ended at a limit of its size, before the lines asked for."""
+    """Lines `start` (from 1) on. `total` is the number of lines in the file, or at least that many when `whole` is
+    false; then `digest` is "". `full` says that the result ended at a limit of its size, before the lines asked for."""
 
     lines: list[str]
     start: int

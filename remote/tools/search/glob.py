@@ -94,7 +94,8 @@ class Glob(Tool):
 
 
 def _literal_head(pattern: str) -> tuple[str, str]:
-    """(directory, pattern below it) of an absolute pattern or one that climbs; other patterns start where the search does."""
+    """(directory, pattern below it) of an absolute pattern or one that climbs; other patterns start where the search
+    does."""
     if not pattern.startswith(("/", "~/", "../")):
         return "", pattern
     parts = pattern.split("/")

@@ -52,8 +52,8 @@ def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
 
 @lru_cache(maxsize=1024)
 def translate(glob: str) -> str:
-    """The regular expression (for fullmatch) of one glob without braces: `*` and `?` stay inside a name, `**` as a whole component
-    stands for any directories."""
+    """The regular expression (for fullmatch) of one glob without braces: `*` and `?` stay inside a name, `**` as a
+    whole component stands for any directories."""
     out: list[str] = []
     i = 0
     while i < len(glob):

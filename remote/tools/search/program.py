@@ -60,7 +60,8 @@ def _check_readable(root: str, file: str) -> None:
 
 
 def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
-    """The pattern in the common dialect: what Python's `re` understands, and POSIX classes in brackets. Raises BadRequest."""
+    """The pattern in the common dialect: what Python's `re` understands, and POSIX classes in brackets. Raises
+    BadRequest."""
     flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE | re.DOTALL if multiline else 0)
     source = _posix_classes(text)
     try:
@@ -147,9 +148,9 @@ def _grep(request: Json, limits: Limits) -> Json:
 
 
 class _Kept:
-    """Takes away the files that permission rules keep from the search: `left_out` of the request are regular expressions of
-    absolute paths in small letters. Links are not followed, so a file has two names at most. Also our own `sessions`, unless
-    the search begins there: a journal holds every word that was ever looked for."""
+    """Takes away the files that permission rules keep from the search: `left_out` of the request are regular
+    expressions of absolute paths in small letters. Links are not followed, so a file has two names at most. Also our
+    own `sessions`, unless the search begins there: a journal holds every word that was ever looked for."""
 
     def __init__(self, request: Json) -> None:
         self.left_out = False

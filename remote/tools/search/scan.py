@@ -24,8 +24,8 @@ _SNIFF = 8192
 
 @dataclass(frozen=True)
 class Pattern:
-    """What to look for. Lines end at a line feed; a carriage return before it belongs to the ending, unless the pattern asks for
-    it. `texts` are texts of which every match has one (see `literals`)."""
+    """What to look for. Lines end at a line feed; a carriage return before it belongs to the ending, unless the pattern
+    asks for it. `texts` are texts of which every match has one (see `literals`)."""
 
     regex: re.Pattern[str]
     texts: tuple[bytes, ...]
@@ -64,8 +64,8 @@ class Line:
 
 
 def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
-    """Matching lines and their context, each once, in order. Nothing for binary files (a NUL in the first 8 KiB) and what
-    cannot be read, which is noted in `limits`."""
+    """Matching lines and their context, each once, in order. Nothing for binary files (a NUL in the first 8 KiB) and
+    what cannot be read, which is noted in `limits`."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -119,7 +119,8 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
 
 
 def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
-    """Whole lines, many at a time. A line over MOST_LINE is cut there, which is noted where there may be a match behind."""
+    """Whole lines, many at a time. A line over MOST_LINE is cut there, which is noted where there may be a match
+    behind."""
     rest = b""
     first = True
     cutting = missed = False

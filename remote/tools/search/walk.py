@@ -1,5 +1,5 @@
-"""The files of a tree: regular files, hidden ones too, nothing of .git, nothing that .gitignore leaves out; links are not
-followed. ripgrep lists them where it is, our own walker where it is not."""
+"""The files of a tree: regular files, hidden ones too, nothing of .git, nothing that .gitignore leaves out; links are
+not followed. ripgrep lists them where it is, our own walker where it is not."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Deadline(Exception):
 
 @dataclass
 class Limits:
-    """When to stop (monotonic seconds), and what was not looked at: `late` says that something was left out for lack of time;
-    `unread` are paths that the system did not let us read, `cut` counts lines that were not searched to their end, `large` files
-    that are too large for a multi-line search."""
+    """When to stop (monotonic seconds), and what was not looked at: `late` says that something was left out for lack of
+    time; `unread` are paths that the system did not let us read, `cut` counts lines that were not searched to their
+    end, `large` files that are too large for a multi-line search."""
 
     until: float
     late: bool = False
@@ -83,8 +83,8 @@ def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[s
 
 
 def type_options(chosen: list[Globs]) -> list[str]:
-    """Options that spare ripgrep the files whose names are not wanted. As a file type, because there .gitignore goes first; a
-    `--glob` would bring ignored files back."""
+    """Options that spare ripgrep the files whose names are not wanted. As a file type, because there .gitignore goes
+    first; a `--glob` would bring ignored files back."""
     named = [globs.names for globs in chosen if globs.names]
     if not named or any(":" in name for name in named[0]):
         return []
@@ -227,7 +227,8 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
 
 
 def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
-    """The files with their times, newest first, then by path. What is gone meanwhile is left out, and what there is no time for."""
+    """The files with their times, newest first, then by path. What is gone meanwhile is left out, and what there is no
+    time for."""
     found = []
     for number, path in enumerate(paths):
         if not number % 1000 and time.monotonic() > limits.until:

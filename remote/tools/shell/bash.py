@@ -242,8 +242,8 @@ def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr:
 
 
 def _arguments(shell: str, command: str, report: str) -> list[str]:
-    """The command, and before it the order to tell the directory it ends in. Through `eval`, so that a syntax error shows the
-    command and not that order."""
+    """The command, and before it the order to tell the directory it ends in. Through `eval`, so that a syntax error
+    shows the command and not that order."""
     if not report:
         return [shell, "-c", command]
     script = f"trap 'pwd -P >{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""

@@ -1,4 +1,5 @@
-"""The session's shells: the directory commands run in, background commands, and what foreground commands left running."""
+"""The session's shells: the directory commands run in, background commands, and what foreground commands left
+running."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ class Shell:
 
 
 class Shells:
-    """Owns every process that outlives its tool call. `close` ends them all. `session` is the mark of the host they were
-    started on (see `LocalHost.session`): by it even those that detached themselves are found."""
+    """Owns every process that outlives its tool call. `close` ends them all. `session` is the mark of the host they
+    were started on (see `LocalHost.session`): by it even those that detached themselves are found."""
 
     def __init__(self, cwd: str, session: str = "") -> None:
         self.cwd = cwd

@@ -1,0 +1,88 @@
+"""The words of a shell command line and the simple commands they form."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_COMMAND_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the set of the names in a text, which are separated by blanks."""
+    return frozenset(text.split())
+
+
+KEYWORDS = names("if then elif else fi for while until do done case esac select function coproc in [[ ]]")
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word after quote removal. `skeleton` is the same word with a NUL for each quoted character and an SOH for
+    each expansion: what is left of it is what the shell may treat specially."""
+
+    text: str
+    skeleton: str
+    dynamic: bool = False  # holds an expansion: the text is not what the program will see
+
+    @property
+    def is_glob(self) -> bool:
+        return any(char in self.skeleton for char in "*?[")
+
+    @property
+    def is_tilde(self) -> bool:
+        return self.skeleton.startswith("~")
+
+    @property
+    def is_literal(self) -> bool:
+        """The program sees exactly `text`, as one argument."""
+        return not (self.dynamic or self.is_glob or self.is_tilde)
+
+
+@dataclass(frozen=True)
+class Redirect:
+    """A file that the shell opens for a command. `writes` is False for input."""
+
+    target: Word
+    writes: bool
+
+
+@dataclass(frozen=True)
+class Command:
+    """One simple command. `raw` is its text as typed, with assignments and redirections. `fed`: the line gives it input
+    (a file or a here-document), which many programs run as code."""
+
+    words: tuple[Word, ...]
+    assignments: tuple[Word, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    raw: str = ""
+    fed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.words[0].text if self.words else ""
+
+
+def canonical(words: Sequence[Word]) -> str:
+    """Return the words as one text, quoted where they must be: two commands with the same text are the same command."""
+    rendered: list[str] = []
+    for word in words:
+        if word.dynamic:
+            rendered.append(word.text + "\1")
+        elif "\0" in word.skeleton or not (word.is_glob or word.is_tilde):
+            rendered.append(shlex.quote(word.text))
+        else:
+            rendered.append(word.text)
+    return " ".join(rendered)
+
+
+def is_plain_name(text: str) -> bool:
+    """Whether a text has only the characters of ordinary command names and paths."""
+    return _COMMAND_NAME.fullmatch(text) is not None
+
+
+def is_command_name(text: str) -> bool:
+    """Whether a text is a plain name or path that the shell takes for nothing else."""
+    return is_plain_name(text) and text not in KEYWORDS
