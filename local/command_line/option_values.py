@@ -89,18 +89,10 @@ def read_model(value: str, shown: str) -> str:
 
 
 def split_rules(text: str) -> list[str]:
-    """A list of tool rules, cut at commas and white space outside parentheses."""
-    rules: list[str] = []
-    current = ""
-    depth = 0
-    for char in text:
-        depth += (char == "(") - (char == ")" and depth > 0)
-        if depth == 0 and char in ", \t\n":
-            rules.append(current)
-            current = ""
-        else:
-            current += char
-    return [rule for rule in [*rules, current] if rule]
+    """Cut a list of tool rules at commas and white space outside parentheses."""
+    from ccb.tunnel.wire.tool_traits import split_rules as split  # most starts have no rules
+
+    return split(text)[0]
 
 
 def shortened(text: str) -> str:

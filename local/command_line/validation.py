@@ -15,11 +15,6 @@ from .option_values import shortened
 from .options import HOST_COMMANDS, OPTIONS, Group
 from .transport_choice import TransportKind, transport_kind
 
-TOOLS = frozenset(
-    ("Bash", "BashOutput", "Edit", "Glob", "Grep", "KillShell", "LS", "MultiEdit", "Read", "TodoWrite", "Write")
-)
-"""The worker's tools, to warn about rules for a tool that does not exist."""
-
 Rule = tuple[Callable[[Arguments], bool], type[UsageError], str, str]
 """When it is broken, the error, what it says (`{command}` is the command's name) and what to do."""
 
@@ -49,9 +44,11 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
     agent = arguments.agent
     for option, rules in (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools)):
         for rule in rules:
+            from ccb.tunnel.wire.tool_traits import BUILT_IN  # most starts have no rules
+
             name = rule.partition("(")[0]
-            if name not in TOOLS and name != "*" and not name.startswith("mcp__"):
-                near = difflib.get_close_matches(name, TOOLS, n=1, cutoff=0.6)
+            if name not in BUILT_IN and name != "*" and not name.startswith("mcp__"):
+                near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.6)
                 meant = f" (did you mean {near[0]}?)" if near else ""
                 yield f"{option} {shortened(rule)}: there is no tool of that name{meant}"
 

@@ -14,9 +14,8 @@ from ccb.local.command_line.model import Arguments
 from ccb.local.command_line.option_values import split_rules
 from ccb.local.command_line.options import OPTIONS
 from ccb.local.command_line.target import Target
-from ccb.local.command_line.validation import TOOLS
-from ccb.remote.tools.registry import default_tools
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire.tool_traits import BUILT_IN
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
 
@@ -211,8 +210,9 @@ def test_a_rule_for_a_tool_that_there_is_not_is_told(option: str) -> None:
     ]
 
 
-def test_the_tools_that_rules_are_compared_with_are_those_of_the_worker() -> None:
-    assert {tool.name for tool in default_tools()} == TOOLS
+@pytest.mark.parametrize("name", list(BUILT_IN))
+def test_a_rule_for_a_built_in_tool_gets_no_hint(name: str) -> None:
+    assert parse("-p", "x", "--allowedTools", name).hints == ()
 
 
 def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:

@@ -1,0 +1,41 @@
+"""Tool names stand in one table; everything else reads the declaration."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ccb.tunnel.wire.tool_traits import BUILT_IN
+
+_ROOT = Path(__file__).resolve().parents[2]
+_TABLE = _ROOT / "tunnel/wire/tool_traits.py"
+_NAMES = "|".join(BUILT_IN)
+_ONLY_NAMES = re.compile(rf"(?:{_NAMES})(?:[\s,|]+(?:{_NAMES}))*")
+
+
+def _names_in(source: str) -> Iterator[int]:
+    """Yield the lines with a string that is a tool's name or a list of them. Pieces of f-strings are sentences."""
+    tree = ast.parse(source)
+    sentences = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in set(ast.walk(tree)) - sentences:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _ONLY_NAMES.fullmatch(node.value):
+            yield node.lineno
+
+
+def test_no_tool_name_stands_outside_the_table() -> None:
+    sources = [path for room in ("local", "remote", "tunnel", "deploy") for path in (_ROOT / room).rglob("*.py")]
+    assert _TABLE in sources
+    found = [
+        f"{path.relative_to(_ROOT)}:{line}"
+        for path in sources
+        if path != _TABLE
+        for line in _names_in(path.read_text())
+    ]
+    assert found == []
+
+
+def test_names_are_found_alone_and_in_lists() -> None:
+    found = _names_in('a = ("Bash",)\nb = "Edit Write".split()\nc = "Bash runs it"\nif x == "LS":\n    pass')
+    assert sorted(found) == [1, 2, 4]
