@@ -1,42 +1,50 @@
-"""Where the stub hands over: find or start the session's daemon, then be its bridge.
+"""Where the stub hands over: find the session's daemon, start it when none is alive, then be the bridge to it.
 
-Everything up to the daemon's hello runs on a bare interpreter, so this module imports only what that takes.
+Everything before the daemon's hello runs on a bare interpreter and is compiled from the bundle, so this module imports only what
+every connection needs: what starts a daemon, and the bridge, come when they are needed.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import signal
 import socket
 import sys
 import time
 
-from .daemon import bridge
-from .daemon.hello import send_hello
-from .sessions import identity, paths, sockets
+from .sessions import paths, sockets
 from .sessions.directory import resolve_directory
+from .sessions.ownership import in_use, lock_file, wake_owner
 from .sessions.refusal import Refusal, unusable
-from .sessions.selection import check_host, check_owner, chosen_session, in_use, owner_of
+from .sessions.selection import chosen_session, is_fork
 
-_ANSWER_DEADLINE_S = 20.0
-_FIRST_CLIENT_S = 60.0
+Params = dict[str, object]
+
+_ANSWER_DEADLINE_S = 20.0  # for a daemon to say hello
+_END_S = (
+    12.0  # the last part of these, in which a daemon that has lost its socket is asked to leave, not to listen again
+)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
-_LOCK_BYTES = 512
 
 
-def start(params: dict[str, object], bundle: str, storage: str) -> int:
-    """Serve one connection on fd 0 and 1; the exit code of the channel.
+def start(params: Params, bundle: str, storage: str) -> int:
+    """Serve one connection on file descriptors 0 and 1. Return the exit code of the channel.
 
-    `params`: `session` (UUID; of a session that exists also the start of one), `cwd` (absolute, `~…`, relative to home, or ""
-    for home), `create`, and optionally `fresh` (refuse a session that exists), `grace_s`, `idle_s`, `notes` (of the stub).
-    `again`: a client that was there before comes back by itself, which starts no session that was stopped.
-    `continue` takes the session of `cwd` that was used last. `fork_of` (an id), or `fork` with `continue`, makes
-    `session` a copy of that one; without `fresh` it may have been made. `in_memory`: the session was when it was last seen. With
-    `command` there is no session: see `host_commands`. `storage` is `disk` or `memory`: where the bundle is.
+    `bundle` is the hash of the worker bundle, `storage` says where it is: `disk` or `memory`. `params` are the start parameters:
+
+    - `session`: the UUID; for a session that exists, the start of it is enough.
+    - `cwd`: absolute, `~…`, relative to the home directory, or "" for the home directory.
+    - `create`: start a new session when there is none of that id. With `fresh`, refuse one that exists.
+    - `continue`: take the session of `cwd` that was used last.
+    - `fork_of` (an id), or `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier connection may
+      have made the copy.
+    - `again`: a client comes back by itself after a lost connection; this does not start a session that was stopped.
+    - `in_memory`: the session was in memory when the client saw it last.
+    - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
+    - `notes`: what the stub has to tell the person.
+    - `command`: there is no session, but a host command; see `host_commands`.
     """
     users_umask = os.umask(0o077)
     if "command" in params:
@@ -45,56 +53,64 @@ def start(params: dict[str, object], bundle: str, storage: str) -> int:
         return run_command(params, bundle)
     try:
         try:
-            daemon = _find_or_start(params, bundle, storage, users_umask)
+            deadline = time.monotonic() + _ANSWER_DEADLINE_S
+            daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
         except OSError as error:
-            said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-            if error.filename and error.errno in _FORBIDDEN:
-                raise unusable("the session cannot be started on the host", error) from error
-            full = error.errno in _FULL
-            code = "no_processes" if error.errno == errno.EAGAIN else "internal"
-            raise Refusal(
-                "no_storage" if full else code,
-                "the session cannot be started on the host: %s" % said,
-                {"tried": [said]} if full else {},
-            ) from error
+            raise _start_failed(error) from error
     except Refusal as refusal:
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         os.write(1, json.dumps(frame).encode() + b"\n")
         return 1
+    from .daemon import bridge
+
     bridge.run(0, 1, daemon)
     return 0
 
 
-def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_umask: int) -> socket.socket:
-    """A connection to the session's daemon, which is started when none is alive."""
-    deadline = time.monotonic() + _ANSWER_DEADLINE_S
-    directory, elsewhere = _without_home(params)
-    params = {**params, "cwd": directory}
-    forking = bool(params.get("fork") or params.get("fork_of"))
-    if forking:  # a copy is on the disk: what lives in memory under its id is another session
-        _in_memory({"fresh": True}, str(params.get("session") or ""), deadline)
-    by_id = not (params.get("continue") or forking)
+class _Start:
+    """The circumstances of one start. (Not a dataclass: importing `dataclasses` would delay hello.)"""
+
+    def __init__(self, params: Params, bundle: str, storage: str, users_umask: int, deadline: float) -> None:
+        self.params = params
+        self.bundle = bundle
+        self.storage = storage
+        self.users_umask = users_umask
+        self.deadline = deadline  # monotonic, for the daemon's hello
+
+    def with_params(self, params: Params) -> _Start:
+        return _Start(params, self.bundle, self.storage, self.users_umask, self.deadline)
+
+
+def _start_failed(error: OSError) -> Refusal:
+    """Return the refusal for a start that the system did not allow."""
+    what = "the session cannot be started on the host"
+    evidence = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+    if error.filename and error.errno in _FORBIDDEN:
+        return unusable(what, error)
+    text = "%s: %s" % (what, evidence)
+    if error.errno in _FULL:
+        return Refusal("no_storage", text, {"tried": [evidence]})
+    return Refusal("no_processes" if error.errno == errno.EAGAIN else "internal", text, {})
+
+
+def _find_or_start(start: _Start) -> socket.socket:
+    """Return a connection to the session's daemon, which is started when none is alive. Raise Refusal, OSError."""
+    directory, directory_notes = _directory_without_home(start.params)
+    params = {**start.params, "cwd": directory}
+    if is_fork(params):  # a copy is on the disk; a session that lives in memory under its id is another one
+        _in_memory({"fresh": True}, str(params.get("session") or ""), start.deadline)
+    by_id = not (params.get("continue") or is_fork(params))
     named = str(params.get("session") or "") if by_id else ""
-    daemon = _in_memory(params, named, deadline) if named else None
+    daemon = _in_memory(params, named, start.deadline) if named else None
     if daemon is not None:
         return daemon
-    session, state = chosen_session(params)
+    session, state, params = chosen_session(params)
     try:
-        daemon = _in_memory(params, session, deadline) if session != named else None
+        daemon = _in_memory(params, session, start.deadline) if session != named else None
         if daemon is not None:
             return daemon
-        notes = _notes_of_the_bundle(_texts(params.get("notes")), storage)
-        params = {**params, "notes": [*notes, *elsewhere]}
-        full: dict[str, str] = {}
-        while True:
-            where = paths.find_places(session, state, full)
-            try:
-                return _serve(params, bundle, where, users_umask, deadline)
-            except OSError as error:  # it has filled up meanwhile
-                place = paths.place_of(where, error)
-                if error.errno not in _FULL or not place or place in full or paths.state_exists(session):
-                    raise
-                full[place] = "%s: %s" % (error.filename or place, error.strerror)
+        notes = [*_notes_of_the_bundle(params.get("notes"), start.storage), *directory_notes]
+        return _on_usable_disk(start.with_params({**params, "notes": notes}), session, state)
     except paths.NoPlace as error:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     except sockets.Stranger as stranger:
@@ -102,8 +118,9 @@ def _find_or_start(params: dict[str, object], bundle: str, storage: str, users_u
         raise Refusal("in_use", text, {}) from None
 
 
-def _without_home(params: dict[str, object]) -> tuple[str, list[str]]:
-    """The directory that is meant, and a note when it is the one in which the login put us: none was named, and home is none."""
+def _directory_without_home(params: Params) -> tuple[str, list[str]]:
+    """Return the directory to work in, and notes for the person. When none was named and there is no home directory, it is the one
+    that the login started in."""
     named, home = str(params.get("cwd") or ""), paths.home_directory()
     if named or not (params.get("create", True) or params.get("continue")):
         return named, []
@@ -116,21 +133,22 @@ def _without_home(params: dict[str, object]) -> tuple[str, list[str]]:
         why = refusal.message
     try:
         here = resolve_directory(os.getcwd())
-    except (OSError, Refusal):  # of somebody else, as with sudo, or gone
+    except (OSError, Refusal):  # it belongs to another user, as with sudo, or it is gone
         here = "/"
     return here, ["%s, and no directory was named: the session is in %s" % (why, here)]
 
 
-def _notes_of_the_bundle(notes: list[str], storage: str) -> list[str]:
-    """With the place it is in, when a better one could not be used."""
+def _notes_of_the_bundle(notes: object, storage: str) -> list[str]:
+    """Return the stub's notes with the place where the bundle is, when a better place could not be used."""
+    texts = [str(each) for each in notes] if isinstance(notes, list) else []
     if storage == "memory":
-        return [*notes, "the worker's program is in memory only, and is sent again with every connection"]
-    return [*notes, "the worker's program is in %s" % os.path.dirname(sys.path[0])] if notes else notes
+        return [*texts, "the worker's program is in memory only, and is sent again with every connection"]
+    return [*texts, "the worker's program is in %s" % os.path.dirname(sys.path[0])] if texts else []
 
 
-def _in_memory(params: dict[str, object], session: str, deadline: float) -> socket.socket | None:
-    """A connection to the daemon of a session that is in no directory, if it is alive. A stranger there is in nobody's way who
-    has a directory."""
+def _in_memory(params: Params, session: str, deadline: float) -> socket.socket | None:
+    """Return a connection to the daemon of a session that is in memory only, None when there is none. Another user's process at
+    that address does not count: the session may have a directory instead."""
     address = sockets.memory_address(session)
     try:
         daemon = sockets.connect(address, deadline) if address else None
@@ -142,316 +160,43 @@ def _in_memory(params: dict[str, object], session: str, deadline: float) -> sock
     return daemon
 
 
-def _serve(
-    params: dict[str, object], bundle: str, where: paths.SessionPaths, users_umask: int, deadline: float
-) -> socket.socket:
-    """The same, at these places."""
-    log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
-    asked: set[int] = set()
+def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
+    """Return a connection to the daemon in the best directories. When one of them fills up meanwhile, try the next best."""
+    full: dict[str, str] = {}
     while True:
-        lock = _lock(where.lock) if where.lock else sockets.claim(where.socket)
+        where = paths.find_paths(session, state, full)
+        try:
+            return _connect_or_start(start, where)
+        except OSError as error:
+            place = paths.directory_of_failure(where, error)
+            if error.errno not in _FULL or not place or place in full or paths.state_exists(session):
+                raise
+            full[place] = "%s: %s" % (error.filename or place, error.strerror)
+
+
+def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket:
+    """Return a connection to the daemon at these paths. Whoever gets the session's lock starts the daemon; the others connect."""
+    log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
+    signals_sent: set[int] = set()
+    while True:
+        lock = lock_file(where.lock) if where.lock else sockets.claim(where.socket)
         owner: dict[str, object] | None = None
         if lock is not None:
-            try:
-                paths.make_again(where)
-                owner = _start(params, bundle, where, lock, users_umask)
-            except BaseException:
-                _remove_unused(where)
-                _remove(where.lock)
-                raise
-            finally:
-                os.close(lock)
-        elif params.get("fresh"):
+            from .daemon.start import start_daemon
+
+            owner = start_daemon(start.params, start.bundle, where, lock, start.users_umask)
+        elif start.params.get("fresh"):
             if not where.lock:
-                sockets.connect(where.socket, deadline)  # unless it is a stranger's
-            raise in_use(str(params["session"]))
+                sockets.connect(where.socket, start.deadline)  # raises Stranger when another user listens there
+            raise in_use(str(start.params["session"]))
         address = where.socket if owner is None else str(owner.get("socket") or "")
-        daemon = sockets.connect(address, deadline)
+        daemon = sockets.connect(address, start.deadline)
         if daemon is not None:
             return daemon
         if lock is not None and owner is None:
             raise Refusal("internal", "the session's daemon ended before it said hello", log)
         if owner is not None:
-            _call(owner, asked, last=time.monotonic() > deadline - _ANSWER_DEADLINE_S * 0.6)
-        if time.monotonic() > deadline:
+            wake_owner(owner, signals_sent, end=time.monotonic() > start.deadline - _END_S)
+        if time.monotonic() > start.deadline:
             raise Refusal("internal", "the session's daemon does not answer", log)
-        time.sleep(0.02)  # the holder of the lock is about to listen, or about to be gone; then it is our turn
-
-
-def _start(
-    params: dict[str, object], bundle: str, where: paths.SessionPaths, lock: int, users_umask: int
-) -> dict[str, object] | None:
-    """Start the daemon of a session that has none, if these parameters allow it; it takes over `lock`. The owner of the journal
-    when there is one after all: a daemon whose lock was lost, or that was started with another runtime directory."""
-    session = str(params["session"]) if params.get("create", True) else os.path.basename(where.state)
-    journal = where.file("journal.jsonl")
-    exists = os.path.exists(journal) and os.path.getsize(journal) > 0
-    if exists and params.get("fresh"):
-        raise in_use(session)
-    if not exists and not params.get("create", True):
-        raise Refusal("no_session", "there is no session %s on this host" % session, {})
-    if exists:
-        check_host(where.state)
-    mark = where.file(paths.STOPPED)
-    if params.get("again") and mark and os.path.exists(mark):
-        raise Refusal("stopped", "the session was stopped with `ccb stop`", {})
-    _remove(mark)  # somebody wants it again
-    named = str(params.get("cwd") or "")
-    cwd = resolve_directory(_directory_of(where.state, journal, named) if exists else named or "~")
-    barrier, held = _own(journal) if journal else (-1, False)
-    try:
-        if held:
-            owner = owner_of(where.state)
-            check_owner(owner)
-            return owner
-        facts: dict[str, object] = {
-            "bundle": bundle,
-            "session": session,
-            "cwd": cwd,
-            "storage": where.storage,
-            "notes": list(dict.fromkeys(_texts(params.get("notes")) + where.notes)),
-        }
-        log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        if where.lock:
-            os.write(lock, b" " * _LOCK_BYTES)  # room for what the daemon says there
-        with sockets.listen(where.socket, lock) as listener:
-            try:
-                if _fork():
-                    os.umask(users_umask)  # what tools make belongs to the user; our own files name their modes
-                    _daemon(listener, lock, barrier, log, where, facts, params)
-            except OSError:
-                _remove(where.socket)
-                raise
-        os.close(log)
-    finally:
-        if barrier >= 0:
-            os.close(barrier)
-    return None
-
-
-def _own(journal: str) -> tuple[int, bool]:
-    """Lock the journal itself: cleaners of /tmp may take the lock file from under a living daemon. The open file (-1: this
-    file system has no locks), and whether somebody else holds it."""
-    fd = os.open(journal, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return fd, True
-        os.close(fd)
-        return -1, False
-    return fd, False
-
-
-def _call(owner: dict[str, object], asked: set[int], *, last: bool) -> None:
-    """Tell a daemon that holds the journal and cannot be reached to listen again (a logout may take the runtime directory from
-    under it); one that does not is ended in the `last` part of the time. `asked` are the signals sent so far."""
-    number = signal.SIGTERM if last else signal.SIGHUP
-    pid = owner.get("pid")
-    if number not in asked and isinstance(pid, int) and identity.is_alive(owner):
-        asked.add(number)
-        try:
-            os.kill(pid, number)
-        except OSError:
-            pass
-
-
-def _directory_of(state: str, journal: str, named: str) -> str:
-    """Where the session has always worked, as its first record says; when that is damaged its summary, then any other record, and
-    at last the directory that is `named`. A session moves to another directory only for who says so. Raises OSError, Refusal."""
-    try:
-        with open(journal, "rb") as file:
-            cwd = json.loads(file.readline())["body"]["cwd"]
-            if cwd and isinstance(cwd, str):
-                return cwd
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    cwd = owner_of(state).get("cwd")
-    if not cwd:
-        from .sessions.registry import derived
-
-        cwd = derived(journal).get("cwd") or named
-    if not cwd or not isinstance(cwd, str):
-        text = "the journal of the session is damaged, and nothing says any more in which directory it works"
-        raise Refusal("not_a_directory", text, {})
-    return cwd
-
-
-def _lock(path: str) -> int | None:
-    """The session's lock, held by this open file; None when a live daemon holds it."""
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                return None
-            raise
-        try:
-            if os.fstat(fd).st_ino == os.stat(path).st_ino:
-                return fd
-        except FileNotFoundError:
-            pass
-        os.close(fd)  # a daemon that was ending removed the file between open and lock
-
-
-def _fork() -> bool:
-    """Fork twice, so that the daemon is nobody's child; True in the daemon. The middle process is reaped here.
-
-    Raises OSError when the host gives no more processes.
-    """
-    pid = os.fork()
-    if pid:
-        _, status = os.waitpid(pid, 0)
-        if status:
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return False
-    try:
-        os.setsid()
-        if os.fork():
-            os._exit(0)
-    except OSError:
-        os._exit(1)
-    return True
-
-
-def _daemon(
-    listener: socket.socket,
-    lock: int,
-    barrier: int,
-    log: int,
-    where: paths.SessionPaths,
-    facts: dict[str, object],
-    params: dict[str, object],
-) -> None:
-    """The life of the daemon process. Never returns."""
-    status = 1
-    first: socket.socket | None = None
-    try:
-        if not where.lock:
-            sockets.listen_as_this_process(listener)
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 0)
-        os.dup2(null, 1)
-        os.dup2(log, 2)
-        keep = {0, 1, 2, lock, barrier, listener.fileno()}
-        for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(3, 256)):
-            if int(name) not in keep:
-                try:
-                    os.close(int(name))
-                except OSError:
-                    pass
-        _name_process()
-        owner = {**identity.own_identity(), "bundle": facts["bundle"]}
-        if where.lock:
-            os.pwrite(lock, json.dumps(owner).encode().ljust(_LOCK_BYTES), 0)
-        if not where.state:
-            facts["summary"] = {**owner, "cwd": facts["cwd"]}
-        for number in (signal.SIGTERM, signal.SIGINT):  # until the daemon has its own: the imports take their time
-            signal.signal(number, _leave)
-        grace_s = _seconds(params.get("grace_s"))
-        if paths.in_login_scope():
-            from .daemon.logout import bound_note, kills, move_out
-
-            if kills() and not move_out(str(facts["session"])):
-                facts["notes"] = [*_texts(facts["notes"]), bound_note(in_memory=not where.state)]
-                grace_s = 0.0
-        first = _greet_first(listener, facts, where)
-        if first is None:
-            status = 0
-            return
-        from .daemon.daemon import run_daemon
-
-        status = run_daemon(listener, first, lock, where, facts, grace_s, _seconds(params.get("idle_s")))
-    except SystemExit as end:
-        status = int(str(end.code))
-        if first is not None and status == 128 + signal.SIGINT:
-            _say(first, {"t": "bye", "reason": "the session has ended"})
-    except BaseException as error:  # noqa: BLE001 - the top of a process: into its log, then its files go
-        import traceback
-
-        traceback.print_exc()
-        if first is not None:
-            what = "the worker failed: %s: %s" % (type(error).__name__, error)
-            _say(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
-    finally:
-        _remove(where.socket)
-        if status == 0:
-            _remove_unused(where)
-        _remove(where.lock)
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
-
-
-def _seconds(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def _greet_first(listener: socket.socket, facts: dict[str, object], where: paths.SessionPaths) -> socket.socket | None:
-    """The first client that takes its hello; None when nobody does."""
-    listener.settimeout(_FIRST_CLIENT_S)
-    while True:
-        try:
-            client, _ = listener.accept()
-        except OSError:
-            return None
-        try:
-            if not sockets.stranger(client, where.socket):
-                send_hello(client, facts, where.state)
-                return client
-        except OSError:
-            pass
-        client.close()
-
-
-def _leave(number: int, frame: object) -> None:
-    sys.exit(128 + number)
-
-
-def _say(client: socket.socket, frame: dict[str, object]) -> None:
-    """The last word to the first client of a daemon that could not start."""
-    try:
-        client.setblocking(True)
-        client.settimeout(1)
-        client.sendall(json.dumps(frame).encode() + b"\n")
-    except OSError:
-        pass
-
-
-def _name_process() -> None:
-    """Show as `ccb` in ps and top, where the system lets a process say so."""
-    try:
-        with open("/proc/self/comm", "w", encoding="ascii") as file:
-            file.write("ccb")
-    except OSError:
-        pass
-
-
-def _remove(path: str) -> None:
-    try:
-        if path and not sockets.in_memory(path):
-            os.unlink(path)
-    except OSError:
-        pass
-
-
-def _remove_unused(where: paths.SessionPaths) -> None:
-    """A session that was never begun has an empty journal and leaves nothing."""
-    if not where.state:
-        return
-    try:
-        if os.path.getsize(where.file("journal.jsonl")):
-            return
-    except OSError:
-        pass
-    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json", paths.STOPPED):
-        _remove(where.file(name))
-    try:
-        os.rmdir(where.state)
-    except OSError:
-        pass
+        time.sleep(0.02)  # the owner of the lock is about to listen, or to end; after its end we get the lock

@@ -55,6 +55,7 @@ from .clients import Client, farewell, fence
 from .hello import hello_frame, read_lease
 from .model_streams import Calls, ModelLink
 from .pages import Pages
+from .start import Launch
 from .upkeep import keep_reachable
 
 log = logging.getLogger(__name__)
@@ -71,22 +72,11 @@ _LOOK_S = 5.0
 _GOODBYE_S = 10.0  # for clients to take the last events
 
 
-def run_daemon(
-    listener: socket.socket,
-    first: socket.socket | None,
-    lock: int,
-    where: SessionPaths,
-    facts: dict[str, object],
-    grace_s: float | None = None,
-    idle_s: float | None = None,
-) -> int:
-    """Serve until the session ends; the exit status. `first` has been greeted already."""
-    log_to(where.file("daemon.log"))
-    if first is None:
-        return 0
-    grace_s = GRACE_S if grace_s is None else grace_s
+def run_daemon(launch: Launch, first: socket.socket) -> int:
+    """Serve until the session ends. Return the exit status. `first` is a client that has its hello."""
+    log_to(launch.where.file("daemon.log"))
     try:
-        return asyncio.run(_serve(listener, first, where, facts, grace_s, IDLE_S if idle_s is None else idle_s))
+        return asyncio.run(_serve(launch, first))
     except RuntimeError as error:
         if "start new thread" not in str(error):
             raise
@@ -95,7 +85,7 @@ def run_daemon(
         return 1
     except JournalError as error:  # before anybody was attached
         log.error("the session cannot be taken up: %s", error)
-        _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
+        _refuse(first, Refused("no_storage", str(error), {"tried": [launch.where.state]}))
         return 1
 
 
@@ -106,22 +96,16 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
         client.sendall(b"".join(encode_frame(frame)))
 
 
-async def _serve(
-    listener: socket.socket,
-    first: socket.socket,
-    where: SessionPaths,
-    facts: dict[str, object],
-    grace_s: float,
-    idle_s: float,
-) -> int:
+async def _serve(launch: Launch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
     await loop.run_in_executor(None, int)  # the first thread, while there can be one
-    daemon = Daemon(where, facts, grace_s, idle_s)
+    grace_s = GRACE_S if launch.grace_s is None else launch.grace_s
+    daemon = Daemon(launch.where, launch.facts, grace_s, IDLE_S if launch.idle_s is None else launch.idle_s)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    await daemon.run(listener, first)
+    await daemon.run(launch.listener, first)
     return 0
 
 

@@ -1,6 +1,6 @@
 """The directory a session works in, from what the person wrote.
 
-On the way to hello, so it imports next to nothing.
+This module is imported before hello, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,15 @@ import os
 from . import paths
 from .refusal import Refusal
 
+_MAX_NAMES = 5000  # of a directory that is searched for a name like the missing one
+_MAX_NEAR = 5
+
 
 def resolve_directory(path: str) -> str:
-    """The absolute directory for `path`. Raises Refusal that lists near names when it does not exist."""
+    """Return the absolute directory for `path`: absolute, `~…`, or relative to the home directory.
+
+    Raise Refusal when it does not exist (with names like it), is no directory, or may not be entered.
+    """
     home = paths.home_directory()
     if path == "~" or path.startswith("~/"):
         full = home + path[1:]
@@ -23,7 +29,7 @@ def resolve_directory(path: str) -> str:
     full = os.path.normpath(full or "/")
     try:
         with os.scandir(full):
-            os.chdir(full)
+            os.stat(os.path.join(full, "."))  # fails where this user may not enter
     except NotADirectoryError:
         if os.path.exists(full):
             raise Refusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
@@ -37,17 +43,17 @@ def resolve_directory(path: str) -> str:
 
 
 def _missing(full: str) -> Refusal:
-    """No such directory: name the part that exists and the names near the missing one."""
+    """Return the refusal for a directory that does not exist: it names the parent that does, and names like the missing one."""
     import difflib
 
     parent, wanted = os.path.split(full)
     while parent != "/" and not os.path.isdir(parent):
         parent, wanted = os.path.split(parent)
     try:
-        names = sorted(name for name in os.listdir(parent) if os.path.isdir(os.path.join(parent, name)))[:5000]
+        names = sorted(name for name in os.listdir(parent) if os.path.isdir(os.path.join(parent, name)))[:_MAX_NAMES]
     except OSError:
         names = []
     by_case = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(wanted.lower(), list(by_case), n=5, cutoff=0.5)
+    close = difflib.get_close_matches(wanted.lower(), list(by_case), n=_MAX_NEAR, cutoff=0.5)
     near = [os.path.join(parent, by_case[name]) for name in close]
     return Refusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})

@@ -19,7 +19,7 @@ def fork(entry: Entry, session: str) -> bool:
     """Copy the journal of `entry` up to its last whole record, and the large outputs its conversation refers to. False when there
     is a session of that id already, which stays as it is. Raises OSError, NoPlace.
     """
-    where = paths.find_places(session)
+    where = paths.find_paths(session)
     if not where.state:
         raise paths.NoPlace(where.notes[:-1])
     journal = os.path.join(where.state, "journal.jsonl")
@@ -61,7 +61,7 @@ def _put(temporary: str, journal: str) -> bool:
 def unused_copy_of(session: str) -> str:
     """The id of the session that this one is a copy of, "" when it is no copy or somebody drove it since."""
     try:
-        return unused_origin(paths.find_places(session).file("journal.jsonl"))
+        return unused_origin(paths.find_paths(session).file("journal.jsonl"))
     except OSError:
         return ""
 

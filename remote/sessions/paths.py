@@ -67,7 +67,7 @@ MEMORY_NOTE = (
 )
 
 
-def memory_places(session: str, notes: list[str]) -> SessionPaths:
+def memory_paths(session: str, notes: list[str]) -> SessionPaths:
     """Nothing on the host. Raises NoPlace where the system has no sockets without files."""
     if not sockets.memory_address(session):
         raise NoPlace(notes)
@@ -245,7 +245,7 @@ def state_exists(session: str) -> bool:
         return False
 
 
-def find_places(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
+def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
     """SessionPaths for `session`, its directories made when missing; `state` is the state directory of one that exists. A session
     that exists stays where it is, whatever can be written there now. `full` as for `runtime_directory`. Raises NoPlace."""
     path, top = durable_directory(session)
@@ -271,23 +271,23 @@ def find_places(session: str, state: str = "", full: Mapping[str, str] = _NONE) 
     except OSError as error:
         notes.append(_said(error))
     if not runtime:
-        return memory_places(session, notes)
+        return memory_paths(session, notes)
     volatile = os.path.join(runtime, "sessions", session)
     try:
         _usable(volatile, runtime, _STATE_ROOM)
     except OSError as error:
-        return memory_places(session, [*notes, _said(error)])
+        return memory_paths(session, [*notes, _said(error)])
     return SessionPaths(volatile, runtime, session, False, [*notes, _kept_in(volatile)])
 
 
-def place_of(where: SessionPaths, error: OSError) -> str:
+def directory_of_failure(where: SessionPaths, error: OSError) -> str:
     """The directory (as in `full`) in which a start met this error, "" when it was in none."""
     if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
         return where.runtime
     return where.state
 
 
-def make_again(where: SessionPaths) -> None:
+def restore_state_directory(where: SessionPaths) -> None:
     """The state directory, in case a session that ended unused has just taken it along. Raises OSError."""
     if where.state:
         top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime

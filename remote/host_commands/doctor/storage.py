@@ -78,7 +78,7 @@ def _sockets() -> tuple[HostFinding, str]:
     except paths.NoPlace as error:
         text = "; ".join(error.notes)
         try:
-            paths.memory_places("0" * 36, [])
+            paths.memory_paths("0" * 36, [])
         except paths.NoPlace:
             return HostFinding("sockets", BLOCK, text, fix), ""
         return HostFinding("sockets", WARN, "in memory: nothing can be written (%s)" % text, fix), ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.sessions.paths import MAX_SOCKET_PATH, find_places, private_directory
+from ccb.remote.sessions.paths import MAX_SOCKET_PATH, find_paths, private_directory
 
 SESSION = str(uuid.UUID(int=7))
 
@@ -30,7 +30,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_state_is_in_the_home_and_sockets_are_in_the_runtime_directory(short: Path) -> None:
-    found = find_places(SESSION)
+    found = find_paths(SESSION)
     assert found.state == str(short / "home/.local/state/ccb/sessions" / SESSION)
     assert found.socket == str(short / "run/ccb" / (SESSION + ".sock"))
     assert found.durable
@@ -40,18 +40,18 @@ def test_state_is_in_the_home_and_sockets_are_in_the_runtime_directory(short: Pa
 
 
 def test_parents_that_were_not_there_are_remembered(short: Path) -> None:
-    find_places(SESSION)
+    find_paths(SESSION)
     state = short / "home/.local/state"
     assert (state / "ccb/.made").read_text().split("\n") == [str(state), str(state.parent)]
     assert not (short / "run/ccb/.made").exists()
     (state / "ccb/.made").unlink()
-    find_places(str(uuid.UUID(int=8)))
+    find_paths(str(uuid.UUID(int=8)))
     assert not (state / "ccb/.made").exists()
 
 
 def test_a_state_home_of_the_users_choice_is_used(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(short / "states"))
-    assert find_places(SESSION).state == str(short / "states/ccb/sessions" / SESSION)
+    assert find_paths(SESSION).state == str(short / "states/ccb/sessions" / SESSION)
 
 
 def test_a_home_that_cannot_be_written_gives_state_that_does_not_last(
@@ -59,7 +59,7 @@ def test_a_home_that_cannot_be_written_gives_state_that_does_not_last(
 ) -> None:
     (short / "file").write_text("")
     monkeypatch.setenv("HOME", str(short / "file"))
-    found = find_places(SESSION)
+    found = find_paths(SESSION)
     assert not found.durable
     assert found.state == str(short / "run/ccb/sessions" / SESSION)
     assert any(str(short / "file") in note for note in found.notes)
@@ -69,7 +69,7 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(short: Path, m
     long = short / ("x" * 80)
     long.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    found = find_places(SESSION)
+    found = find_paths(SESSION)
     assert len(os.fsencode(found.socket)) <= MAX_SOCKET_PATH
     assert not found.runtime.startswith(str(long))
     assert any("too long" in note for note in found.notes)
@@ -78,7 +78,7 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(short: Path, m
 def test_a_link_where_our_directory_should_be_is_not_followed(short: Path) -> None:
     (short / "elsewhere").mkdir()
     (short / "run/ccb").symlink_to(short / "elsewhere")
-    found = find_places(SESSION)
+    found = find_paths(SESSION)
     assert not found.runtime.startswith(str(short / "run"))
     assert list((short / "elsewhere").iterdir()) == []
 
@@ -86,7 +86,7 @@ def test_a_link_where_our_directory_should_be_is_not_followed(short: Path) -> No
 def test_a_directory_open_to_others_is_closed(short: Path) -> None:
     (short / "run/ccb").mkdir(mode=0o777)
     (short / "run/ccb").chmod(0o777)
-    find_places(SESSION)
+    find_paths(SESSION)
     assert stat.S_IMODE((short / "run/ccb").stat().st_mode) == 0o700
 
 
@@ -98,4 +98,4 @@ def test_a_directory_of_another_user_is_refused(short: Path) -> None:
     os.chown(theirs, 12345, 12345)
     with pytest.raises(PermissionError):
         private_directory(str(theirs), str(short / "run"))
-    assert not find_places(SESSION).runtime.startswith(str(short / "run"))
+    assert not find_paths(SESSION).runtime.startswith(str(short / "run"))

@@ -1,0 +1,311 @@
+"""Start the daemon of a session: fork it, greet its first client, and clean up when it ends.
+
+This module is imported before hello, on a bare interpreter, so it imports next to nothing. What takes long to import follows after
+the hello.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+
+from ..sessions import identity, paths, sockets
+from ..sessions.directory import resolve_directory
+from ..sessions.ownership import check_host, check_owner, in_use, lock_journal, owner_of, reserve_owner, write_owner
+from ..sessions.refusal import Refusal
+from .hello import send_hello
+
+Params = dict[str, object]
+
+_FIRST_CLIENT_S = 60.0  # for a client to take its hello
+
+
+class Launch:
+    """What a daemon process is given by the process that forks it. (Not a dataclass: importing `dataclasses` would delay hello.)
+
+    `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are open files that hold the
+    session's locks; -1: there is none. `log` is the open log file. `grace_s` and `idle_s` are limits in seconds, None for the
+    default.
+    """
+
+    def __init__(self, where: paths.SessionPaths, facts: dict[str, object], listener: socket.socket) -> None:
+        self.where = where
+        self.facts = facts
+        self.listener = listener
+        self.lock = -1
+        self.journal_lock = -1
+        self.log = -1
+        self.grace_s: float | None = None
+        self.idle_s: float | None = None
+
+
+def start_daemon(
+    params: Params, bundle: str, where: paths.SessionPaths, lock: int, users_umask: int
+) -> dict[str, object] | None:
+    """Start the daemon of a session whose lock was free, if these parameters allow it. The daemon takes over `lock`.
+
+    Return None when it runs; the owner of the journal when a daemon has that after all: its lock file was removed, or it was
+    started with another runtime directory. Raise Refusal, OSError; then nothing is left of a session that was never begun.
+    """
+    try:
+        paths.restore_state_directory(where)
+        return _start(params, bundle, where, lock, users_umask)
+    except BaseException:
+        remove_unused(where)
+        _remove(where.lock)
+        raise
+    finally:
+        os.close(lock)
+
+
+def _start(
+    params: Params, bundle: str, where: paths.SessionPaths, lock: int, users_umask: int
+) -> dict[str, object] | None:
+    session = str(params["session"]) if params.get("create", True) else os.path.basename(where.state)
+    journal = where.file("journal.jsonl")
+    cwd = _check(params, session, where, journal)
+    journal_lock, held = lock_journal(journal) if journal else (-1, False)
+    try:
+        if held:
+            owner = owner_of(where.state)
+            check_owner(owner)
+            return owner
+        os.chdir(cwd)
+        notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes))
+        facts: Params = {"bundle": bundle, "session": session, "cwd": cwd, "storage": where.storage, "notes": notes}
+        log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if where.lock:
+            reserve_owner(lock)
+        with sockets.listen(where.socket, lock) as listener:
+            launch = Launch(where, facts, listener)
+            launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
+            launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
+            try:
+                if _fork():
+                    os.umask(users_umask)  # what tools make belongs to the user; our own files name their modes
+                    _run(launch)
+            except OSError:
+                _remove(where.socket)
+                raise
+        os.close(log)
+    finally:
+        if journal_lock >= 0:
+            os.close(journal_lock)
+    return None
+
+
+def _check(params: Params, session: str, where: paths.SessionPaths, journal: str) -> str:
+    """Return the directory of the session, if these parameters may start it. Raise Refusal when they may not.
+
+    A start by a person removes the mark that `ccb stop` left.
+    """
+    exists = os.path.exists(journal) and os.path.getsize(journal) > 0
+    if exists and params.get("fresh"):
+        raise in_use(session)
+    if not exists and not params.get("create", True):
+        raise Refusal("no_session", "there is no session %s on this host" % session, {})
+    if exists:
+        check_host(where.state)
+    mark = where.file(paths.STOPPED)
+    if params.get("again") and mark and os.path.exists(mark):
+        raise Refusal("stopped", "the session was stopped with `ccb stop`", {})
+    _remove(mark)
+    named = str(params.get("cwd") or "")
+    return resolve_directory(_recorded_directory(where.state, journal, named) if exists else named or "~")
+
+
+def _recorded_directory(state: str, journal: str, named: str) -> str:
+    """Return the directory in which a session has always worked: it does not follow a client that names another one.
+
+    The first record of the journal tells it; if that is damaged, the summary, then any other record, and at last `named`. The
+    parser of records is not used: importing it would delay hello. Raise OSError, Refusal.
+    """
+    try:
+        with open(journal, "rb") as file:
+            cwd = json.loads(file.readline())["body"]["cwd"]
+            if cwd and isinstance(cwd, str):
+                return cwd
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    cwd = owner_of(state).get("cwd")
+    if not cwd:
+        from ..sessions.registry import derived
+
+        cwd = derived(journal).get("cwd") or named
+    if not cwd or not isinstance(cwd, str):
+        text = "the journal of the session is damaged, and nothing says any more in which directory it works"
+        raise Refusal("not_a_directory", text, {})
+    return cwd
+
+
+def _fork() -> bool:
+    """Fork twice, so that the daemon has no parent here; the process in between is reaped. Return True in the daemon.
+
+    Raise OSError when the host allows no more processes.
+    """
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        if status:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return False
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+    except OSError:
+        os._exit(1)
+    return True
+
+
+def _run(launch: Launch) -> None:
+    """Be the daemon process. Never returns."""
+    status = 1
+    first: socket.socket | None = None
+    try:
+        _detach(launch)
+        _name_process()
+        _publish_owner(launch)
+        for number in (signal.SIGTERM, signal.SIGINT):  # the daemon sets its own handlers once it is imported
+            signal.signal(number, _leave)
+        _survive_logout(launch)
+        first = _greet_first(launch)
+        if first is None:
+            status = 0
+            return
+        from .daemon import run_daemon
+
+        status = run_daemon(launch, first)
+    except SystemExit as end:
+        status = int(str(end.code))
+        if first is not None and status == 128 + signal.SIGINT:
+            _send_last(first, {"t": "bye", "reason": "the session has ended"})
+    except BaseException as error:  # noqa: BLE001 - the top of a process: log it, then remove the session's socket and lock
+        import traceback
+
+        traceback.print_exc()
+        if first is not None:
+            what = "the worker failed: %s: %s" % (type(error).__name__, error)
+            _send_last(first, {"t": "refused", "code": "internal", "message": what, "data": {}})
+    finally:
+        _remove(launch.where.socket)
+        if status == 0:
+            remove_unused(launch.where)
+        _remove(launch.where.lock)
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _detach(launch: Launch) -> None:
+    """Let go of all files of the process that forked us: stdin and stdout are /dev/null, stderr is the log."""
+    if not launch.where.lock:
+        sockets.listen_as_this_process(launch.listener)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.dup2(launch.log, 2)
+    keep = {0, 1, 2, launch.lock, launch.journal_lock, launch.listener.fileno()}
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(3, 256)):
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass
+
+
+def _name_process() -> None:
+    """Show as `ccb` in ps and top, where the system lets a process name itself."""
+    try:
+        with open("/proc/self/comm", "w", encoding="ascii") as file:
+            file.write("ccb")
+    except OSError:
+        pass
+
+
+def _publish_owner(launch: Launch) -> None:
+    """Say who owns the session: in the lock file, and in the hello of a session that has no files."""
+    owner = {**identity.own_identity(), "bundle": launch.facts["bundle"]}
+    if launch.where.lock:
+        write_owner(launch.lock, owner)
+    if not launch.where.state:
+        launch.facts["summary"] = {**owner, "cwd": launch.facts["cwd"]}
+
+
+def _survive_logout(launch: Launch) -> None:
+    """Leave the login's scope where logind would kill us with it. Where that fails, bind the session to its connection."""
+    if not paths.in_login_scope():
+        return
+    from .logout import bound_note, kills, move_out
+
+    if kills() and not move_out(str(launch.facts["session"])):
+        note = bound_note(in_memory=not launch.where.state)
+        launch.facts["notes"] = [*_texts(launch.facts["notes"]), note]
+        launch.grace_s = 0.0
+
+
+def _greet_first(launch: Launch) -> socket.socket | None:
+    """Return the first client that takes its hello; None when there is none in time."""
+    launch.listener.settimeout(_FIRST_CLIENT_S)
+    while True:
+        try:
+            client, _ = launch.listener.accept()
+        except OSError:
+            return None
+        try:
+            if not sockets.stranger(client, launch.where.socket):
+                send_hello(client, launch.facts, launch.where.state)
+                return client
+        except OSError:
+            pass
+        client.close()
+
+
+def _leave(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def _send_last(client: socket.socket, frame: dict[str, object]) -> None:
+    """Send a frame to the first client of a daemon that could not start."""
+    try:
+        client.setblocking(True)
+        client.settimeout(1)
+        client.sendall(json.dumps(frame).encode() + b"\n")
+    except OSError:
+        pass
+
+
+def _remove(path: str) -> None:
+    try:
+        if path and not sockets.in_memory(path):
+            os.unlink(path)
+    except OSError:
+        pass
+
+
+def remove_unused(where: paths.SessionPaths) -> None:
+    """Remove the files of a session that was never begun: its journal is empty."""
+    if not where.state:
+        return
+    try:
+        if os.path.getsize(where.file("journal.jsonl")):
+            return
+    except OSError:
+        pass
+    for name in ("journal.jsonl", "daemon.log", "epoch", "summary.json", paths.STOPPED):
+        _remove(where.file(name))
+    try:
+        os.rmdir(where.state)
+    except OSError:
+        pass
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
