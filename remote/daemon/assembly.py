@@ -1,25 +1,37 @@
-"""Makes the agents of a session out of its options, its journal and what the daemon lends to them."""
+"""Makes a session and its agents out of its options, its journal and what the daemon lends to them."""
 
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
+from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.projection import replay
+from ccb.tunnel.wire.records import OptionsRecord
 
 from ..agent.agent import Agent
 from ..agent.conversation import Conversation
 from ..agent.deps import AgentConfig, AgentDeps
 from ..agent.histories import AgentHistories, AgentHistory
 from ..context.prompt import session_prompt
+from ..journal.journal import Journal
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
-from ..session.emitter import AgentEmitter
-from ..session.session import Session
+from ..session.broker import OpenRequests
+from ..session.client_requests import register_client_requests
+from ..session.inputs import Inputs
+from ..session.launches import Launches
+from ..session.log import AgentEmitter, SessionLog, Watchers
+from ..session.resume import restore, take_up
+from ..session.session import Session, SessionParts, added_directories
+from ..sessions.paths import home_directory
 from ..tools.contract import ToolContext
 from ..tools.registry import default_tools
 from .model_streams import Calls
+
+Json = dict[str, Any]
 
 INTERRUPTED = (
     "The worker was stopped while this tool was open. It was interrupted and may have run; "
@@ -36,30 +48,82 @@ COPIED_UNSTARTED = (
 
 
 @dataclass(frozen=True)
-class AgentFactory:
-    """Makes agents that record in `session` and call the model over `calls`. Any number of them can run at the same time, each
-    with a history of its own."""
+class SessionHost:
+    """What the daemon lends to its session."""
 
-    session: Session
+    session_id: str
+    journal: Journal
+    watchers: Watchers
+    calls: Calls
+    context: ToolContext
+    version: str
+
+    def log(self) -> SessionLog:
+        """Return a new way into the journal."""
+        return SessionLog(self.session_id, self.journal, self.watchers)
+
+
+def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
+    """Start a new session; `facts` go with its first record. Raises JournalError, and ValueError if the options make no sense on
+    this host."""
+    log = host.log()
+    parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
+    agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context)
+    log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
+    parts.launches.use(options)
+    host.journal.flush_soon()
+    return _answering(Session(parts, agent))
+
+
+def resume_session(host: SessionHost) -> tuple[Session, str]:
+    """Go on from a journal that has records. Return the session and the mark of the processes that the last worker may have left
+    running. Raises JournalError."""
+    restored = restore(host.log(), host.watchers)
+    agent = AgentFactory(restored.parts, host.calls, host.version).main_agent(host.context)
+    return _answering(take_up(restored, agent)), restored.recovered.mark
+
+
+def _answering(session: Session) -> Session:
+    register_client_requests(session)
+    return session
+
+
+@dataclass(frozen=True)
+class AgentFactory:
+    """Makes agents that record in the log of a session and call the model over `calls`. Any number of them can run at the same
+    time, each with a history of its own."""
+
+    parts: SessionParts
     calls: Calls
     version: str
 
     def agent(self, config: AgentConfig, history: AgentHistory) -> Agent:
         """Return the agent that goes on with `history`."""
         deps = AgentDeps(
-            emitter=AgentEmitter(self.session, history.conversation.agent_id),
+            emitter=AgentEmitter(self.parts.log, history.conversation.agent_id),
             transport=self.calls,
-            broker=self.session.broker,
-            session_id=self.session.id,
+            broker=self.parts.broker,
+            session_id=self.parts.log.session_id,
             version=self.version,
             link_up_since=self.calls.link_up_since,
             limits=RetrySettings.from_env(os.environ),
         )
         return Agent(config, deps, history.conversation, history.ledger)
 
-    def main_agent(self, options: SessionOptions, context: ToolContext, engine: PermissionEngine) -> Agent:
+    def main_agent(self, context: ToolContext) -> Agent:
         """Return the main agent, with the history that the journal holds. In the histories of all agents, the tool calls that
-        an earlier worker left open are closed."""
+        an earlier worker left open are closed. Raises ValueError if the options make no sense on this host."""
+        options = self.parts.launches.options
+        context.add_dirs[:] = added_directories(context.cwd, options)
+        engine = PermissionEngine(
+            options.permission_mode,
+            options.allowed_tools,
+            options.disallowed_tools,
+            cwd=context.cwd,
+            add_dirs=list(context.add_dirs),
+            home=home_directory(),
+            allow_bypass=options.allow_bypass,
+        )
         config = AgentConfig(
             prompts=session_prompt(options, context.cwd),
             tools=default_tools(),
@@ -69,15 +133,15 @@ class AgentFactory:
             max_turns=options.max_turns,
             partial_messages=options.partial_messages,
             api_key_source=options.api_key_source,
-            take_queued=self.session.take_queued,
+            take_queued=self.parts.inputs.take_all,
         )
         return self.agent(config, self._restore())
 
     def _restore(self) -> AgentHistory:
-        journal = self.session.journal
+        log = self.parts.log
         histories = AgentHistories()
-        replay(journal.read(0, journal.seq), histories)
-        damaged = bool(journal.damaged)  # a damaged record may have been the start of any tool
+        replay(log.journal.read(0, log.journal.seq), histories)
+        damaged = bool(log.journal.damaged)  # a damaged record may have been the start of any tool
 
         def why(conversation: Conversation, tool_use_id: str) -> str:
             started = damaged or tool_use_id in conversation.started
@@ -86,5 +150,5 @@ class AgentFactory:
             return INTERRUPTED if started else NEVER_STARTED
 
         for agent_id, message in histories.close_open_tool_uses(why):
-            self.session.emit(message, agent_id)
+            log.emit(message, agent_id)
         return histories.main

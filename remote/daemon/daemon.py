@@ -32,15 +32,13 @@ from ccb.tunnel.wire import (
 )
 from ccb.tunnel.wire.records import DriverRecord, WorkerRecord
 
-from ..agent.agent import Agent
-from ..context.prompt import session_prompt
 from ..journal.journal import Journal, JournalError
-from ..permissions.engine import PermissionEngine
+from ..journal.summary import JournalSummary
 from ..session.inputs import TooManyInputs
 from ..session.session import Session
 from ..sessions.fencing import write_lease
 from ..sessions.identity import own_identity
-from ..sessions.paths import SessionPaths, home_directory
+from ..sessions.paths import SessionPaths
 from ..sessions.refusal import Refusal
 from ..sessions.registry import created_at
 from ..sessions.session_files import log_to
@@ -50,7 +48,7 @@ from ..system.host import LocalHost
 from ..system.process import stop_marked
 from ..system.threads import Threads
 from ..tools.registry import close_context, make_context
-from .assembly import AgentFactory
+from .assembly import SessionHost, begin_session, resume_session
 from .clients import Client, farewell, fence
 from .hello import hello_frame, read_lease
 from .model_streams import Calls, ModelLink
@@ -122,7 +120,6 @@ class Daemon:
         self._idle_s = min(idle_s, grace_s) if where.state else grace_s  # nobody could take it up again
         self._epoch, self._driver_name = read_lease(where.state)
         self._done = True  # the last driver said so, or nobody has driven here yet
-        self._engine: PermissionEngine | None = None
         self._finisher: Client | None = None
         self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -134,7 +131,8 @@ class Daemon:
         self._ending = False
         self._changed = asyncio.Event()
         self._alone_since = self._busy_until = time.monotonic()
-        self._session = Session(str(facts["session"]), self.journal, self, self._assemble)
+        self._session: Session | None = None  # until a driver begins it
+        self._begun = asyncio.Event()
         token = "" if where.state else str(facts["session"])  # known to who finds what a killed worker has left
         self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         self._summary = SummaryFile(
@@ -152,22 +150,31 @@ class Daemon:
             facts["summary"] = self._summary.fields
         self._left_behind = ""
         if self.journal.seq:
-            recovered = self._session.resume()
-            self._left_behind = recovered.mark
-            if self._engine is not None:
-                self._engine.apply(recovered.updates)
-            self._session.emit(WorkerRecord(**self._identity()))
-            self._summary.update(created=self._session.summary.created or self._summary.fields["created"])
+            session, self._left_behind = resume_session(self._host())
+            session.log.emit(WorkerRecord(**self._identity()))
+            self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
+            self._has_begun(session)
             self.changed()
+
+    def _host(self) -> SessionHost:
+        return SessionHost(str(self._facts["session"]), self.journal, self, self._calls, self._context, __version__)
+
+    def _has_begun(self, session: Session) -> None:
+        self._session = session
+        self._begun.set()
+
+    @property
+    def _state(self) -> str:
+        return self._session.state if self._session is not None else "idle"
 
     def changed(self) -> None:
         """Watchers of the session."""
-        session = self._session
+        known = self._session.log.summary if self._session is not None else JournalSummary()
         self._summary.update(
-            state=session.state,
+            state=self._state,
             updated=round(time.time(), 1),
-            prompt=session.summary.prompt,
-            prompts=session.summary.prompts,
+            prompt=known.prompt,
+            prompts=known.prompts,
             driver=self._driver_name,
             away=self._driver is None,
             viewers=sum(1 for client in self._clients if client.role == "viewer"),
@@ -179,41 +186,6 @@ class Daemon:
         host = self._context.host
         mark = host.session if isinstance(host, LocalHost) else None
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
-
-    def _added(self, options: SessionOptions) -> list[str]:
-        cwd = str(self._facts["cwd"])
-        return [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]
-
-    def _relaunch(self, given: Json) -> None:
-        """A new client process drives the session and brings its own command line. Raises ValueError, FrameError, JournalError."""
-        options = self._session.relaunched(given)
-        add_dirs = self._added(options)
-        assert self._engine is not None
-        self._engine.relaunch(
-            options.allowed_tools,
-            options.disallowed_tools,
-            mode=options.permission_mode,
-            add_dirs=add_dirs,
-            allow_bypass=options.allow_bypass,
-        )
-        self._context.add_dirs[:] = add_dirs
-        new_prompt = "system_prompt" in given or "append_system_prompt" in given
-        prompts = session_prompt(options, self._context.cwd) if new_prompt else None
-        self._session.relaunch(options, given, prompts)
-
-    def _assemble(self, session: Session, options: SessionOptions) -> Agent:
-        add_dirs = self._context.add_dirs[:] = self._added(options)
-        engine = self._engine = PermissionEngine(
-            options.permission_mode,
-            options.allowed_tools,
-            options.disallowed_tools,
-            cwd=str(self._facts["cwd"]),
-            add_dirs=add_dirs,
-            home=home_directory(),
-            allow_bypass=options.allow_bypass,
-        )
-        session.use_modes(engine.set_mode, lambda: engine.mode)
-        return AgentFactory(session, self._calls, __version__).main_agent(options, self._context, engine)
 
     def stop(self) -> None:
         """End the session now."""
@@ -245,7 +217,8 @@ class Daemon:
             self._stopped = self._stopped or (turns.done() and turns.exception() is None)
         finally:
             self._ending = True
-            self._session.broker.suspend()
+            if self._session is not None:
+                self._session.broker.suspend()
             server.close()
             for task in (tasks := (turns, watch, stop, broken, upkeep)):
                 task.cancel()
@@ -256,7 +229,7 @@ class Daemon:
             await close_context(self._context)
             await self.journal.close()
             await self._dismiss()
-            if self._session.agent is not None:
+            if self._session is not None:
                 self._summary.update(state="ended", driver="", viewers=0)
                 self._summary.remove_owner()
                 if self._stopped:  # who comes late finds that nobody drives
@@ -264,8 +237,9 @@ class Daemon:
 
     async def _turns(self) -> None:
         """Run turns until a driver has said that the session may end after them, and nobody else is attached."""
-        while True:
-            await self._session.run()
+        await self._begun.wait()
+        while self._session is not None:
+            await self._session.turns.run()
             finisher, self._finisher = self._finisher, None
             if not any(client.role for client in self._clients if client is not finisher):
                 return
@@ -274,7 +248,7 @@ class Daemon:
             if finisher in self._clients:
                 self.detached(finisher, done=True)
                 farewell(finisher, "the session goes on for the others")
-            self._session.go_on()
+            self._session.turns.go_on()
 
     async def _dismiss(self) -> None:
         for client in self._clients:
@@ -293,8 +267,8 @@ class Daemon:
             log.warning("%s has connected, and was sent away", why)
             writer.close()
             return
-        seq, state = self.journal.durable, self._session.state
-        greeting = hello_frame(self._facts, epoch=self._epoch, seq=seq, state=state, driver=self._driver_name)
+        seq = self.journal.durable
+        greeting = hello_frame(self._facts, epoch=self._epoch, seq=seq, state=self._state, driver=self._driver_name)
         self._add(reader, writer, greeting)
 
     def _add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
@@ -323,7 +297,7 @@ class Daemon:
     def _due(self) -> float:
         """The monotonic second at which a worker without clients ends, as things stand."""
         session, alone = self._session, self._alone_since
-        if session.agent is None:
+        if session is None:
             return alone  # never begun: nothing to come back to
         if session.state != "idle" or self._context.shells.busy:
             self._busy_until = time.monotonic()
@@ -347,15 +321,16 @@ class Daemon:
         role = "driver" if frame.role == "driver" else "viewer"
         client.control(Attached(self._epoch, role, self.journal.durable, self._driver_name))
         client.admit(role, self._epoch, self._skip(client, frame))
-        if self._session.options.partial_messages:
-            for key, body in self._session.partial.bodies():
+        if self._session is not None and self._session.options.partial_messages:
+            for key, body in self._session.log.partial.bodies():
                 client.progress(self.journal.seq, key, body)
         who = str(frame.options.get("client", ""))
         if frame.nonce and (who or client.role == "driver"):  # a viewer without a name has asked for nothing
             client.line = ModelLink(client.epoch, who, frame.nonce, client.control, client.bulk)
         if client.role == "driver":
             self._driver = client
-            self._session.broker.ask_driver_again()
+            if self._session is not None:
+                self._session.broker.ask_driver_again()
         if client.line is not None:
             (self._calls.attach if client.role == "driver" else self._calls.back)(client.line)
         self.changed()
@@ -363,7 +338,7 @@ class Daemon:
     def _skip(self, client: Client, frame: Attach) -> int:
         """The event after which the client is sent everything; it is told what it has to know of those it is not sent."""
         start = self.journal.tail_start(frame.tail) if frame.tail else 0
-        if start <= frame.have:
+        if start <= frame.have or self._session is None:
             return frame.have
         client.control(Snapshot(self._epoch, start, self._session.snapshot(start)))
         return start
@@ -378,13 +353,14 @@ class Daemon:
             return False
         try:
             options = SessionOptions.from_json(frame.options)
-            begun = self._session.agent is not None
-            if begun:
-                given = frame.options if set(frame.options) - {"client"} else self._session.launch_of(options.client)
+            session = self._session
+            if session is not None:
+                given = frame.options if set(frame.options) - {"client"} else session.launch_of(options.client)
                 if given is not None:
-                    self._relaunch(given)
+                    session.relaunch(given)
             else:
-                self._session.begin(options, {"cwd": self._facts["cwd"], **self._identity()})
+                facts = {"cwd": self._facts["cwd"], **self._identity()}
+                self._has_begun(begin_session(self._host(), options, facts))
             write_lease(self._where.file("epoch"), frame.epoch, options.client)
         except Refusal as refusal:
             client.close(refusal.message, Refused(refusal.code, refusal.message, refusal.data))
@@ -398,9 +374,9 @@ class Daemon:
         client.name = self._driver_name = options.client
         self._epoch = frame.epoch
         self._done = False
-        if begun:
+        if session is not None:
             with contextlib.suppress(JournalError):  # the driver will see for itself that nothing can be written
-                self._session.emit(DriverRecord(client.name, frame.epoch))
+                session.log.emit(DriverRecord(client.name, frame.epoch))
                 self.journal.flush_soon()
         fence(self._driver, self._clients, self._epoch, client.name)
         return True
@@ -413,7 +389,8 @@ class Daemon:
         elif isinstance(frame, Stop):
             if frame.finish:
                 self._finisher = client
-                self._session.finish()
+                if self._session is not None:
+                    self._session.turns.finish()
             else:
                 self.stop()
         elif client.line is not None:
@@ -433,12 +410,14 @@ class Daemon:
 
     def _applied(self, client: Client, frame: Input) -> bool:
         """Whether an input is settled: applied, or refused aloud."""
+        session = self._session
+        assert session is not None, "a driver has begun it"
         try:
-            client.applied_after(self._session.take_input(frame.id, frame.body), frame.id)
+            client.applied_after(session.take_input(frame.id, frame.body), frame.id)
         except TooManyInputs:
             return False
         except JournalError as error:
-            if not self._session.refuse_input(frame.body, error):
+            if not session.refuse_input(frame.body, error):
                 return False
             client.control(Applied(self._epoch, frame.id))
         return True

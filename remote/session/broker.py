@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Callable, Protocol
 
-from ccb.tunnel.wire.records import MAIN_AGENT, Content, LateAnswerRecord, MessageRecord
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    Content,
+    ForkedRecord,
+    InputRecord,
+    LateAnswerRecord,
+    MessageRecord,
+    Record,
+)
 from ccb.tunnel.wire.requests import (
     A,
     Answer,
@@ -20,13 +30,72 @@ from ccb.tunnel.wire.requests import (
     RequestKind,
     RequestRefused,
     Success,
+    parse_answer,
     public_answer,
     public_withdrawal,
 )
 
+from .log import Watchers
+
 Json = dict[str, Any]
 
 _MAX_KEPT = 1000  # answers to requests that survive restarts, kept for askers that come back
+
+
+class OpenRequests(Projection):
+    """The requests of the worker that have no answer, as the journal tells them. `surviving` names the kinds that stay open when
+    the worker starts again; `answers` are those given to requests of such kinds."""
+
+    def __init__(self, surviving: Collection[str] = ()) -> None:
+        self.answers: OrderedDict[str, Answer] = OrderedDict()
+        self._surviving = surviving
+        self._open: OrderedDict[str, tuple[int, ControlRequestLine]] = OrderedDict()  # number of the event, request
+        self._copied: set[str] = set()
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._open
+
+    def asked_until(self, seq: int) -> list[Json]:
+        """The public requests that are open and came with event `seq` or before."""
+        return [line.body for asked, line in self._open.values() if asked <= seq]
+
+    def after_restart(self) -> tuple[list[str], list[str]]:
+        """The ids of the requests that stay open when the worker starts again, and of those that do not."""
+        kept = [
+            request_id
+            for request_id, (_, line) in self._open.items()
+            if line.subtype in self._surviving and request_id not in self._copied
+        ]
+        return kept, [request_id for request_id in self._open if request_id not in kept]
+
+    @on(ControlRequestLine)
+    def _asked(self, line: ControlRequestLine, record: Record) -> None:
+        self._open[line.request_id] = record.seq, line
+
+    @on(ControlCancelLine)
+    def _withdrawn(self, line: ControlCancelLine, _: Record) -> None:
+        self._open.pop(line.request_id, None)
+
+    @on(InputRecord)
+    def _answered(self, content: InputRecord, _: Record) -> None:
+        if not isinstance(content.public, ControlResponseLine):
+            return
+        answer = parse_answer(content.body)
+        asked = self._open.pop(answer.request_id, None)
+        if asked is not None and asked[1].subtype in self._surviving:
+            keep_newest(self.answers, answer.request_id, answer, _MAX_KEPT)
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        """What the original waits for is not the copy's to wait for."""
+        self._copied = set(self._open)
+
+
+def keep_newest(kept: OrderedDict[str, Answer], request_id: str, answer: Answer, limit: int) -> None:
+    """Add an answer, and forget the oldest ones beyond `limit`."""
+    kept[request_id] = answer
+    while len(kept) > limit:
+        kept.popitem(last=False)
 
 
 class RequestLog(Protocol):
@@ -37,16 +106,6 @@ class RequestLog(Protocol):
 
     async def commit(self) -> None:
         """Return when every record so far is durable. Raises NotKept."""
-
-
-class Watchers(Protocol):
-    """Who is told what is not in the journal."""
-
-    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
-        """Show a public object, which may be lost, to every client or to the driver only."""
-
-    def changed(self) -> None:
-        """The state of the session or its last prompt has changed."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +129,19 @@ class RequestBroker:
     ones are recorded as `late_answer`. Requests of clients go to the handler that is registered for their kind.
     """
 
-    def __init__(self, log: RequestLog, watchers: Watchers, can_ask: Callable[[AnsweredBy], bool]) -> None:
+    def __init__(
+        self,
+        log: RequestLog,
+        watchers: Watchers,
+        can_ask: Callable[[AnsweredBy], bool],
+        journalled: OpenRequests | None = None,
+    ) -> None:
         self._log = log
         self._watchers = watchers
         self._can_ask = can_ask
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; nobody here has asked them again yet
-        self._kept: OrderedDict[str, Answer] = OrderedDict()  # of requests that survive a restart
+        self._journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], Handled]] = {}
         self._suspended = False
 
@@ -90,8 +155,9 @@ class RequestBroker:
         """See Broker. A request whose kind survives restarts may be asked again under its id: it is still the same one, and if
         it has been answered meanwhile, that answer is returned at once."""
         kind = request.kind
-        if request.id in self._kept:
-            return kind.read_answer(self._kept[request.id])
+        answered = self._journalled.answers.get(request.id)
+        if answered is not None:
+            return kind.read_answer(answered)
         if request.id in self._open:
             raise ValueError("the request %s is open already" % request.id)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -144,18 +210,10 @@ class RequestBroker:
         found = self._open.pop(request_id, None)
         if found is not None and not found.answer.done():
             found.answer.set_result(answer)
-            if found.request.kind.durability is Durability.RESTART:
-                self._keep(answer)
         elif request_id in self._unclaimed:
-            self._unclaimed.discard(request_id)
-            self._keep(answer)
+            self._unclaimed.discard(request_id)  # the asker finds the answer in the journal when it comes back
         else:
             self._log.emit(LateAnswerRecord(request_id))
-
-    def _keep(self, answer: Answer) -> None:
-        self._kept[answer.request_id] = answer
-        while len(self._kept) > _MAX_KEPT:
-            self._kept.popitem(last=False)
 
     # What is open.
 
@@ -174,17 +232,16 @@ class RequestBroker:
             if each.request.kind.durability is Durability.MEMORY:
                 self._tell_driver(each.request.id, each.request.public())
 
-    def resume(self, open_requests: Iterable[Json], answers: Iterable[Answer], surviving: Collection[str]) -> None:
-        """Go on from a journal. `open_requests` are its public requests without an answer: those whose kind is in `surviving`
-        stay open for the asker that comes back, the others are withdrawn. `answers` are given in the journal to such kinds."""
-        for answer in answers:
-            self._keep(answer)
-        for body in open_requests:
-            request_id, request = str(body.get("request_id")), body.get("request")
-            if isinstance(request, dict) and request.get("subtype") in surviving:
-                self._unclaimed.add(request_id)
-            else:
-                self._log.emit(MessageRecord(public_withdrawal(request_id)))
+    def open_until(self, seq: int) -> list[Json]:
+        """The public requests that are open and are in the journal with event `seq` or before."""
+        return self._journalled.asked_until(seq)
+
+    def resume(self) -> None:
+        """Go on from a journal: withdraw the requests of earlier workers whose asker will not come back."""
+        kept, abandoned = self._journalled.after_restart()
+        self._unclaimed.update(kept)
+        for request_id in abandoned:
+            self._log.emit(MessageRecord(public_withdrawal(request_id)))
 
     # What clients ask.
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.messages import (
-    ControlCancelLine,
-    ControlRequestLine,
     ControlResponseLine,
     ResultLine,
     SystemLine,
@@ -30,6 +28,7 @@ from ccb.tunnel.wire.records import (
 
 from ..journal.summary import prompt_start
 from ..permissions.rules.ruleset import COMMAND_LINE
+from .broker import OpenRequests
 from .inputs import Inputs
 
 Json = dict[str, Any]
@@ -99,14 +98,14 @@ class Recovered(Projection):
     """The state in which the last worker left the session.
 
     `options` are those in force, with the permission mode of the end; `launches` the options of the newest client processes;
-    `updates` the permission updates that the person granted for the session. `open_asks` are the ids of the questions without an
-    answer. `turn_open` says that a turn was running, `result_due` that it has no result. `mark` marks the processes of the last
-    worker. `damage` are the reports of damage that workers have made before."""
+    `updates` the permission updates that the person granted for the session. `turn_open` says that a turn was running,
+    `result_due` that it has no result. `mark` marks the processes of the last worker. `damage` are the reports of damage that
+    workers have made before. `requests` tells which answer to a request is the first one: it must take each record after this."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: OpenRequests) -> None:
+        self._requests = requests
         self.options = SessionOptions()
         self.launches: deque[SessionOptions] = deque(maxlen=100)
-        self.open_asks: OrderedDict[str, None] = OrderedDict()
         self.turn_open = False
         self.result_due = False
         self.mark = ""
@@ -149,14 +148,6 @@ class Recovered(Projection):
     def _result(self, _: ResultLine, __: Record) -> None:
         self.result_due = False
 
-    @on(ControlRequestLine)
-    def _asked(self, line: ControlRequestLine, _: Record) -> None:
-        self.open_asks[line.request_id] = None
-
-    @on(ControlCancelLine)
-    def _withdrawn(self, line: ControlCancelLine, _: Record) -> None:
-        self.open_asks.pop(line.request_id, None)
-
     @on(SystemLine, main_only=True)
     def _system(self, line: SystemLine, _: Record) -> None:
         if line.permission_mode:
@@ -166,9 +157,8 @@ class Recovered(Projection):
     def _input(self, content: InputRecord, _: Record) -> None:
         """Take the permission updates out of the answer to an open question."""
         line = content.public
-        if not isinstance(line, ControlResponseLine) or line.request_id not in self.open_asks:
+        if not isinstance(line, ControlResponseLine) or line.request_id not in self._requests:
             return
-        del self.open_asks[line.request_id]
         payload = line.payload or {}
         if line.subtype == "success" and payload.get("behavior") == "allow":
             updates = payload.get("updatedPermissions")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Any
 
 from ccb.tunnel.wire.messages import (
     AssistantLine,
-    ControlCancelLine,
-    ControlRequestLine,
-    ControlResponseLine,
     ResultLine,
     UserLine,
 )
@@ -36,17 +33,15 @@ class _TrackedPrompt:
 
 
 class SnapshotProjection(Projection):
-    """The last result and todo list of the main agent, the open questions of all agents, and the newest prompts."""
+    """The last result and todo list of the main agent, and the newest prompts."""
 
     def __init__(self) -> None:
         self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._result: Json | None = None
         self._todos: list[Any] | None = None
-        self._asks: OrderedDict[str, tuple[int, Json]] = OrderedDict()  # request id -> number of its event, message
 
-    def body(self, seq: int, *, model: str, mode: str) -> Json:
-        """The body of a `snapshot` frame for everything up to event `seq`."""
-        asks = [body for asked, body in self._asks.values() if asked <= seq]
+    def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
+        """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are open."""
         prompts = [
             {"input": prompt.input_id, "uuid": prompt.uuid, "text": prompt.text, "taken": prompt.taken <= seq}
             for prompt in self._prompts
@@ -58,9 +53,7 @@ class SnapshotProjection(Projection):
     @on(InputRecord)
     def _input(self, content: InputRecord, record: Record) -> None:
         line = content.public
-        if isinstance(line, ControlResponseLine):
-            self._asks.pop(line.request_id, None)
-        elif isinstance(line, UserLine) and not (line.uuid and any(line.uuid == each.uuid for each in self._prompts)):
+        if isinstance(line, UserLine) and not (line.uuid and any(line.uuid == each.uuid for each in self._prompts)):
             self._prompts.append(_TrackedPrompt(record.seq, content.id, line))
 
     @on(PromptRecord)
@@ -79,21 +72,12 @@ class SnapshotProjection(Projection):
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
         """What waits or runs in the original does neither in its copy."""
-        self._asks.clear()
         for prompt in self._prompts:
             prompt.ended = min(prompt.ended, record.seq)
 
     @on(ResultLine, main_only=True)
     def _last_result(self, line: ResultLine, _: Record) -> None:
         self._result = line.body
-
-    @on(ControlRequestLine)
-    def _asked(self, line: ControlRequestLine, record: Record) -> None:
-        self._asks[line.request_id] = (record.seq, line.body)
-
-    @on(ControlCancelLine)
-    def _withdrawn(self, line: ControlCancelLine, _: Record) -> None:
-        self._asks.pop(line.request_id, None)
 
     @on(AssistantLine, main_only=True)
     def _assistant(self, line: AssistantLine, _: Record) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.session.broker import Handled, RequestBroker
-from ccb.tunnel.wire.records import Content, MessageRecord, record_of
+from ccb.remote.session.broker import Handled, OpenRequests, RequestBroker
+from ccb.tunnel.wire.projection import replay
+from ccb.tunnel.wire.records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
     Answer,
@@ -26,6 +27,7 @@ from ccb.tunnel.wire.requests import (
     client_kind,
     parse_answer,
     payload_of,
+    public_answer,
 )
 
 Json = dict[str, Any]
@@ -47,9 +49,11 @@ class Out:
     facts: list[tuple[str, Json]] = field(default_factory=list)
     told: list[tuple[str, Json]] = field(default_factory=list)  # what went to the driver only
     news: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: OpenRequests = field(default_factory=OpenRequests)
 
     def emit(self, content: Content, agent_id: str = "") -> None:
         record = record_of(content, agent_id=agent_id)
+        self.requests.apply(record)
         if isinstance(content, MessageRecord):
             self.messages.append(record.body)
             self.news.set()
@@ -78,6 +82,20 @@ class Out:
 
 def broker(out: Out, *, person: bool = True) -> RequestBroker:
     return RequestBroker(out, out, lambda by: person or by is not AnsweredBy.PERSON)
+
+
+def resumed(out: Out, *journal: Content) -> RequestBroker:
+    """The broker of a worker that goes on from a journal."""
+    requests = OpenRequests({DEPLOY.name})
+    out.requests = requests
+    replay([record_of(content, seq) for seq, content in enumerate(journal, 1)], requests)
+    door = RequestBroker(out, out, lambda by: True, requests)
+    door.resume()
+    return door
+
+
+def answered(request_id: str, payload: Json) -> InputRecord:
+    return InputRecord(f"answer:{request_id}", public_answer(Success(request_id, payload)))
 
 
 def success(request_id: str, payload: Json | None = None) -> Answer:
@@ -179,11 +197,11 @@ async def test_a_request_that_survives_restarts_is_asked_again_under_its_id() ->
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert not before.messages, "the worker ends, the request does not"
-    second = broker(after)
-    second.resume([asked], [], {DEPLOY.name})
+    second = resumed(after, MessageRecord(asked))
     again = asyncio.create_task(second.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
     await asyncio.sleep(0)
     assert not after.messages, "it is in the journal already"
+    after.emit(answered("d1", {"url": "u"}))
     second.take_answer(success("d1", {"url": "u"}))
     assert await again == {"url": "u"}
     assert await second.request(Request(DEPLOY, {"to": "staging"}, id="d1")) == {"url": "u"}, "it is done only once"
@@ -191,20 +209,26 @@ async def test_a_request_that_survives_restarts_is_asked_again_under_its_id() ->
 
 async def test_an_answer_that_comes_before_the_asker_is_back_is_kept_for_it() -> None:
     out = Out()
-    door = broker(out)
-    asked = Request(DEPLOY, {"to": "staging"}, id="d1")
-    door.resume([asked.public()], [success("d0", {"url": "0"})], {DEPLOY.name})
+    first, second = Request(DEPLOY, {"to": "live"}, id="d0"), Request(DEPLOY, {"to": "staging"}, id="d1")
+    journal = MessageRecord(first.public()), answered("d0", {"url": "0"}), MessageRecord(second.public())
+    door = resumed(out, *journal)
+    out.emit(answered("d1", {"url": "1"}))
     door.take_answer(success("d1", {"url": "1"}))
+    out.emit(answered("d1", {"url": "2"}))
     door.take_answer(success("d1", {"url": "2"}))
-    assert out.facts == [("late_answer", {"request_id": "d1"})]
-    assert await door.request(asked) == {"url": "1"}
-    assert await door.request(Request(DEPLOY, {}, id="d0")) == {"url": "0"}
+    assert [fact for fact in out.facts if fact[0] != "input"] == [("late_answer", {"request_id": "d1"})]
+    assert await door.request(second) == {"url": "1"}
+    assert await door.request(first) == {"url": "0"}
 
 
-async def test_what_nobody_asks_again_after_a_restart_is_withdrawn() -> None:
+@pytest.mark.parametrize("forked", [False, True])
+async def test_what_nobody_asks_again_after_a_restart_is_withdrawn(forked: bool) -> None:
     out = Out()
-    broker(out).resume([Request(CAN_USE_TOOL, APPROVAL, id="q1").public()], [], {DEPLOY.name})
-    assert out.messages == [{"type": "control_cancel_request", "request_id": "q1"}]
+    approval, deploy = Request(CAN_USE_TOOL, APPROVAL, id="q1"), Request(DEPLOY, {}, id="d1")
+    journal: list[Content] = [MessageRecord(approval.public()), MessageRecord(deploy.public())]
+    resumed(out, *journal, *([ForkedRecord("the-original")] if forked else []))
+    withdrawn = [body["request_id"] for body in out.messages if body["type"] == "control_cancel_request"]
+    assert withdrawn == (["q1", "d1"] if forked else ["q1"])
 
 
 async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:

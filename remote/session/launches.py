@@ -1,0 +1,63 @@
+"""The command lines of the client processes that have driven a session, and which of their options are in force."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.requests import AnsweredBy
+
+Json = dict[str, Any]
+
+_MAX_LAUNCHES = 32
+_OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_prompt", "add_dirs")
+
+
+class Launches:
+    """`options` are those in force: what belongs to a client process comes from the one that drives, what belongs to the session
+    stays until a client names it."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.options = options
+        self._by_client: OrderedDict[str, Json] = OrderedDict()
+
+    def can_ask(self, answered_by: AnsweredBy) -> bool:
+        """Whether somebody answers requests. The person does if the driver's command line says so."""
+        return answered_by is not AnsweredBy.PERSON or self.options.permission_prompts == "stdio"
+
+    def merge(self, given: Json, sent: SessionOptions, mode: str) -> SessionOptions:
+        """The options in force once a process drives that brings `sent` and has named those in `given`. `mode` is the permission
+        mode of now."""
+        old = self.options
+        return replace(
+            sent,
+            model=sent.model or old.model,
+            permission_mode=sent.permission_mode if "permission_mode" in given else mode,
+            allow_bypass=sent.allow_bypass or old.allow_bypass,
+            system_prompt=sent.system_prompt if "system_prompt" in given else old.system_prompt,
+            append_system_prompt=(
+                sent.append_system_prompt if "append_system_prompt" in given else old.append_system_prompt
+            ),
+            add_dirs=sent.add_dirs or old.add_dirs,
+        )
+
+    def use(self, options: SessionOptions) -> None:
+        """Put options in force, and keep them for the client that brought them."""
+        self.options = options
+        self.keep(options)
+
+    def keep(self, options: SessionOptions) -> None:
+        """Keep options for the client that brought them."""
+        self._by_client.pop(options.client, None)
+        self._by_client[options.client] = options.to_json()
+        while len(self._by_client) > _MAX_LAUNCHES:
+            self._by_client.popitem(last=False)
+
+    def of_client(self, client: str) -> Json | None:
+        """What belongs to the process of `client`, if another one's command line is in force now: a client that takes the session
+        back is asked, and sees answers grow, as before."""
+        if client == self.options.client or client not in self._by_client:
+            return None
+        return {name: value for name, value in self._by_client[client].items() if name not in _OF_THE_SESSION}

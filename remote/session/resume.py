@@ -1,0 +1,83 @@
+"""How a worker takes up a session that has a journal: no tool runs again, and what an earlier worker left open is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ccb.tunnel.wire.records import DamagedRecord, TurnEndRecord
+
+from ..agent.agent import Agent
+from .broker import OpenRequests
+from .inputs import Inputs
+from .launches import Launches
+from .log import SessionLog, Watchers
+from .recovery import Recovered, UnfinishedPrompts
+from .session import Session, SessionParts
+
+_MAX_REPORTS = 20  # of damaged lines
+_CUT_OFF = "The worker was stopped in the middle of this turn. What its tools had done until then stays done."
+_DOUBTFUL = (
+    "This prompt may have been answered or not: the session's journal on the host is damaged. It was not run again."
+)
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A session as its journal tells it. Its agent is made next, and closes the tool calls that were open; then `take_up`."""
+
+    parts: SessionParts
+    recovered: Recovered
+    prompts: UnfinishedPrompts
+    reported: frozenset[str]
+    """The input ids of the prompts whose loss is reported now."""
+
+
+def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
+    """Read the journal, report its damage, and withdraw the requests that nobody waits for any more. `surviving` names the kinds
+    of requests that stay open until they are asked again."""
+    inputs, requests = Inputs(), OpenRequests(surviving)
+    recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
+    log.read(recovered, prompts, requests)
+    launches = Launches(recovered.options)
+    for options in recovered.launches:
+        launches.keep(options)
+    parts = SessionParts.make(log, watchers, launches, inputs, requests)
+    reported = _report_damage(log, recovered, prompts)
+    parts.broker.resume()
+    return Restored(parts, recovered, prompts, reported)
+
+
+def take_up(restored: Restored, agent: Agent) -> Session:
+    """Return the session that goes on with `agent`. A turn that was cut gets its result, and so does each prompt that may have been
+    lost; the prompts that no turn had taken are queued."""
+    session = Session(restored.parts, agent)
+    log, recovered, prompts = session.log, restored.recovered, restored.prompts
+    agent.config.permissions.apply(recovered.updates)
+    if recovered.result_due:
+        session.turns.fail([_CUT_OFF])
+        prompts.answered()
+    for _ in range(len(restored.reported & prompts.unanswered.keys())):  # whoever sent one waits for a result
+        session.turns.fail([_DOUBTFUL])
+    if recovered.turn_open:
+        log.emit(TurnEndRecord())
+    for input_id, line in prompts.waiting.items():
+        session.turns.put(input_id, line.body, echo=session.options.replay_user_messages)
+    log.journal.flush_soon()
+    return session
+
+
+def _report_damage(log: SessionLog, recovered: Recovered, prompts: UnfinishedPrompts) -> frozenset[str]:
+    """Report the damage that no worker has reported before. Return the input ids of the doubtful prompts among it."""
+    reports = [damage for damage in log.journal.damaged if damage not in recovered.damage]
+    if len(reports) > _MAX_REPORTS:
+        reports[_MAX_REPORTS:] = [f"{len(reports) - _MAX_REPORTS} more damaged lines were passed over"]
+    doubtful = set()
+    for input_id, text in prompts.doubtful.items():
+        report = f"a prompt may have been answered or not, and was not run again: {text}"
+        if report not in recovered.damage:
+            reports.append(report)
+            doubtful.add(input_id)
+    for report in reports:
+        log.emit(DamagedRecord(report))
+    return frozenset(doubtful)

@@ -1,0 +1,126 @@
+"""The turns of a session, one after the other: each prompt gets its turn, and each turn exactly one result."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.records import PromptRecord, Record, TurnEndRecord, TurnStartRecord
+
+from ..agent.agent import Agent
+from ..agent.deps import Prompt
+from ..agent.usage import zero_usage
+from ..journal.journal import JournalError
+from .inputs import Inputs
+from .log import SessionLog, Watchers
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+
+class TurnState(Enum):
+    """How far the running turn is."""
+
+    NONE = "none"  # no turn runs
+    RUNNING = "running"  # it has no result yet
+    ANSWERED = "answered"  # its result is in the journal
+
+
+class Turns(Projection):
+    """Runs the main agent on the prompts that wait in `inputs`."""
+
+    def __init__(self, session_log: SessionLog, inputs: Inputs, agent: Agent, watchers: Watchers) -> None:
+        self.state = TurnState.NONE
+        self._log = session_log
+        self._inputs = inputs
+        self._agent = agent
+        self._watchers = watchers
+        self._echoes: dict[str, Json] = {}  # prompts that are shown again when a turn takes them, by input id
+        self._ends_when_idle = False
+        session_log.follow(self)
+
+    def put(self, input_id: str, body: Json, *, echo: bool) -> None:
+        """Queue the prompt in a public user message. `echo`: show the message again when a turn takes it."""
+        if echo:
+            self._echoes[input_id] = body
+        self._inputs.put(input_id, body)
+
+    async def run(self) -> None:
+        """Run turns. Returns after `finish`, once no prompt waits."""
+        while True:
+            while not self._inputs:
+                if self._ends_when_idle:
+                    return
+                await self._inputs.wait()
+            await self._turn(self._inputs.pop())
+
+    def finish(self) -> None:
+        """Let `run` return once no prompt waits."""
+        self._ends_when_idle = True
+        self._inputs.wake()
+
+    def go_on(self) -> None:
+        """Take back `finish`: somebody else still needs the session."""
+        self._ends_when_idle = False
+
+    def interrupt(self) -> None:
+        """End the running turn, if there is one."""
+        self._agent.interrupt()
+
+    def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
+        """Write a result in place of a turn that could not write its own. It is shown even if it cannot be journalled. `full`: the
+        host has no room; `unkept` is the result that the turn wanted to write."""
+        result: Json = {
+            "type": "result", "subtype": "error_during_execution", "is_error": True, "duration_ms": 0, "duration_api_ms": 0,
+            "num_turns": 0, "stop_reason": None, **self._log.usage.spent, "usage": zero_usage(), "permission_denials": [],
+            "terminal_reason": "storage_full" if full else "model_error", "errors": [*reasons], **(unkept or {}),
+        }  # fmt: skip
+        try:
+            self._log.say(result)
+        except JournalError:
+            self._log.progress("", result)
+
+    async def _turn(self, prompt: Prompt) -> None:
+        self.state = TurnState.RUNNING
+        try:
+            self._log.emit(TurnStartRecord())
+            await self._agent.run_turn([prompt])
+        except JournalError as error:
+            log.error("the turn ended: %s", error)
+            self._fail_running([str(error)], full=error.full, unkept=error.result)
+        except Exception as error:
+            log.exception("the turn ended in a bug")
+            self._fail_running([f"internal error in the worker: {type(error).__name__}: {error}"])
+        finally:
+            self.state = TurnState.NONE
+            self._watchers.changed()
+        with contextlib.suppress(JournalError):
+            self._log.emit(TurnEndRecord())
+            self._log.journal.flush_soon()
+
+    def _fail_running(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
+        """Give the running turn a result, unless it has one."""
+        if self.state is TurnState.RUNNING:
+            self.state = TurnState.ANSWERED
+            self.fail(reasons, full=full, unkept=unkept)
+        else:
+            log.error("after the result: %s", " ".join(reasons))
+
+    @on(ResultLine, main_only=True)
+    def _result(self, _: ResultLine, __: Record) -> None:
+        if self.state is TurnState.RUNNING:
+            self.state = TurnState.ANSWERED
+
+    @on(PromptRecord, main_only=True)
+    def _prompt(self, content: PromptRecord, _: Record) -> None:
+        """A turn has taken prompts: show them again to clients that asked for it."""
+        for input_id in content.input_ids:
+            body = self._echoes.pop(input_id, None)
+            if body is not None:
+                self._log.say({**body, "isReplay": True})
