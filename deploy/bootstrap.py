@@ -12,7 +12,7 @@ from typing import Any
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
 from ccb.tunnel.link.refusals import too_many_processes
-from ccb.tunnel.login.expired import expired
+from ccb.tunnel.login.server_messages import expired
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Pipe, RunsBeside, Transport
 

@@ -11,7 +11,7 @@ from ccb.tunnel.transports.environment import without_secrets
 
 if TYPE_CHECKING:
     from ccb.tunnel.login.prompter import Prompts
-    from ccb.tunnel.ssh_config.resolve import SshTarget
+    from ccb.tunnel.ssh_config.target import SshTarget
     from ccb.tunnel.transports.pipe import Transport
 
     from .model import ConnectionOptions
@@ -55,7 +55,7 @@ def needs_host(connection: ConnectionOptions) -> bool:
 
 def ssh_target(connection: ConnectionOptions) -> SshTarget:
     """The host with the options for SSH. There must be a target."""
-    from ccb.tunnel.ssh_config.resolve import SshTarget
+    from ccb.tunnel.ssh_config.target import SshTarget
 
     target = connection.target
     assert target is not None

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.login.host_keys import look_up
-from ccb.tunnel.ssh.jumps import of_jump_hosts, route
+from ccb.tunnel.ssh.jumps import route, ssh_of_jump_hosts
+from ccb.tunnel.ssh_config.host_config import HostConfig
 from ccb.tunnel.ssh_config.origin import AppliedOption, applied_options
-from ccb.tunnel.ssh_config.resolve import HostConfig, SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.ssh_config.unsupported import only_openssh
 from ccb.tunnel.transports.pipe import Pipe, Transport
 
@@ -45,7 +46,7 @@ async def ssh_findings(
     try:
         hops = await route(target, words)
         applied = await asyncio.gather(
-            *(applied_options(each, words if each is target else of_jump_hosts(words)) for each, _ in hops)
+            *(applied_options(each, words if each is target else ssh_of_jump_hosts(words)) for each, _ in hops)
         )
     except CcbError as error:
         yield error_finding(WHERE, "ssh options", error)
@@ -61,7 +62,7 @@ async def ssh_findings(
 async def _hop_findings(
     config: HostConfig, applied: list[AppliedOption] | None, way: str, openssh: bool
 ) -> AsyncIterator[Finding]:
-    way = way or (", by ProxyCommand" if config.proxy_command else "")
+    way = way or (", by ProxyCommand" if config.route.proxy_command else "")
     yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
     if applied is None:
         yield _finding("ssh options", State.INFO, "not listed: no OpenSSH on this machine says where they come from")
@@ -73,7 +74,7 @@ async def _hop_findings(
         fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
         yield _finding("without effect", State.INFO, ", ".join(idle), fix)
     yield await asyncio.to_thread(_known, config)
-    yield await asyncio.to_thread(keys_finding, WHERE, config.identity_files)
+    yield await asyncio.to_thread(keys_finding, WHERE, config.identities.files)
 
 
 def _public_value(name: str, value: str) -> str:
@@ -87,10 +88,11 @@ def _public_value(name: str, value: str) -> str:
 
 
 def _known(config: HostConfig) -> Finding:
-    name, port = config.host_key_alias or config.hostname, 22 if config.host_key_alias else config.port
-    files = ", ".join(str(path) for path in config.known_hosts)
+    trust = config.trust
+    name, port = trust.name, trust.port
+    files = ", ".join(str(path) for path in trust.known_hosts)
     try:
-        known = look_up(config.known_hosts, name, port)
+        known = look_up(trust.known_hosts, name, port)
     except CcbError as error:
         return error_finding(WHERE, "known_hosts", error)
     if port != 22:
@@ -102,7 +104,7 @@ def _known(config: HostConfig) -> Finding:
         return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
     if known.trusted or known.authorities:
         return _finding("known_hosts", State.OK, f"{name} is vouched for in {files}")
-    text = f"no key of {name} in {files} (StrictHostKeyChecking {config.strict_host_keys})"
+    text = f"no key of {name} in {files} (StrictHostKeyChecking {trust.strict})"
     return _finding("known_hosts", State.INFO, text)
 
 

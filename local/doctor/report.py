@@ -13,7 +13,6 @@ from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login.prompter import Prompts
-from ccb.tunnel.ssh_config.ssh_command import ssh_by_hand
 from ccb.tunnel.transports.command_line import words_of
 from ccb.tunnel.transports.pipe import Transport
 
@@ -70,7 +69,7 @@ async def _findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIt
     if connection.target is not None and kind in (TransportKind.ASYNCSSH, TransportKind.OPENSSH):
         target = ssh_target(connection)
         words = words_of(connection.ssh_command or "ssh", "--ssh-command")
-        by_hand = ssh_by_hand(target, words, "-v")
+        by_hand = target.shell_command(words, "-v")
         async for finding in ssh_findings(target, openssh=kind is TransportKind.OPENSSH, words=words):
             known = known or (
                 finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK

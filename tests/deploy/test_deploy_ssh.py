@@ -16,7 +16,7 @@ from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import DeployError
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 
 BUSYBOX = shutil.which("busybox") or "/bin/busybox"
 SHELLS = {

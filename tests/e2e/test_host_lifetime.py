@@ -28,7 +28,7 @@ from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.wire import Bye, Frame, FrameDecoder, Hello, Report
 
 Json = dict[str, Any]

@@ -25,10 +25,12 @@ from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, Unreachable
 from ccb.tunnel.login.command_failures import ssh_failure
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.openssh import transport as openssh
-from ccb.tunnel.ssh.proxy_command import FirstLine
+from ccb.tunnel.ssh.proxy_command import FirstStream
 from ccb.tunnel.ssh.tcp import open_socket
 from ccb.tunnel.ssh_config import resolve as ssh_config
-from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
+from ccb.tunnel.ssh_config.host_config import host_config
+from ccb.tunnel.ssh_config.resolve import resolve
+from ccb.tunnel.ssh_config.target import SshTarget
 
 
 def test_an_argument_that_is_no_session() -> None:
@@ -52,7 +54,7 @@ async def test_a_port_that_is_none_without_openssh(tmp_path: Path, monkeypatch: 
     with pytest.raises(ConfigError, match="ssh configuration cannot be read"):
         await resolve(SshTarget("host", options=("Port=abc",)))
     with pytest.raises(UsageError, match="is not a port"):
-        ssh_config._config({"port": ["abc"]}, {}, SshTarget("host"))
+        host_config({"port": ["abc"]}, {}, SshTarget("host"))
 
 
 def test_an_ssh_that_fails_without_a_known_reason() -> None:
@@ -73,7 +75,7 @@ async def test_a_port_that_neither_accepts_nor_refuses() -> None:
             waiting.connect_ex(address)
         config = await resolve(SshTarget("127.0.0.1", port=address[1]))
         with pytest.raises(Unreachable, match="did not answer in"):
-            await open_socket(replace(config, connect_timeout_s=0.5))
+            await open_socket(replace(config, route=replace(config.route, connect_timeout_s=0.5)))
 
 
 async def test_earlier_events_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +124,9 @@ async def test_a_command_that_cannot_be_started(tmp_path: Path) -> None:
 
 async def test_a_proxy_command_that_the_system_cannot_start() -> None:
     config = await resolve(SshTarget("host"))
-    stream = FirstLine(replace(config, proxy_command="true " + "x" * 3_000_000), NobodyToAsk())
+    stream = FirstStream(
+        replace(config, route=replace(config.route, proxy_command="true " + "x" * 3_000_000)), NobodyToAsk()
+    )
     with pytest.raises(Unreachable, match="the ProxyCommand cannot be started"):
         await stream.open()
     await stream.close()

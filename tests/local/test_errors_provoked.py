@@ -55,7 +55,8 @@ from ccb.tunnel.proxy.providers.endpoint import tls_context
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.ssh.tcp import open_socket
 from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
+from ccb.tunnel.ssh_config.resolve import resolve
+from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.wire import Attached, Event, Refused, Snapshot
 
@@ -420,4 +421,4 @@ async def test_a_server_that_allows_no_session(sshd_without_sessions: Sshd, host
 async def test_a_name_that_takes_too_long(tmp_path: Path) -> None:
     config = await resolve(SshTarget("name.invalid", options=("ConnectTimeout=1",)))
     with pytest.raises(Unreachable, match="did not resolve in time"):
-        await open_socket(replace(config, connect_timeout_s=1e-9))
+        await open_socket(replace(config, route=replace(config.route, connect_timeout_s=1e-9)))

@@ -15,7 +15,7 @@ from tests.support.sshd import HostUser, Sshd
 from ccb.tunnel.login.host_keys import HostKeyInfo
 from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.ssh.transport import SshTransport, connect
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 
 
 class Person:

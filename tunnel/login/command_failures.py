@@ -6,8 +6,7 @@ import re
 import shlex
 
 from ..errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
-from .expired import expired
-from .server_messages import taken_by_nobody
+from .server_messages import closed_before_login, expired
 
 SSH_FAILED = 255
 """The exit code by which ssh speaks for itself, not for the command."""
@@ -164,7 +163,7 @@ def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, 
             error.evidence = "\n".join(own)
         return error
     if re.search(_BEFORE_LOGIN, said, re.IGNORECASE | re.MULTILINE):
-        return taken_by_nobody(where, evidence)
+        return closed_before_login(where, evidence)
     for pattern, kind, what, do in _SSH:
         if re.search(pattern, said, re.IGNORECASE | re.MULTILINE):
             do = _without_old_key(said) or do if pattern == _CHANGED else do

@@ -1,19 +1,23 @@
-"""What a server says before it says that it speaks SSH: often why it closes the connection at once."""
+"""What servers say when they let nobody in: before the SSH version, as when too many log in, and in banners."""
 
 from __future__ import annotations
 
 import re
 import socket
 
-from ..errors import Dropped
+from ..errors import AuthFailed, Dropped
 from ..plain_text import neutralise
 
-_MOST = 512
-_MOST_SHOWN = 200
+_MAX_HEARD = 512
+_MAX_SHOWN = 200
+_EXPIRED = re.compile(
+    r"your (account|password) has expired|password change required|you are required to change your password",
+    re.IGNORECASE,
+)
 
 
 class Overheard(socket.socket):
-    """The stream of `sock`, whose first words are remembered."""
+    """Takes over `sock` and remembers the first bytes that arrive."""
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())
@@ -22,30 +26,41 @@ class Overheard(socket.socket):
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         data = super().recv(bufsize, flags)
-        if len(self._heard) < _MOST:
-            self._heard += data[: _MOST - len(self._heard)]
+        if len(self._heard) < _MAX_HEARD:
+            self._heard += data[: _MAX_HEARD - len(self._heard)]
         return data
 
     @property
     def spoke_ssh(self) -> bool:
-        """The server has named its version."""
+        """Whether the server has sent its SSH version."""
         return re.search(rb"^SSH-", self._heard, re.MULTILINE) is not None
 
     @property
     def said(self) -> str:
-        """The first words, as one line that is safe to show; empty when there were none."""
-        return " ".join(neutralise(self._heard.decode("utf-8", "replace")).split())[:_MOST_SHOWN]
+        """The first bytes as one line that is safe to show; "" if there were none."""
+        return " ".join(neutralise(self._heard.decode("utf-8", "replace")).split())[:_MAX_SHOWN]
 
 
-def takes_nobody(said: str) -> bool:
-    """Whether these words, or none at all, are those of a server that takes no login for the moment."""
+def too_many_logins(said: str) -> bool:
+    """Return whether a server that says this, or nothing, takes no login at the moment (MaxStartups)."""
     return not said or re.search(r"MaxStartups|not allowed at this time", said, re.IGNORECASE) is not None
 
 
-def taken_by_nobody(name: str, said: str) -> Dropped:
-    """The error for such a server."""
+def closed_before_login(name: str, said: str) -> Dropped:
+    """Return the error for a server that takes no login at the moment."""
     return Dropped(
         f"{name} closed the connection before any login",
         evidence=said,
-        do="Too many logins are under way there (MaxStartups), or it shuts this address out: try again in a minute.",
+        do="Too many logins are under way there (MaxStartups), or it blocks this address: try again in a minute.",
+    )
+
+
+def expired(name: str, said: str) -> AuthFailed | None:
+    """Return the error if `said` (neutralised) tells that the account or its password has expired, else None."""
+    if not _EXPIRED.search(said):
+        return None
+    return AuthFailed(
+        f"{name} ended the login: the account or its password has expired",
+        evidence=said.strip(),
+        do="Renew a password by one login in a terminal (ssh -t). Ask the host's administrator to renew an account.",
     )

@@ -15,8 +15,8 @@ from ..login.askpass import Askpass, Stored, private_directory, variables_withou
 from ..login.command_failures import SSH_FAILED, session_failure, ssh_failure
 from ..login.host_keys import pattern_for
 from ..login.prompter import NobodyToAsk, Prompts, is_told
-from ..ssh_config.resolve import SshTarget, ssh_says
-from ..ssh_config.ssh_command import ssh_by_hand
+from ..ssh_config.resolve import ssh_says
+from ..ssh_config.target import SshTarget
 from ..transports.command import CommandPipe, CommandTransport, start
 from .master import Master, log_in
 
@@ -44,8 +44,8 @@ async def connect(
     A master of the person's own that lives is used as it is, and so is what they say about ControlMaster and ControlPath with
     `-o`. Raises UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
     """
-    base = [*words, *_NO_COMMAND, *_options(target)]
-    shown = ssh_by_hand(target, words)
+    base = [*words, *_NO_COMMAND, *target.flags()]
+    shown = target.shell_command(words)
     configured = await ssh_says([*base, "-G"], target.host, env)
     wanted = any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
     theirs = not wanted and configured.get("controlpath", ["none"]) != ["none"]
@@ -91,7 +91,7 @@ async def connect(
             stack.push_async_callback(master.end)
             # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
             # of an option counts, and a ProxyJump before it would count instead.
-            argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *command, *_options(target), *_quiet()]
+            argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *command, *target.flags(), *_quiet()]
             argv += [
                 "-o",
                 "BatchMode=yes",
@@ -154,19 +154,6 @@ class OpenSshTransport:
         self._given_up = True
         await self._commands.close()
         await self._stack.aclose()
-
-
-def _options(target: SshTarget) -> list[str]:
-    words = []
-    for option in target.options:
-        words += ["-o", option]
-    for identity in target.identities:
-        words += ["-i", identity]
-    if target.port is not None:
-        words += ["-p", str(target.port)]
-    if target.user is not None:
-        words += ["-l", target.user]
-    return words
 
 
 def _quiet() -> list[str]:

@@ -1,22 +1,21 @@
-"""The SSH transport, on asyncssh: one connection, authenticated as ssh would, on which commands run as pipes."""
+"""The SSH transport on asyncssh: one connection, authenticated as ssh would do it, on which commands run."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import CcbError, ConnectionLost, Unreachable
 from ..login.prompter import Prompts, tell_once
-from ..login.server_messages import Overheard
 from ..plain_text import neutralise
-from ..ssh_config.resolve import SshTarget
+from ..ssh_config.target import SshTarget
 from ..ssh_config.unsupported import of_consequence, only_openssh
 from ..transports.stderr_tail import LAST_WORDS_S, StderrTail
 from .jumps import Hop, route
-from .proxy_command import FirstLine
+from .proxy_command import Carrier, FirstStream
 
 if TYPE_CHECKING:
     import asyncssh
@@ -25,61 +24,58 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
-_HEAD_START_S = 0.1  # longer than `ssh -G` takes where it asks nobody
+_HEAD_START_S = 0.1
+"""Longer than `ssh -G` takes, unless a `Match exec` is slow."""
 
 
-async def connect(target: SshTarget, prompts: Prompts, busy: Callable[[], None] = lambda: None) -> SshTransport:
-    """Log in to `target` with what `ssh -G` resolves for it; jump hosts are logged in to one by one, each host key checked.
-    `busy` is called when the first packet is about to leave, or `ssh -G` takes its time: now there is time for other work.
+async def connect(target: SshTarget, prompts: Prompts, on_wait: Callable[[], None] = lambda: None) -> SshTransport:
+    """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
 
-    Raises Unreachable, AuthFailed, HostKeyError, ConfigError.
+    Jump hosts are logged in to one by one, and the host key of each is checked. `on_wait` is called when the network, or a
+    slow `ssh -G`, leaves time for other work. Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
-    line: FirstLine | None = None
-    sock: Overheard | None = None
-    hops: list[asyncssh.SSHClientConnection] = []
+    hops = await _route(target, on_wait)
+    stream = FirstStream(hops[0].config, prompts)
+    carrier = Carrier(stream=stream)
+    connections: list[asyncssh.SSHClientConnection] = []
     try:
-        waiting = asyncio.get_running_loop().call_later(_HEAD_START_S, busy)
-        try:
-            way = await route(target)
-        finally:
-            waiting.cancel()
-        busy()
         loading = asyncio.create_task(asyncio.to_thread(_load))
         try:
-            for name, config in way:
-                of_its_own = name is target  # nothing is forwarded or run on the way
-                _say_what_has_no_effect(
-                    name, config.no_effect if of_its_own else only_openssh(config.no_effect), prompts
-                )
-            line = FirstLine(way[0][1], prompts)
-            with _said_of(way[0], target):
-                sock = await line.open()
+            for hop in hops:
+                _warn_of_options_without_effect(hop, prompts, last=hop.target is target)
+            with _naming_jump_host(hops[0], target):
+                await carrier.reopen()
         finally:
             await loading
         from .login import log_in
 
-        for number, hop in enumerate(way):
-            with _said_of(hop, target):
-                if hops:
-                    hops.append(await log_in(hop, prompts, hops[-1], through=way[number - 1][0]))
-                else:
-                    taken, sock = sock, None
-                    hops.append(await log_in(hop, prompts, None, line, taken))
+        for hop in hops:
+            with _naming_jump_host(hop, target):
+                connections.append(await log_in(hop, prompts, carrier))
+            carrier = Carrier(tunnel=connections[-1], through=hop.target)
     except BaseException:
-        if sock is not None:
-            sock.close()
+        carrier.abandon()
         try:
-            await _close_all(hops[::-1])
+            await _close_all(connections[::-1])
         finally:
-            if line is not None:
-                await line.close()
+            await stream.close()
         raise
-    return SshTransport(target.shown, hops[-1], hops[:-1], line)
+    return SshTransport(target.shown, connections[-1], connections[:-1], stream)
+
+
+async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
+    waiting = asyncio.get_running_loop().call_later(_HEAD_START_S, on_wait)
+    try:
+        hops = await route(target)
+    finally:
+        waiting.cancel()
+    on_wait()
+    return hops
 
 
 @contextlib.contextmanager
-def _said_of(hop: Hop, target: SshTarget) -> Iterator[None]:
-    """An error on the way to `target` names the jump host as the person wrote it: its address alone says nothing to anybody."""
+def _naming_jump_host(hop: Hop, target: SshTarget) -> Iterator[None]:
+    """Let an error at a jump host name it as the person wrote it. Its address alone would not tell them which one it is."""
     name, config = hop
     try:
         yield
@@ -90,38 +86,41 @@ def _said_of(hop: Hop, target: SshTarget) -> Iterator[None]:
         raise
 
 
-def _say_what_has_no_effect(target: SshTarget, options: Sequence[str], prompts: Prompts) -> None:
+def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -> None:
+    """Tell the person which of their ssh options ccb's own SSH does not honour.
+
+    At a jump host (not the `last` hop) only options that ssh itself would honour there count: nothing is forwarded or run.
+    """
+    options = hop.config.no_effect if last else only_openssh(hop.config.no_effect)
     if options:
-        log.info("without effect on %s: %s", target.shown, ", ".join(options))
+        log.info("without effect on %s: %s", hop.target.shown, ", ".join(options))
     options = of_consequence(options)
     if not options:
         return
     honoured = only_openssh(options)
-    way_out = f" (`--transport ssh` honours {', '.join(honoured)})" if honoured else ""
-    tell_once(prompts, f"Without effect on {target.shown}: {', '.join(options)}{way_out}.")
+    instead = f" (`--transport ssh` honours {', '.join(honoured)})" if honoured else ""
+    tell_once(prompts, f"Without effect on {hop.target.shown}: {', '.join(options)}{instead}.")
 
 
 def _load() -> None:
-    """Import asyncssh while the network is busy."""
-    import asyncssh
+    """Import asyncssh and what uses it, while the network is busy."""
+    from . import login
 
-    from . import algorithms, client
-
-    assert asyncssh and algorithms and client
+    assert login
 
 
 class SshTransport:
-    """An authenticated connection (and the jump hosts under it)."""
+    """An authenticated connection, and those to the jump hosts that carry it."""
 
     def __init__(
         self,
         name: str,
         connection: asyncssh.SSHClientConnection,
         hops: list[asyncssh.SSHClientConnection],
-        line: FirstLine,
+        stream: FirstStream,
     ) -> None:
         self._name = name
-        self._line = line
+        self._stream = stream
         self._connection = connection
         self._hops = hops
 
@@ -131,7 +130,7 @@ class SshTransport:
 
     @property
     def connection(self) -> asyncssh.SSHClientConnection:
-        """The connection to the host itself, for who looks into it."""
+        """The connection to the host itself, for the doctor."""
         return self._connection
 
     async def execute(self, command: str) -> SshPipe:
@@ -179,11 +178,11 @@ class SshTransport:
         try:
             await _close_all([self._connection, *reversed(self._hops)])
         finally:
-            await self._line.close()
+            await self._stream.close()
 
 
 class SshPipe:
-    """One exec channel."""
+    """One command on the connection (an exec channel)."""
 
     def __init__(self, name: str, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self._name = name
@@ -215,7 +214,7 @@ class SshPipe:
             raise _lost(self._name, error) from error
 
     def end_input(self) -> None:
-        """Nothing more will be written."""
+        """Send end of file: nothing more will be written."""
         with contextlib.suppress(OSError):
             self._process.stdin.write_eof()
 
@@ -230,7 +229,7 @@ class SshPipe:
         await self._process.wait_closed()
         await asyncio.wait({self._stderr_task}, timeout=LAST_WORDS_S)
         status = self._process.exit_status
-        return status if status is not None and status >= 0 else None  # asyncssh says -1 for a signal
+        return status if status is not None and status >= 0 else None  # asyncssh gives -1 for a signal
 
     def stderr_tail(self) -> str:
         return self._tail.text()

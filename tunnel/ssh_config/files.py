@@ -23,7 +23,7 @@ from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
 from ..errors import ConfigError
 from ..plain_text import neutralise
 from ..transports.environment import SECRET_VARIABLES
-from .resolve import SshTarget
+from .target import SshTarget
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _DEEPEST = 16

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ..transports.command import said_by
 from ..transports.environment import without_secrets
-from .resolve import SshTarget, config_command, flags_of
+from .resolve import config_command
+from .target import SshTarget, flags_of
 
 _DEADLINE_S = 10.0
 _READ = re.compile(r"debug1: Reading configuration data (.+)$")
@@ -37,13 +38,6 @@ _OLD_NAMES = {
     "keepalive": "tcpkeepalive",
     "smartcarddevice": "pkcs11provider",
 }
-
-_LONG = {
-    "-4": "AddressFamily", "-6": "AddressFamily", "-A": "ForwardAgent", "-a": "ForwardAgent", "-B": "BindInterface",
-    "-b": "BindAddress", "-C": "Compression", "-c": "Ciphers", "-J": "ProxyJump", "-K": "GSSAPIAuthentication",
-    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11", "-Y": "ForwardX11",
-}  # fmt: skip
-"""What the flags of ssh are called as options."""
 
 ELSEWHERE = "follows from the others"
 """`where` of an option that no file and no flag names: ssh derives some from others."""
@@ -80,7 +74,7 @@ async def applied_options(target: SshTarget, words: Sequence[str] = ("ssh",)) ->
     if status or not given:
         return None
     written = await asyncio.to_thread(_written, said)
-    target = _with_flags(target, flags_of(words))
+    target = target.with_flags(flags_of(words))
     defaults = set(default.splitlines())
     found = []
     for line in dict.fromkeys(given.splitlines()):  # a second pass over the files doubles what there may be several of
@@ -88,20 +82,6 @@ async def applied_options(target: SshTarget, words: Sequence[str] = ("ssh",)) ->
         if line not in defaults and name not in ("host", "loglevel"):  # the level is that of this very call
             found.append(AppliedOption(name, value, _origin(name, value, target, written)))
     return found
-
-
-def _with_flags(target: SshTarget, flags: Sequence[tuple[str, str]]) -> SshTarget:
-    """`target` and what `flags` of ssh say of it."""
-    given = dict(flags)
-    options = [value for flag, value in flags if flag == "-o"]
-    options += [f"{_LONG[flag]}={value}" for flag, value in flags if flag in _LONG]
-    return SshTarget(
-        target.host,
-        target.user or given.get("-l"),
-        target.port or (22 if "-p" in given else None),  # only whether it was said counts here
-        (*target.identities, *(value for flag, value in flags if flag == "-i")),
-        (*target.options, *options),
-    )
 
 
 async def _run(argv: list[str]) -> tuple[int, str, str]:

@@ -16,8 +16,7 @@ from ccb.tunnel.login.command_failures import last_words, ssh_failure
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.openssh import transport as openssh
 from ccb.tunnel.ssh import transport as ssh
-from ccb.tunnel.ssh_config.resolve import SshTarget
-from ccb.tunnel.ssh_config.ssh_command import ssh_by_hand
+from ccb.tunnel.ssh_config.target import SshTarget
 
 PLAIN = ("ssh", "-F", "/dev/null")
 REFUSED = "ann@192.0.2.1: Permission denied (publickey)."
@@ -158,7 +157,7 @@ def test_the_command_to_try_by_hand_goes_to_the_same_server_with_the_same_option
     key = str(tmp_path / "a key")
     Path(key).touch()
     target = SshTarget("127.0.0.1", "ann", 47801, (key,), ("ProxyCommand=nc -X 5 %h %p",))
-    command = ssh_by_hand(target, PLAIN, "-G")
+    command = target.shell_command(PLAIN, "-G")
     out = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True, text=True).stdout.splitlines()
     assert {"user ann", "port 47801", f"identityfile {key}", "proxycommand nc -X 5 %h %p"} <= set(out)
     error = ssh_failure("ann@127.0.0.1", 255, REFUSED, command)
@@ -172,10 +171,10 @@ async def test_both_transports_name_the_command_that_goes_to_this_very_server(
     target = SshTarget("127.0.0.1", host_user.name, sshd.port, (str(tmp_path / "none"),), options)
     with ssh_environment(tmp_path) as env, pytest.raises(AuthFailed) as over_ssh:
         await openssh.connect(target, NobodyToAsk(), env=env, words=PLAIN)
-    assert f"`{ssh_by_hand(target, PLAIN)}`" in over_ssh.value.do
+    assert f"`{target.shell_command(PLAIN)}`" in over_ssh.value.do
     with pytest.raises(AuthFailed) as built_in:
         await ssh.connect(target, NobodyToAsk())
-    assert f"`{ssh_by_hand(target)}`" in built_in.value.do
+    assert f"`{target.shell_command()}`" in built_in.value.do
     assert f"-p {sshd.port}" in built_in.value.do and options[0] in built_in.value.do
 
 

@@ -25,7 +25,7 @@ from ccb.tunnel.login.askpass import private_directory
 from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
 from ccb.tunnel.openssh import transport as openssh
 from ccb.tunnel.openssh.transport import OpenSshTransport, connect
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.transports.pipe import Transport
 
 
@@ -172,7 +172,7 @@ async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: Ho
     where = target(sshd, host_user)
     script = (
         "import asyncio\nfrom ccb.tunnel.openssh.transport import connect\nfrom ccb.tunnel.login.prompter import NobodyToAsk\n"
-        "from ccb.tunnel.ssh_config.resolve import SshTarget\n"
+        "from ccb.tunnel.ssh_config.target import SshTarget\n"
         "async def main():\n"
         "    words = ('ssh', '-F', '/dev/null')\n"
         f"    transport = await connect({where!r}, NobodyToAsk(), env={env!r}, words=words)\n"

@@ -17,7 +17,7 @@ from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login.asking import AskingTransport
 from ccb.tunnel.login.command_failures import wrapper_failure
 from ccb.tunnel.openssh import transport as openssh
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 
 
 @pytest.fixture

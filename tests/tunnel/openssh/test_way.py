@@ -18,7 +18,7 @@ from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unrea
 from ccb.tunnel.login.command_failures import session_failure, ssh_failure
 from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
 from ccb.tunnel.openssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 
 CLOSED = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
 

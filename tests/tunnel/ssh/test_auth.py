@@ -19,7 +19,7 @@ from tests.support.sshd import sshd as serve
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 
 PASSWORD = "open, sesame"
 
@@ -136,7 +136,7 @@ async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser
 async def test_an_agent_that_keeps_us_waiting_is_named(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.client.AGENT_QUIET_S", 0.1)
+    monkeypatch.setattr("ccb.tunnel.ssh.login_keys.AGENT_QUIET_S", 0.1)
     path = tmp_path / "agent.sock"
     said = asyncio.Event()
 

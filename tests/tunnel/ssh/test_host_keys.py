@@ -14,7 +14,8 @@ from tests.support.sshd import sshd as serve
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import SshTarget, config_command
+from ccb.tunnel.ssh_config.resolve import config_command
+from ccb.tunnel.ssh_config.target import SshTarget
 
 
 def public(key: Path) -> str:

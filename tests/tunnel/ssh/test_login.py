@@ -29,7 +29,7 @@ from ccb.tunnel.errors import (
 )
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.transport import connect
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 
 
 async def test_a_command_runs_as_the_user_and_tells_its_end(sshd: Sshd, host_user: HostUser) -> None:

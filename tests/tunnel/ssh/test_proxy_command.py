@@ -81,7 +81,7 @@ async def test_it_may_pass_an_open_connection_on(sshd: Sshd, host_user: HostUser
         assert await output(transport, "echo in") == "in\n"
     assert person.told == ["passing"], "and nothing that it has no effect"
     assert len(os.listdir("/proc/self/fd")) == before
-    with pytest.raises(Unreachable, match="passed no connection") as caught:
+    with pytest.raises(Unreachable, match="did not hand over a connection") as caught:
         await connect(target(sshd, host_user, "ProxyUseFdpass=yes", passing(sshd.port, tmp_path, "")), NobodyToAsk())
     assert "passing" in caught.value.evidence
 
@@ -91,7 +91,7 @@ async def test_one_that_ends_well_without_a_connection_is_quoted(sshd: Sshd, hos
     with pytest.raises(Unreachable, match="no SSH connection") as caught:
         await connect(target(sshd, host_user, option), NobodyToAsk())
     assert "no-such-nc" in caught.value.evidence and "MaxStartups" not in str(caught.value)
-    assert caught.value.do == "Mend the ProxyCommand until it connects."
+    assert caught.value.do == "Correct the ProxyCommand until it connects."
     assert not isinstance(caught.value, Dropped), "it is not worth another attempt"
 
 

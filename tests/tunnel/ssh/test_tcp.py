@@ -14,7 +14,8 @@ import pytest
 
 from ccb.tunnel.errors import Unreachable
 from ccb.tunnel.ssh.tcp import open_socket
-from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
+from ccb.tunnel.ssh_config.resolve import resolve
+from ccb.tunnel.ssh_config.target import SshTarget
 
 
 def free_port() -> int:
@@ -33,7 +34,7 @@ async def test_a_host_that_is_not_up_yet_is_tried_as_often_as_was_set() -> None:
     async with server:
         (await asyncio.wait_for(connecting, 20)).close()
     with pytest.raises(Unreachable, match="cannot reach"):
-        await open_socket(dataclasses.replace(config, attempts=2))
+        await open_socket(dataclasses.replace(config, route=dataclasses.replace(config.route, attempts=2)))
 
 
 async def source_of_a_connection(listen: str, *options: str) -> str:

@@ -10,7 +10,9 @@ import pytest
 from tests.support.login import only_config
 
 from ccb.tunnel.ssh_config.files import read_config
-from ccb.tunnel.ssh_config.resolve import HostConfig, SshTarget, _config, _with_flags, resolve
+from ccb.tunnel.ssh_config.host_config import HostConfig, host_config
+from ccb.tunnel.ssh_config.resolve import resolve, with_identities
+from ccb.tunnel.ssh_config.target import SshTarget
 
 VALUES = {
     "HostName": ["%h.x.org", "h1", "10.1.1.1", "%h", "Web2.Example.com"],
@@ -83,9 +85,10 @@ def _condition(rng: random.Random) -> str:
 def meaning(config: HostConfig) -> dict[str, object]:
     """What is to be the same: not the names of default keys, nor that a pass over the files lists a variable again."""
     found = dataclasses.asdict(config)
-    found["send_env"] = set(config.send_env)
-    found["identity_files"] = [path for path in config.identity_files if not path.name.startswith("id_")]
-    return {name: value for name, value in found.items() if name not in ("algorithms", "no_effect")}
+    del found["no_effect"], found["stream"]["algorithms"]
+    found["stream"]["send_env"] = set(config.stream.send_env)
+    found["identities"]["files"] = [path for path in config.identities.files if not path.name.startswith("id_")]
+    return found
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -99,5 +102,5 @@ async def test_both_readings_agree(seed: int, tmp_path: Path, monkeypatch: pytes
         options = rng.choice([(), (), ("User=cli",), ("Port=9",), ("ProxyJump=none",)])
         target = SshTarget(host, rng.choice([None, "me"]), rng.choice([None, 2222]), (), options)
         lines, _ = read_config(target, [file])
-        ours = _config(_with_flags(lines, target), {}, target)
+        ours = host_config(with_identities(lines, target), {}, target)
         assert meaning(ours) == meaning(await resolve(target)), f"{target}\n{text}"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ccb.tunnel.ssh.jumps import of_jump_hosts, route
+from ccb.tunnel.ssh.jumps import route, ssh_of_jump_hosts
 from ccb.tunnel.ssh_config.origin import ELSEWHERE, applied_options
-from ccb.tunnel.ssh_config.resolve import SshTarget
+from ccb.tunnel.ssh_config.target import SshTarget
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_the_flags_of_an_ssh_of_ones_own_count_and_its_file_is_that_of_jum
     }
     (hop, jump), (_, shop) = await route(SshTarget("shop"), words)
     assert (hop.host, jump.port, shop.port, shop.user) == ("hop", 77, 2222, "bob")
-    assert jump.user != "bob" and of_jump_hosts(words) == ["ssh", "-F", str(config)]
+    assert jump.user != "bob" and ssh_of_jump_hosts(words) == ["ssh", "-F", str(config)]
 
 
 async def test_without_configuration_there_is_nothing_to_say(config: Path) -> None:

@@ -16,7 +16,8 @@ from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.ssh.jumps import route
 from ccb.tunnel.ssh_config import resolve as ssh_config
 from ccb.tunnel.ssh_config.origin import applied_options
-from ccb.tunnel.ssh_config.resolve import SshTarget, resolve
+from ccb.tunnel.ssh_config.resolve import resolve
+from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.transports.environment import SECRET_VARIABLES
 
 
@@ -31,7 +32,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 async def test_a_proxy_command_has_its_tokens_and_leaves_the_rest_to_the_shell(config: Path) -> None:
     config.write_text("Host Far\n  HostName %h.example.com\n  User me\n  ProxyCommand p %% %n %h %p %r ${HOME} %C #\n")
     resolved = await resolve(SshTarget("Far", port=77))
-    assert resolved.proxy_command == "p % Far far.example.com 77 me ${HOME} %C #"
+    assert resolved.route.proxy_command == "p % Far far.example.com 77 me ${HOME} %C #"
 
 
 async def test_a_jump_host_has_its_tokens(config: Path) -> None:
@@ -48,23 +49,26 @@ async def test_what_the_command_line_says_of_the_host_is_not_said_of_its_jump_ho
     config.write_text("Host hop\n  IdentityFile ~/.ssh/hop\n  StrictHostKeyChecking yes\n")
     options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ProxyJump=hop,last", "User=me")
     hop, last, far = await route(SshTarget("far", None, 77, (str(key),), options))
-    assert far[1].strict_host_keys == "no" and far[1].identity_files == (key,)
-    assert hop[1].strict_host_keys == "yes" and hop[1].identity_files == (Path("~/.ssh/hop").expanduser(),)
-    assert last[1].strict_host_keys == "ask" and last[1].known_hosts[0] == Path("~/.ssh/known_hosts").expanduser()
-    assert Path("~/.ssh/id_ed25519").expanduser() in last[1].identity_files and last[1].port == 22
+    assert far.config.trust.strict == "no" and far.config.identities.files == (key,)
+    assert hop.config.trust.strict == "yes" and hop.config.identities.files == (Path("~/.ssh/hop").expanduser(),)
+    assert (
+        last.config.trust.strict == "ask"
+        and last.config.trust.known_hosts[0] == Path("~/.ssh/known_hosts").expanduser()
+    )
+    assert Path("~/.ssh/id_ed25519").expanduser() in last.config.identities.files and last.config.port == 22
 
 
 async def test_files_of_host_keys_may_have_spaces_in_their_names(config: Path, tmp_path: Path) -> None:
     config.write_text(f'Host far\n  UserKnownHostsFile "{tmp_path}/with a space" {tmp_path}/%k ~/third\n')
     resolved = await resolve(SshTarget("far"))
     expected = (tmp_path / "with a space", tmp_path / "far", Path("~/third").expanduser())
-    assert resolved.known_hosts[:3] == expected
+    assert resolved.trust.known_hosts[:3] == expected
 
 
 async def test_the_hash_of_a_connection_is_a_token(config: Path) -> None:
     config.write_text("Host far\n  User me\n  IdentityFile /keys/%C\n")
     said = hashlib.sha1(f"{socket.gethostname()}far22me".encode(), usedforsecurity=False).hexdigest()
-    assert (await resolve(SshTarget("far"))).identity_files == (Path("/keys") / said,)
+    assert (await resolve(SshTarget("far"))).identities.files == (Path("/keys") / said,)
 
 
 async def test_the_name_of_a_host_is_lower_case_for_who_looks_it_up(config: Path) -> None:
@@ -86,8 +90,8 @@ async def test_home_is_that_of_ssh_which_does_not_look_at_the_environment(
     monkeypatch.setenv("HOME", str(tmp_path))
     resolved = await resolve(SshTarget("far"))
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    assert resolved.identity_files == resolved.certificate_files == (home / "mine",)
-    assert resolved.known_hosts[0] == home / ".ssh" / "known_hosts"
+    assert resolved.identities.files == resolved.identities.certificates == (home / "mine",)
+    assert resolved.trust.known_hosts[0] == home / ".ssh" / "known_hosts"
 
 
 async def test_the_home_of_nobody_is_an_error(config: Path) -> None:
@@ -106,7 +110,7 @@ async def test_the_agent_that_is_meant(
     monkeypatch.setenv("SSH_AUTH_SOCK", "/env/%d")
     monkeypatch.setenv("MINE", "/mine")
     config.write_text(f"IdentityAgent {value}\n")
-    assert (await resolve(SshTarget("far"))).agent == means
+    assert (await resolve(SshTarget("far"))).identities.agent == means
 
 
 async def test_what_the_configuration_starts_inherits_no_credential(

@@ -1,0 +1,151 @@
+"""The options of one host as asyncssh takes them: explicit ones only, so asyncssh reads no file of its own."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+import asyncssh
+from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
+from asyncssh.kex import get_default_kex_algs, get_kex_algs
+from asyncssh.mac import get_default_mac_algs, get_mac_algs
+from asyncssh.public_key import (
+    get_certificate_algs,
+    get_default_certificate_algs,
+    get_default_public_key_algs,
+    get_public_key_algs,
+)
+
+from ..errors import ConfigError
+from ..login.host_keys import KnownKeys
+from ..ssh_config.host_config import HostConfig, StreamOptions
+
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 2
+"""asyncssh gives up after (count + 1) intervals of silence: 15 s."""
+
+LOGIN_TIMEOUT_S = 300
+"""Seconds for a whole login. A second factor on a phone takes its time."""
+
+_NEVER_SENT = ("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CCB_*")
+
+_NAMES = {
+    "ciphers": (get_encryption_algs, get_default_encryption_algs),
+    "macs": (get_mac_algs, get_default_mac_algs),
+    "kexalgorithms": (get_kex_algs, get_default_kex_algs),
+    "pubkeyacceptedalgorithms": (get_public_key_algs, get_default_public_key_algs),
+}
+
+
+def connection_options(
+    config: HostConfig, known: KnownKeys, *, certificates: bool
+) -> asyncssh.SSHClientConnectionOptions:
+    """Return the options for one connection to the host of `config`. Raise ConfigError for algorithms asyncssh lacks.
+
+    `known` are the host keys to trust; `certificates`: also ask the host for a certificate.
+    """
+    stream, methods = config.stream, config.methods
+    trusted = (known.trusted, known.authorities, known.revoked, (), (), (), ())
+    stored = [kind for key in known.trusted for kind in key.sig_algorithms]
+    interval, count = _keepalive(stream)
+    rekey_bytes, rekey_seconds = stream.rekey
+    return asyncssh.SSHClientConnectionOptions(
+        config=None,
+        known_hosts=lambda host, address, port: trusted,
+        host_key_alias=config.trust.alias,
+        username=config.user,
+        client_keys=None,  # LoginClient offers the keys: asyncssh would use no agent without key files
+        agent_path=None,
+        compression_algs=["zlib@openssh.com", "none"] if stream.compression else None,
+        encryption_algs=chosen(stream.algorithms, "ciphers") or (),
+        mac_algs=chosen(stream.algorithms, "macs") or (),
+        kex_algs=chosen(stream.algorithms, "kexalgorithms") or (),
+        signature_algs=chosen(stream.algorithms, "pubkeyacceptedalgorithms") or (),
+        server_host_key_algs=host_key_algorithms(stream.algorithms, stored, certificates=certificates),
+        preferred_auth=methods.preferred or (),
+        public_key_auth=methods.public_key,
+        password_auth=methods.password,
+        kbdint_auth=methods.challenges,
+        env={**_sent(stream.send_env), **stream.set_env} or None,
+        rekey_bytes=rekey_bytes or (),
+        rekey_seconds=rekey_seconds or (),
+        keepalive_interval=interval,
+        keepalive_count_max=count,
+        login_timeout=LOGIN_TIMEOUT_S,
+    )
+
+
+def _keepalive(stream: StreamOptions) -> tuple[int, int]:
+    """Return interval and count for asyncssh: ours, or the person's ServerAlive options if those give up earlier."""
+    if stream.alive is None:
+        return KEEPALIVE_S, KEEPALIVE_COUNT
+    interval, count = stream.alive
+    total = min(KEEPALIVE_S * (KEEPALIVE_COUNT + 1), interval * count)
+    interval = min(KEEPALIVE_S, interval)
+    return interval, max(1, total // interval - 1)
+
+
+def _sent(patterns: tuple[str, ...]) -> dict[str, str]:
+    """Return the variables that SendEnv names, but none that may hold a credential for the model."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        and not any(fnmatch.fnmatchcase(name, pattern) for pattern in _NEVER_SENT)
+    }
+
+
+def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
+    """Return the algorithms that `given[option]` means, in its order; None if the option is not set.
+
+    Names that asyncssh does not know are left out. Raise ConfigError if it knows none.
+    """
+    if option not in given:
+        return None
+    known, default = _NAMES[option]
+    text = given[option]
+    if option == "pubkeyacceptedalgorithms":
+        # asyncssh has no own names for signatures by a certificate: its key's algorithm signs
+        text = re.sub(r"(sk-[^,@]*)-cert-v01(@openssh\.com)", r"\1\2", text).replace("-cert-v01@openssh.com", "")
+    return _select(text, _text(known()), _text(default()), option)
+
+
+def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:
+    """Return the algorithms for host keys, the preferred ones first.
+
+    That is HostKeyAlgorithms if it is set; else the kinds of keys in known_hosts (`stored`) come before the others.
+    Certificates are among them only with `certificates`.
+    """
+    every = _text(get_certificate_algs()) + _text(get_public_key_algs())
+    certified = _text(get_default_certificate_algs())
+    plain = _text(get_default_public_key_algs())
+    first = [name for name in _text(stored) if name in plain]
+    names = certified + first + [name for name in plain if name not in first]
+    option = "hostkeyalgorithms"
+    if option in given:
+        names = _select(given[option], every, certified + plain, option)
+    return [name for name in names if certificates or name not in _text(get_certificate_algs())] or plain
+
+
+def _select(text: str, known: Sequence[str], default: Sequence[str], option: str) -> list[str]:
+    """Apply a list of patterns with its leading `+`, `-` or `^` (ssh_config(5), Ciphers)."""
+    operator = text[0] if text[:1] in ("+", "-", "^") else ""
+    patterns = [name.strip() for name in text.removeprefix(operator).split(",")]
+    named = [name for pattern in patterns for name in fnmatch.filter(known, pattern)]
+    if operator == "-":
+        names = [name for name in default if name not in named]
+    else:
+        names = {"+": [*default, *named], "^": [*named, *default]}.get(operator, named)
+    if not names:
+        raise ConfigError(
+            f"{option} in your ssh configuration allows nothing that ccb's own SSH knows",
+            evidence=text,
+            do="Allow one more, or connect with ssh itself: --transport ssh.",
+        )
+    return list(dict.fromkeys(names))
+
+
+def _text(names: Sequence[bytes]) -> list[str]:
+    return [name.decode("ascii") for name in names]

@@ -1,0 +1,153 @@
+"""Why a login over asyncssh failed, as errors for the person: what the server said, what was tried, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncssh
+from asyncssh import OPEN_ADMINISTRATIVELY_PROHIBITED
+from asyncssh.packet import PacketDecodeError
+
+from ..errors import AuthFailed, ConnectError, Dropped, HostKeyError, Unreachable
+from ..login.host_keys import revoked
+from ..login.prompter import NobodyToAsk, Prompts
+from ..login.server_messages import closed_before_login, expired, too_many_logins
+from ..plain_text import neutralise
+from ..ssh_config.target import SshTarget
+from .client import LoginClient
+from .jumps import Hop
+from .proxy_command import Carrier
+
+_GARBLED = asyncssh.ProtocolError | asyncssh.MACError | asyncssh.CompressionError | PacketDecodeError
+
+
+@dataclass(frozen=True)
+class FailedLogin:
+    """What is known of a login that failed."""
+
+    hop: Hop
+    client: LoginClient
+    carrier: Carrier
+    prompts: Prompts
+
+    @property
+    def name(self) -> str:
+        return self.hop.target.shown
+
+    @property
+    def place(self) -> str:
+        return f"{self.hop.config.hostname} port {self.hop.config.port}"
+
+
+def untrusted(failed: FailedLogin, error: asyncssh.HostKeyNotVerifiable) -> HostKeyError:
+    """The host did not prove itself. Raise HostKeyError at once if its key is revoked: no other key may be tried."""
+    said = neutralise(str(error))
+    if "revoked" in said:
+        raise revoked(failed.name, said) from error
+    return HostKeyError(f"the host key of {failed.name} cannot be verified", evidence=said, do="Check known_hosts.")
+
+
+def no_answer_through(through: SshTarget, failed: FailedLogin) -> Unreachable:
+    """The jump host `through` did not reach the next host in time."""
+    return Unreachable(
+        f"the jump host {through.shown} got no answer from {failed.place}"
+        f" in {failed.hop.config.route.connect_timeout_s:.0f} s",
+        evidence="The connection was neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+        do="Check host and port as the jump host sees them. A larger ConnectTimeout waits longer.",
+    )
+
+
+def not_reached_through(through: SshTarget, failed: FailedLogin, error: asyncssh.ChannelOpenError) -> Unreachable:
+    """The jump host `through` was reached, but cannot or will not connect to the next host."""
+    said = neutralise(error.reason)
+    if error.code == OPEN_ADMINISTRATIVELY_PROHIBITED:
+        return Unreachable(
+            f"the jump host {through.shown} does not lead to {failed.place}",
+            evidence=f"It refuses to forward: {said}",
+            do=f"Name another jump host, allow forwarding there (AllowTcpForwarding, PermitOpen), or use "
+            f"-o ProxyCommand='{through.shell_command(command='nc %h %p')}'.",
+        )
+    return Unreachable(
+        f"the jump host {through.shown} cannot reach {failed.place}",
+        evidence=said,
+        do="Check host and port as the jump host sees them, and that an SSH server listens there.",
+    )
+
+
+def refused(failed: FailedLogin, error: asyncssh.PermissionDenied) -> AuthFailed:
+    """The server accepted no login."""
+    name, client, record = failed.name, failed.client, failed.client.record
+    nobody_to_ask = isinstance(failed.prompts, NobodyToAsk)
+    if record.gave_up and not nobody_to_ask:
+        return AuthFailed(
+            f"the login to {name} was given up",
+            evidence=client.tried(),
+            do="Answer what it asks, or let a key or an agent log in.",
+        )
+    lines, wanted = [client.tried()], " or ".join(record.wanted)
+    if record.key_accepted:
+        lines.append("The key was accepted, but this server wants more than a key.")
+    if "GSSAPIAuthentication" in failed.hop.config.no_effect and not wanted and not record.asked_for_keys:
+        lines.append("GSSAPIAuthentication is set: only --transport ssh logs in by it.")
+    if wanted and nobody_to_ask:
+        lines.append(f"The server wants {wanted}, and nobody can be asked for it here (headless, or BatchMode).")
+        if record.key_accepted or not record.asked_for_keys:
+            return AuthFailed(
+                f"{name} refused the login",
+                evidence="\n".join(lines),
+                do="Log in with ccb in a terminal, where it can ask you, or let the server accept a key alone.",
+            )
+    return AuthFailed(
+        f"{name} refused the login",
+        evidence="\n".join([*lines, neutralise(str(error))]),
+        do=f"Make `{failed.hop.target.shell_command()}` work first: it needs a key in the host's authorized_keys, an agent "
+        "or a password, and an account that is not locked or expired. If it works already, add `--transport ssh`.",
+    )
+
+
+async def broken_off(failed: FailedLogin, error: Exception) -> ConnectError:
+    """The connection broke off, or the server did not speak SSH in time."""
+    name, client = failed.name, failed.client
+    command_failed = await failed.carrier.command_failed()
+    words = failed.carrier.command_output()
+    said = neutralise(str(error) or type(error).__name__)
+    if words:
+        said += f"\nThe ProxyCommand said: {words}"
+    if "too many authentication failures" in said.lower():
+        return AuthFailed(
+            f"{name} ended the login after too many keys (MaxAuthTries)",
+            evidence=f"{client.tried()}\n{said}",
+            do="Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+        )
+    if account_expired := expired(name, client.record.banner):
+        return account_expired
+    if client.asked:
+        return AuthFailed(
+            f"{name} closed the connection during the login",
+            evidence=f"{client.tried()}\n{said}",
+            do="Log in again. A server waits for LoginGraceTime, 2 minutes by default.",
+        )
+    dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | _GARBLED)
+    sock = failed.carrier.sock
+    if dropped and not command_failed and sock is not None and not sock.spoke_ssh:
+        # In a pipeline the exit status is the last command's, so words without any of the server's blame the command.
+        command_failed = not sock.said and bool(words)
+        if too_many_logins(sock.said) and not command_failed:
+            return closed_before_login(f"{name} ({failed.place})", _heard(failed.carrier, sock.said, words))
+        if sock.said:
+            said += f"\nIt said: {sock.said}"
+    return (Dropped if dropped and not command_failed else Unreachable)(
+        f"no SSH connection to {name} ({failed.place})",
+        evidence=said,
+        do="Correct the ProxyCommand until it connects."
+        if command_failed
+        else "Check that an SSH server listens there.",
+    )
+
+
+def _heard(carrier: Carrier, server: str, command: str) -> str:
+    """Return what the server and the ProxyCommand said before the connection closed."""
+    lines = [f"It said: {server}" if server else "It said nothing."]
+    if carrier.runs_command:
+        lines.append(f"The ProxyCommand said: {command}" if command else "The ProxyCommand said nothing, either.")
+    return "\n".join(lines)

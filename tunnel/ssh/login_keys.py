@@ -1,0 +1,138 @@
+"""The keys that one login offers, from files and the agent, and the questions for their passphrases."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import asyncssh
+
+from ..login.prompter import Prompts
+from ..plain_text import neutralise
+from ..ssh_config.host_config import HostConfig
+from .keys import KeyFile, LockedKeyPair, in_order, read_certificates, read_key_files, unlocked, unusable_keys
+
+log = logging.getLogger(__name__)
+
+AGENT_QUIET_S = 3.0
+"""Seconds after which the person is told that ccb waits for the agent. It may ask them something first, or hang."""
+
+
+class LoginKeys:
+    """Owns the connection to the agent; `close` ends it. `asked` is set once a passphrase was asked for."""
+
+    def __init__(self, config: HostConfig, prompts: Prompts) -> None:
+        self.asked = False
+        self._user = config.user
+        self._identities = config.identities
+        self._max_attempts = config.methods.prompts
+        self._prompts = prompts
+        self._agent: asyncssh.SSHAgentClient | None = None
+        self._agent_failed = ""
+        self._configured: list[bytes] = []
+        self._pairs: list[asyncssh.SSHKeyPair] = []
+        self._unnamed: list[KeyFile] = []  # locked, and nothing says which public key belongs to it
+        self._certificates: list[asyncssh.SSHCertificate] = []
+        self._still_locked: list[Path] = []
+        self._unusable: list[str] = []
+
+    def load(self) -> None:
+        """Read key files and certificates. Blocking."""
+        paths = self._identities.files
+        files = read_key_files(paths)
+        self._unusable = unusable_keys(paths, files)
+        beside = [path.with_name(path.name + "-cert.pub") for path in paths]
+        self._certificates = read_certificates([*self._identities.certificates, *beside])
+        self._configured = [file.public.public_data for file in files if file.public is not None]
+        for file in files:
+            if file.key is not None:
+                self._pairs += asyncssh.load_keypairs([file.key])
+            elif file.data and file.public is not None:
+                self._pairs.append(LockedKeyPair(file, file.public, self._unlock, self._still_locked.append))
+            elif file.data:
+                self._unnamed.append(file)
+
+    async def in_order(self) -> list[asyncssh.SSHKeyPair]:
+        """Return the keys in the order in which ssh offers them. Ask the agent for its keys."""
+        agent = await self._agent_keys()
+        only = self._identities.only
+        return in_order(agent, self._pairs, self._configured, self._certificates, identities_only=only)
+
+    async def next_unnamed(self) -> tuple[Path, asyncssh.SSHKey] | None:
+        """Unlock and return the next locked key that could not be offered by its public half. None: there is none, or the
+        person gave up."""
+        if not self._unnamed:
+            return None
+        file = self._unnamed[0]
+        key = await self._unlock(file)
+        if key is None:
+            return None
+        self._unnamed.pop(0)
+        return file.path, key
+
+    async def close(self) -> None:
+        """Close the connection to the agent."""
+        if self._agent is not None:
+            with contextlib.suppress(OSError, asyncssh.Error):  # the agent may have died
+                self._agent.close()
+                await self._agent.wait_closed()
+            self._agent = None
+
+    def report(self, tried: Sequence[str], *, asked_for_keys: bool) -> str:
+        """Return what was `tried` and what is wrong with the keys, as evidence for an error."""
+        if asked_for_keys:
+            nothing = "nothing, there was no key" + ("" if self._agent_failed else " and no agent")
+        else:
+            nothing = "nothing, it asked for no key"
+        text = "Tried: " + (", ".join(dict.fromkeys(tried)) or nothing) + "."
+        if self._agent_failed:
+            text += f" {self._agent_failed}"
+        locked = [*self._still_locked, *(file.path for file in self._unnamed)]
+        if locked:
+            text += " Locked by a passphrase: " + ", ".join(map(str, dict.fromkeys(locked))) + "."
+        if self._unusable:
+            text += f" Not usable: {neutralise('; '.join(self._unusable))}."
+        for certificate in self._certificates:
+            if not isinstance(certificate, asyncssh.public_key.SSHOpenSSHCertificate):
+                continue
+            try:
+                certificate.validate(asyncssh.public_key.CERT_TYPE_USER, self._user)
+            except ValueError as error:
+                text += f"\n{error}: the one of {certificate.key.get_fingerprint()}."
+        return text
+
+    async def _agent_keys(self) -> list[asyncssh.SSHKeyPair]:
+        path = self._identities.agent
+        if path is None:
+            return []
+        text = neutralise(f"Waiting for the agent at {path} …")
+        notice = asyncio.get_running_loop().call_later(AGENT_QUIET_S, self._prompts.banner, text)
+        try:
+            self._agent = await asyncssh.connect_agent(path)
+            return list(await self._agent.get_keys())
+        except (OSError, ValueError, asyncssh.Error) as error:
+            log.warning("the agent at %s does not answer: %s", path, error)
+            self._agent_failed = neutralise(f"The agent at {path} does not answer: {error}.")
+            return []
+        finally:
+            notice.cancel()
+
+    async def _unlock(self, file: KeyFile) -> asyncssh.SSHKey | None:
+        """Return the private key of `file`, None if the person gave up. Add it to the agent if AddKeysToAgent says so."""
+        key = await unlocked(file.data, file.path, self._passphrase, self._prompts.memory)
+        if key is not None and self._agent is not None and self._identities.agent_keeps is not None:
+            confirm, seconds = self._identities.agent_keeps
+            try:
+                await self._agent.add_keys([key], lifetime=seconds or None, confirm=confirm)
+            except (OSError, ValueError, asyncssh.Error) as error:
+                log.warning("the agent does not take the key %s: %s", file.path, error)
+        return key
+
+    async def _passphrase(self, path: str, attempt: int) -> str | None:
+        if attempt > self._max_attempts:
+            return None
+        self.asked = True
+        return await self._prompts.passphrase(path, attempt)

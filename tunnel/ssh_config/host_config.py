@@ -1,0 +1,310 @@
+"""The ssh options of one host as typed values, made from option lines as `ssh -G` prints them."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ..errors import ConfigError, UsageError
+from .target import SshTarget
+from .unsupported import Lines, changed, without_effect
+
+ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
+
+_CONNECT_TIMEOUT_S = 10.0
+_GREETING_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Route:
+    """How the byte stream to the host is made.
+
+    `passes_socket` (ProxyUseFdpass): the command hands over an open connection instead of carrying its bytes. `greeting_s`:
+    seconds in which a server that has accepted the connection must ask for a login.
+    """
+
+    proxy_jump: str | None
+    proxy_command: str | None
+    passes_socket: bool
+    family: str
+    bind_address: str | None
+    bind_interface: str | None
+    attempts: int
+    connect_timeout_s: float
+    greeting_s: float
+
+
+@dataclass(frozen=True)
+class HostTrust:
+    """Which host keys are trusted, and what happens to others.
+
+    `name` and `port` are those under which known_hosts has the host; `alias` is HostKeyAlias. `revoked` are the files of
+    RevokedHostKeys. `loopback`: every key is trusted on a loopback address (NoHostAuthenticationForLocalhost).
+    """
+
+    name: str
+    port: int
+    alias: str | None
+    known_hosts: tuple[Path, ...]
+    revoked: tuple[Path, ...]
+    strict: str
+    hash_names: bool
+    loopback: bool
+
+
+@dataclass(frozen=True)
+class Identities:
+    """The keys of the person. `agent` is the socket of the agent, None for no agent.
+
+    `agent_keeps` is AddKeysToAgent: whether the agent asks before each use, and the seconds it keeps a key (0: for good).
+    """
+
+    files: tuple[Path, ...]
+    certificates: tuple[Path, ...]
+    only: bool
+    agent: str | None
+    agent_keeps: tuple[bool, int] | None
+
+
+@dataclass(frozen=True)
+class LoginMethods:
+    """How the person may prove who they are. `preferred` is PreferredAuthentications, `prompts` NumberOfPasswordPrompts.
+
+    `batch`: nothing may be asked.
+    """
+
+    preferred: str | None
+    public_key: bool
+    password: bool
+    challenges: bool
+    prompts: int
+    batch: bool
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Options of the encrypted connection.
+
+    `algorithms` has the lists of names that were set, under the names in ALGORITHMS. `alive` is ServerAliveInterval in
+    seconds and ServerAliveCountMax. `rekey` are the bytes and the seconds after which keys change, 0 if not set.
+    """
+
+    compression: bool
+    algorithms: Mapping[str, str]
+    alive: tuple[int, int] | None
+    rekey: tuple[int, int]
+    set_env: Mapping[str, str]
+    send_env: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """The ssh options that apply to one host. Paths are expanded.
+
+    `no_effect` names the options that were set and that only OpenSSH honours.
+    """
+
+    hostname: str
+    user: str
+    port: int
+    route: Route
+    trust: HostTrust
+    identities: Identities
+    methods: LoginMethods
+    stream: StreamOptions
+    no_effect: tuple[str, ...]
+
+
+def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None = None) -> HostConfig:
+    """Return the options of `target`. Raise UsageError for a port that is not a number, ConfigError for an unknown home.
+
+    `defaults` are the lines of ssh without any configuration. `home` is the directory that `~` means; None: that of HOME.
+    """
+    options = _Options(lines, target, home)
+    return HostConfig(
+        hostname=options.hostname,
+        user=options.user,
+        port=options.port,
+        route=_route(options),
+        trust=_trust(options),
+        identities=Identities(
+            files=options.paths("identityfile"),
+            certificates=options.paths("certificatefile"),
+            only=options.flag("identitiesonly"),
+            agent=_agent(options),
+            agent_keeps=_agent_keeps(options.one("addkeystoagent", "no")),
+        ),
+        methods=LoginMethods(
+            preferred=options.maybe("preferredauthentications"),
+            public_key=options.one("pubkeyauthentication", "yes").lower() not in ("no", "false"),
+            password=options.flag("passwordauthentication", "yes"),
+            challenges=options.flag("kbdinteractiveauthentication", "yes"),
+            prompts=options.number("numberofpasswordprompts", 3),
+            batch=options.flag("batchmode"),
+        ),
+        stream=_stream(options, changed(lines, defaults)),
+        no_effect=without_effect(lines, defaults),
+    )
+
+
+class _Options:
+    """Option lines, read as the kinds of values that ssh_config has."""
+
+    def __init__(self, lines: Lines, target: SshTarget, home: str | None) -> None:
+        self.lines = lines
+        self._target = target
+        self._home = home
+
+    def one(self, key: str, default: str = "") -> str:
+        return self.lines[key][0] if self.lines.get(key) else default
+
+    def maybe(self, key: str) -> str | None:
+        """Return the value, None for `none`."""
+        value = self.one(key)
+        return value if value and value.lower() != "none" else None
+
+    def flag(self, key: str, default: str = "no") -> bool:
+        return self.one(key, default).lower() in ("yes", "true")
+
+    def number(self, key: str, default: int) -> int:
+        return int(self.one(key)) if self.one(key).isdigit() else default
+
+    def paths(self, key: str) -> tuple[Path, ...]:
+        return tuple(self.path(text) for text in self.lines.get(key, ()) if text.lower() != "none")
+
+    def path(self, text: str) -> Path:
+        """Return the path that `text` means with its `%x`, `${NAME}` and `~`."""
+        text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
+        text = _with_tokens(text, self.tokens)
+        if text == "~" or text.startswith("~/"):
+            return Path(self.tokens["d"] + text[1:])
+        try:
+            return Path(text).expanduser()
+        except RuntimeError as error:
+            raise ConfigError(
+                "the ssh configuration names the home of a user who does not exist here",
+                evidence=text,
+                do="Correct that path.",
+            ) from error
+
+    @cached_property
+    def hostname(self) -> str:
+        return self.one("hostname", self._target.host).lower()
+
+    @cached_property
+    def user(self) -> str:
+        return self.one("user", self._target.user or getpass.getuser())
+
+    @cached_property
+    def port(self) -> int:
+        text = self.one("port", str(self._target.port or 22))
+        try:
+            return int(text)
+        except ValueError:
+            raise UsageError(f"{text!r} is not a port", do="Give -P a number from 1 to 65535.") from None
+
+    @cached_property
+    def tokens(self) -> Mapping[str, str]:
+        """What `%x` stands for (ssh_config(5), TOKENS)."""
+        tokens = {
+            "%": "%",
+            "d": self._home or str(Path.home()),
+            "h": self.hostname,
+            "i": str(os.getuid()),
+            "k": self.one("hostkeyalias", self._target.host),
+            "l": socket.gethostname(),
+            "L": socket.gethostname().partition(".")[0],
+            "n": self._target.host,
+            "p": str(self.port),
+            "r": self.user,
+            "u": getpass.getuser(),
+        }
+        digest = hashlib.sha1("".join(tokens[each] for each in "lhpr").encode(), usedforsecurity=False)
+        return {**tokens, "C": digest.hexdigest()}
+
+
+def _with_tokens(text: str, tokens: Mapping[str, str]) -> str:
+    """Replace `%x`. `ssh -G` prints most of them as they were written."""
+    return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
+
+
+def _route(options: _Options) -> Route:
+    tokens = {token: options.tokens[token] for token in "%hnpr"}
+    proxy_command, proxy_jump = options.maybe("proxycommand"), options.maybe("proxyjump")
+    timeout = options.number("connecttimeout", 0)
+    return Route(
+        proxy_jump=_with_tokens(proxy_jump, tokens) if proxy_jump else None,
+        proxy_command=_with_tokens(proxy_command, tokens) if proxy_command else None,
+        passes_socket=options.flag("proxyusefdpass"),
+        family=options.one("addressfamily", "any"),
+        bind_address=options.maybe("bindaddress"),
+        bind_interface=options.maybe("bindinterface"),
+        attempts=max(1, options.number("connectionattempts", 1)),
+        connect_timeout_s=timeout or _CONNECT_TIMEOUT_S,
+        greeting_s=timeout or _GREETING_TIMEOUT_S,
+    )
+
+
+def _trust(options: _Options) -> HostTrust:
+    known_hosts = options.paths("userknownhostsfile")
+    if options.one("userknownhostsfile").lower() == "none":
+        known_hosts = (Path(os.devnull),)
+    elif not known_hosts:
+        known_hosts = tuple(Path(options.tokens["d"], ".ssh", name) for name in ("known_hosts", "known_hosts2"))
+    if "globalknownhostsfile" not in options.lines:
+        known_hosts += (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
+    alias = options.maybe("hostkeyalias")
+    strict = options.one("stricthostkeychecking", "ask").lower()
+    return HostTrust(
+        name=alias or options.hostname,
+        port=22 if alias else options.port,
+        alias=alias,
+        known_hosts=known_hosts + options.paths("globalknownhostsfile"),
+        revoked=options.paths("revokedhostkeys"),
+        strict={"true": "yes", "false": "no", "off": "no"}.get(strict, strict),
+        hash_names=options.flag("hashknownhosts"),
+        loopback=options.flag("nohostauthenticationforlocalhost"),
+    )
+
+
+def _stream(options: _Options, given: Mapping[str, Sequence[str]]) -> StreamOptions:
+    interval = options.number("serveraliveinterval", 0)
+    return StreamOptions(
+        compression=options.flag("compression"),
+        algorithms={name: given[name][0] for name in ALGORITHMS if given.get(name)},
+        alive=(interval, options.number("serveralivecountmax", 3)) if interval else None,
+        rekey=_rekey(options.one("rekeylimit")),
+        set_env=dict(value.split("=", 1) for value in options.lines.get("setenv", ()) if "=" in value),
+        send_env=tuple(word for value in options.lines.get("sendenv", ()) for word in value.split()),
+    )
+
+
+def _agent(options: _Options) -> str | None:
+    """Return the socket of IdentityAgent."""
+    value = options.one("identityagent", "SSH_AUTH_SOCK")
+    if value.lower() == "none":
+        return None
+    if value == "SSH_AUTH_SOCK" or (value.startswith("$") and not value.startswith("${")):
+        return os.environ.get(value.removeprefix("$")) or None
+    return str(options.path(value))
+
+
+def _agent_keeps(value: str) -> tuple[bool, int] | None:
+    words = value.lower().split()
+    if words[0] in ("no", "false", "ask"):
+        return None
+    return words[0] == "confirm", int(words[-1]) if words[-1].isdigit() else 0
+
+
+def _rekey(value: str) -> tuple[int, int]:
+    size, _, seconds = value.partition(" ")
+    factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(size[-1:].lower(), 1)
+    digits = size.rstrip("kmgKMG")
+    return int(digits) * factor if digits.isdigit() else 0, int(seconds) if seconds.isdigit() else 0

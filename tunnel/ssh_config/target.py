@@ -1,0 +1,107 @@
+"""A host as the person named it, with the ssh options of ccb's command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import getopt
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import UsageError
+
+_FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
+
+_FLAG_OPTIONS = {
+    "-4": "AddressFamily", "-6": "AddressFamily", "-A": "ForwardAgent", "-a": "ForwardAgent", "-B": "BindInterface",
+    "-b": "BindAddress", "-C": "Compression", "-c": "Ciphers", "-J": "ProxyJump", "-K": "GSSAPIAuthentication",
+    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11", "-Y": "ForwardX11",
+}  # fmt: skip
+"""The ssh_config option that each flag of ssh sets."""
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """A host as the person named it, with the ssh options of the command line (`-i`, `-P`, `-o`).
+
+    Raise UsageError for a host or user that ssh would take for an option.
+    """
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    identities: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.host or self.host.startswith("-") or any(c.isspace() or not c.isprintable() for c in self.host):
+            raise UsageError(f"{self.host!r} is not a host name", do="Name a host as ssh does: [user@]host.")
+        if self.user is not None and (self.user.startswith("-") or any(c.isspace() for c in self.user)):
+            raise UsageError(f"{self.user!r} is not a user name", do="Name a host as ssh does: [user@]host.")
+
+    @classmethod
+    def of_jump_host(cls, spec: str) -> SshTarget:
+        """Return the target that a ProxyJump value such as `user@host:port` names.
+
+        It has none of the command line's options: as in ssh, those are for the host itself.
+        """
+        user, _, rest = spec.strip().removeprefix("ssh://").rstrip("/").rpartition("@")
+        host, port = rest, None
+        if rest.startswith("["):
+            host, _, tail = rest[1:].partition("]")
+            port = int(tail[1:]) if tail[1:].isdigit() else None
+        elif rest.count(":") == 1:
+            host, _, tail = rest.partition(":")
+            port = int(tail) if tail.isdigit() else None
+        return cls(host, user or None, port)
+
+    @property
+    def shown(self) -> str:
+        """How messages name the host: `user@host`, or `host` if the person named no user."""
+        return f"{self.user}@{self.host}" if self.user else self.host
+
+    def flags(self) -> list[str]:
+        """Return the words that give ssh everything but the host."""
+        words = self._flags_without_user()
+        if self.user is not None:
+            words += ["-l", self.user]
+        return words
+
+    def with_flags(self, flags: Sequence[tuple[str, str]]) -> SshTarget:
+        """Return the target with the options that flags of ssh set. Of a port only whether it was given is kept (22)."""
+        given = dict(flags)
+        options = [value for flag, value in flags if flag == "-o"]
+        options += [f"{_FLAG_OPTIONS[flag]}={value}" for flag, value in flags if flag in _FLAG_OPTIONS]
+        return dataclasses.replace(
+            self,
+            user=self.user or given.get("-l"),
+            port=self.port or (22 if "-p" in given else None),
+            identities=(*self.identities, *(value for flag, value in flags if flag == "-i")),
+            options=(*self.options, *options),
+        )
+
+    def shell_command(self, ssh: Sequence[str] = ("ssh",), *more: str, command: str = "true") -> str:
+        """Return the line that runs `command` on this host in a terminal, without ccb.
+
+        It has all options of the command line: with another port or key another server may answer. `ssh` are the words
+        that start ssh; `more` are further flags, such as -v.
+        """
+        return f"{shlex.join([*ssh, *more, *self._flags_without_user(), self.shown])} {command}"
+
+    def _flags_without_user(self) -> list[str]:
+        words = []
+        for option in self.options:
+            words += ["-o", option]
+        for identity in self.identities:
+            words += ["-i", identity]
+        if self.port is not None:
+            words += ["-p", str(self.port)]
+        return words
+
+
+def flags_of(ssh: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the flags in the words that start ssh, with their values. Return none if ssh would reject them."""
+    try:
+        return getopt.getopt(list(ssh[1:]), _FLAGS)[0]
+    except getopt.GetoptError:
+        return []
