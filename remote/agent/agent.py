@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccb.tunnel.wire.records import ModelRecord
 
 from ..model.models import resolve_model
+from ..tools.contract import Tool, ToolDeclaration
 from .conversation import Conversation
 from .deps import AgentConfig, AgentDeps, Prompt
 from .state import AgentState
@@ -19,13 +20,15 @@ Json = dict[str, Any]
 
 class Agent:
     """`conversation` and `ledger` are the projections of this agent's records in the journal. The tools that the model is
-    offered change only with the configuration, so that the request prefix stays the same."""
+    offered change only with the configuration or the registry of tools, at the start of a turn, so that the request prefix
+    stays the same."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
         self._config = config
         self._next = config  # from the next turn on
         self._deps = deps
         model = resolve_model(conversation.model or config.model)
+        self._registered = config.tools.begin_turn()  # what the registry had at the start of the last turn
         self._state = AgentState(conversation, ledger, model, config.visible_tools())
         self._turn: Turn | None = None
 
@@ -84,11 +87,17 @@ class Agent:
             self._turn = None
 
     def _take_config(self) -> None:
-        """Make the request prefix anew when the prompts or the names of the tools have changed."""
+        """Take over a new configuration and what the registry of tools has new. Make the request prefix anew when the prompts
+        or the declarations of the tools have changed."""
         old, new = self._config, self._next
-        if new is old:
+        registered = new.tools.begin_turn()
+        if new is old and registered == self._registered:
             return
         tools = new.visible_tools()
-        if new.prompts is not old.prompts or list(tools) != list(self._state.tools):
-            self._state.tools, self._state.prefix = tools, None
-        self._config = new
+        if new.prompts is not old.prompts or _declarations(tools) != _declarations(self._state.tools):
+            self._state.prefix = None
+        self._state.tools, self._registered, self._config = tools, registered, new
+
+
+def _declarations(tools: Mapping[str, Tool]) -> list[ToolDeclaration]:
+    return [tool.declaration for tool in tools.values()]

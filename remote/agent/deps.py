@@ -13,6 +13,7 @@ from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..ports import Broker, Emitter, ModelTransport, PromptSource
 from ..tools.contract import Tool, ToolContext
+from ..tools.registry import ToolRegistry
 
 Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ class AgentConfig:
     during a turn, and empties the queue."""
 
     prompts: PromptSource
-    tools: Sequence[Tool]
+    tools: ToolRegistry
     permissions: PermissionEngine
     context: ToolContext
     model: str | None = None

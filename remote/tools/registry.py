@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class ToolRegistry(Sequence["Tool"]):
-    """Tools in the order in which the model sees them. Changes wait for the next turn: `begin_turn` appends new tools
-    by name, so that the request prefix changes only when the set of tools does."""
+    """Tools in the order in which the model sees them. Additions and removals wait for the start of a turn, and new tools go
+    to the end, sorted by name: so the request prefix changes only when the set of tools does."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -23,37 +23,33 @@ class ToolRegistry(Sequence["Tool"]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Tool]: ...
     def __getitem__(self, index: Any) -> Any:
-        return list(self._tools.values())[index]
+        return tuple(self._tools.values())[index]
 
     def __len__(self) -> int:
         return len(self._tools)
 
-    def get(self, name: str) -> Tool | None:
-        return self._tools.get(name)
-
     def add(self, tools: Iterable[Tool]) -> None:
-        """Offer more tools from the next turn on. One whose name was added before replaces that tool, in its place. Raises
+        """Offer more tools from the next turn on. A tool whose name was added before replaces that one, in its place. Raise
         ValueError for the name of a built-in tool."""
         added = {tool.name: tool for tool in tools}
         self._refuse_built_in(added)
         self._waiting.update(added)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Withdraw added tools from the next turn on; unknown names are ignored. Raises ValueError for a built-in tool."""
+        """Withdraw added tools from the next turn on; ignore unknown names. Raise ValueError for a built-in tool."""
         removed = list(names)
         self._refuse_built_in(removed)
         self._waiting.update(dict.fromkeys(removed))
 
-    def begin_turn(self) -> bool:
-        """Apply what has been added and removed. Return whether what the model is offered has changed."""
-        before = [tool.declaration for tool in self]
+    def begin_turn(self) -> tuple[Tool, ...]:
+        """Apply what has been added and removed since the last turn, and return the tools of this one."""
         for name, tool in sorted(self._waiting.items()):
             if tool is None:
                 self._tools.pop(name, None)
             else:
                 self._tools[name] = tool
         self._waiting.clear()
-        return [tool.declaration for tool in self] != before
+        return tuple(self._tools.values())
 
     def _refuse_built_in(self, names: Iterable[str]) -> None:
         taken = sorted(self._built_in.intersection(names))

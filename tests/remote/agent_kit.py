@@ -19,6 +19,7 @@ from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.matchers import Askable
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.registry import ToolRegistry
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_json
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
@@ -384,7 +385,7 @@ def make_world(
     nothing = cast(Any, None)
     config = AgentConfig(
         prompts=FixedPrompts(),
-        tools=[read, write],
+        tools=ToolRegistry([read, write]),
         permissions=permissions,
         context=ToolContext(nothing, "/srv/app", [], nothing, cast(Any, NoShells()), nothing, nothing),
         model=model,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
 from tests.remote.agent_kit import (
     Reply,
+    SpyTool,
     assert_valid,
     calls,
     closing,
@@ -144,6 +146,29 @@ async def test_the_prefix_of_requests_never_changes() -> None:
     assert all(body.startswith(head) for body in world.transport.bodies)
     for i in range(len(world.transport.bodies)):
         assert world.transport.bodies[i].count(b"cache_control") <= 4
+
+
+async def test_an_added_tool_is_offered_from_the_next_turn_on_and_changes_the_prefix_once() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), *(says("ok", f"msg_{number}") for number in range(2, 6)))
+    world.read.gates["a"] = asyncio.Event()
+    turn = world.start()
+    await world.read.until("start a")
+    world.agent.config.tools.add([SpyTool("mcp__a__x", read_only=True, log=world.log)])
+    world.read.gates["a"].set()
+    await world.clock.run_until_done(turn)
+    await world.turn()
+    await world.turn()
+    world.agent.config.tools.add([SpyTool("mcp__a__x", read_only=True, log=world.log)])
+    await world.turn()
+    offered = [[tool["name"] for tool in world.transport.request_json(i)["tools"]] for i in range(5)]
+    assert offered == 2 * [["Look", "Change"]] + 3 * [["Look", "Change", "mcp__a__x"]]
+    heads = [body[: body.index(b'"messages":[')] for body in world.transport.bodies]
+    assert heads[0] == heads[1]
+    assert heads[2] == heads[3] == heads[4], "the same declaration again, as after a server has reconnected"
+    assert [message["tools"] for message in world.emitter.messages("system") if message["subtype"] == "init"] == [
+        offered[0],
+        *offered[2:],
+    ]
 
 
 async def test_the_system_prompt_is_gathered_once() -> None:

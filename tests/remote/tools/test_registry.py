@@ -13,7 +13,7 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, 
 Json = dict[str, Any]
 
 
-class Remote(Tool):
+class Brought(Tool):
     """A tool that some server brings."""
 
     def __init__(self, name: str, description: str = "Does something.") -> None:
@@ -54,49 +54,47 @@ def test_an_unknown_name_is_a_tool_that_may_do_anything() -> None:
 
 def test_added_tools_come_with_the_next_turn_after_the_others_in_a_stable_order() -> None:
     registry = default_tools()
-    registry.add([Remote("mcp__b__x"), Remote("mcp__a__y")])
-    registry.add([Remote("mcp__a__x")])
+    registry.add([Brought("mcp__b__x"), Brought("mcp__a__y")])
+    registry.add([Brought("mcp__a__x")])
     assert names(registry) == list(BUILT_IN)
-    assert registry.begin_turn()
+    registry.begin_turn()
     assert names(registry) == [*BUILT_IN, "mcp__a__x", "mcp__a__y", "mcp__b__x"]
-    registry.add([Remote("mcp__a__a")])
-    assert registry.begin_turn()
+    registry.add([Brought("mcp__a__a")])
+    registry.begin_turn()
     assert names(registry)[-2:] == ["mcp__b__x", "mcp__a__a"], "what the model knows keeps its place"
 
 
-def test_a_turn_without_changes_keeps_the_prefix() -> None:
+def test_turns_without_changes_get_the_same_tools() -> None:
     registry = default_tools()
-    assert not registry.begin_turn()
-    registry.add([Remote("mcp__a__x")])
-    assert registry.begin_turn()
-    assert not registry.begin_turn()
-    registry.add([Remote("mcp__a__x")])
-    assert not registry.begin_turn(), "the same tool again, as after a server has reconnected"
+    tool = Brought("mcp__a__x")
+    registry.add([tool])
+    first = registry.begin_turn()
+    assert registry.begin_turn() == first
     registry.remove(["mcp__a__x"])
-    registry.add([Remote("mcp__a__x")])
-    assert not registry.begin_turn()
+    registry.add([tool])
+    assert registry.begin_turn() == first, "as after a server has reconnected"
     registry.remove(["mcp__a__y"])
-    assert not registry.begin_turn(), "it was never there"
+    assert registry.begin_turn() == first, "it was never there"
 
 
 def test_a_changed_tool_keeps_its_place_and_a_removed_one_goes() -> None:
     registry = default_tools()
-    registry.add([Remote("mcp__a__x"), Remote("mcp__a__y")])
+    registry.add([Brought("mcp__a__x"), Brought("mcp__a__y")])
     registry.begin_turn()
-    registry.add([Remote("mcp__a__x", "Does it better.")])
-    assert registry.begin_turn()
+    registry.add([Brought("mcp__a__x", "Does it better.")])
+    registry.begin_turn()
     assert registry[len(BUILT_IN)].description == "Does it better."
     registry.remove(["mcp__a__x"])
-    assert registry.get("mcp__a__x") is not None
-    assert registry.begin_turn()
+    assert names(registry)[-2:] == ["mcp__a__x", "mcp__a__y"]
+    registry.begin_turn()
     assert names(registry) == [*BUILT_IN, "mcp__a__y"]
-    assert registry.get("mcp__a__x") is None
 
 
 def test_built_in_tools_stay() -> None:
     registry = default_tools()
+    before = registry.begin_turn()
     with pytest.raises(ValueError, match="Bash"):
-        registry.add([Remote("Bash"), Remote("mcp__a__x")])
+        registry.add([Brought("Bash"), Brought("mcp__a__x")])
     with pytest.raises(ValueError, match="Read"):
         registry.remove(["Read"])
-    assert not registry.begin_turn()
+    assert registry.begin_turn() == before
