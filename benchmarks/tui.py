@@ -68,7 +68,7 @@ class Ours:
 
     def __init__(self) -> None:
         self.session = ScriptedSession()
-        self.app = Repl(self.session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0"), None)
+        self.app = Repl(self.session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0"))
 
     async def answer(self, text: str, tokens_per_s: float = 0) -> None:
         self.session.begin()

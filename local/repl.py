@@ -49,9 +49,10 @@ async def _connected(arguments: Arguments) -> int:
                 __version__,
                 connected.resume,
                 options.client,
+                arguments.prompt or "",
             )
             try:
-                return (await run_repl(session, info, arguments.prompt or None, prompts=prompts)).code
+                return (await run_repl(session, info, prompts=prompts)).code
             finally:
                 if session.reading and not session.driving:
                     sys.stderr.write(

@@ -1,4 +1,4 @@
-"""stdout of a headless run in its three formats. Nothing else ever writes there."""
+"""The stdout of a headless run in its formats. Nothing else writes there."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ..terminal.stdio import Writer
 from .results import result_text
 
 
-class Output(Protocol):
-    """Takes what a session says; messages come in order, a result ends each turn."""
+class HeadlessOutput(Protocol):
+    """Prints the messages of a session in order. A result ends each turn."""
 
     async def message(self, body: Json) -> None:
-        """A message that is not a result."""
+        """Print a message that is not a result."""
 
     async def progress(self, body: Json) -> None:
-        """A message that may be missing."""
+        """Print a message that is not in the journal, such as a streaming event."""
 
     async def result(self, body: Json) -> None:
-        """The end of a turn."""
+        """Print the result of a turn."""
 
     async def finish(self) -> None:
-        """Nothing comes any more."""
+        """Print what comes at the end of the run."""
 
 
 class TextOutput:
-    """The text of the last result."""
+    """Prints the text of the last result."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -50,7 +50,7 @@ class TextOutput:
 
 
 class JsonOutput:
-    """The last result as one object."""
+    """Prints the last result as one object."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -71,7 +71,7 @@ class JsonOutput:
 
 
 class JsonArrayOutput:
-    """All messages as one array, written as they come."""
+    """Prints all messages as one array, each as soon as it comes."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -92,7 +92,7 @@ class JsonArrayOutput:
 
 
 class StreamOutput:
-    """Every message as one line, as soon as it comes."""
+    """Prints every message on a line of its own, as soon as it comes."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -110,8 +110,8 @@ class StreamOutput:
         pass
 
 
-def make_output(output_format: str, writer: Writer, *, verbose: bool) -> Output:
-    """The output of a format of the command line."""
+def make_output(output_format: str, writer: Writer, *, verbose: bool) -> HeadlessOutput:
+    """Return the output for a value of `--output-format`."""
     if output_format == "stream-json":
         return StreamOutput(writer)
     if output_format == "json":

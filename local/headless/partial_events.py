@@ -1,83 +1,86 @@
-"""The raw events of a message that streams, each once: after a reconnect the host tells them again from the beginning."""
+"""Streaming events of a message, each printed once: after a reconnect the host sends them again from the beginning."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from ..session.client import Json
-
-_TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
+from ..session.stream_events import (
+    ContentBlockDelta,
+    ContentBlockStart,
+    ContentBlockStop,
+    MessageStart,
+    MessageStop,
+    parse_stream_event,
+    with_text,
+)
 
 
 @dataclass
-class _Block:
-    """What was passed on of one block, and how much of it has been told again."""
+class _PrintedBlock:
+    """How much of a content block was printed, and how much of it the host has sent again since the last reconnect."""
 
     chars: int = 0
-    others: int = 0  # deltas that are no text
+    other_deltas: int = 0  # deltas without text
     stopped: bool = False
     chars_again: int = 0
-    others_again: int = 0
+    other_deltas_again: int = 0
 
 
 @dataclass
 class PartialEvents:
-    """Remembers the message that streams."""
+    """Knows what was printed of the message that is being streamed."""
 
-    _message: str = ""
-    _blocks: dict[int, _Block] = field(default_factory=dict)
+    _message_id: str = ""
+    _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
 
-    def fresh(self, body: Json) -> Json | None:
-        """What of a `stream_event` was not passed on before; None for nothing. Everything else passes as it is."""
-        event = body.get("event")
-        if body.get("type") != "stream_event" or not isinstance(event, dict):
-            return body
-        kind, index = event.get("type"), event.get("index")
-        if kind == "message_start":
-            return body if self._begins(event.get("message")) else None
-        if kind == "message_stop":
-            self._message = ""
+    def new_part(self, message: Json) -> Json | None:
+        """Return the part of a `stream_event` message that was not printed before, or None. Messages of other types and
+        events of unknown types are returned unchanged."""
+        event = message.get("event")
+        if message.get("type") != "stream_event" or not isinstance(event, dict):
+            return message
+        parsed = parse_stream_event(event)
+        if isinstance(parsed, MessageStart):
+            return message if self._message_started(parsed.message_id) else None
+        if isinstance(parsed, MessageStop):
+            self._message_id = ""
             self._blocks.clear()
-            return body
-        if not self._message or not isinstance(index, int):
-            return body
-        if kind == "content_block_start":
-            known = index in self._blocks
-            self._blocks.setdefault(index, _Block())
-            return None if known else body
-        block = self._blocks.get(index)
+            return message
+        if parsed is None or not self._message_id:
+            return message
+        block = self._blocks.get(parsed.index)
+        if isinstance(parsed, ContentBlockStart):
+            self._blocks.setdefault(parsed.index, _PrintedBlock())
+            return message if block is None else None
         if block is None:
-            return body
-        if kind == "content_block_stop":
+            return message
+        if isinstance(parsed, ContentBlockStop):
             stopped, block.stopped = block.stopped, True
-            return None if stopped else body
-        return _delta(block, body, event)
+            return None if stopped else message
+        return _new_part_of_delta(block, message, parsed)
 
-    def _begins(self, message: object) -> bool:
-        """Whether a message starts that was not under way already."""
-        identity = str(message.get("id") or "") if isinstance(message, dict) else ""
-        if identity and identity == self._message:
+    def _message_started(self, message_id: str) -> bool:
+        """Return whether this is another message than the one that is being streamed."""
+        if message_id and message_id == self._message_id:
             for block in self._blocks.values():
-                block.chars_again = block.others_again = 0
+                block.chars_again = block.other_deltas_again = 0
             return False
-        self._message = identity
+        self._message_id = message_id
         self._blocks.clear()
         return True
 
 
-def _delta(block: _Block, body: Json, event: Json) -> Json | None:
-    delta = event.get("delta")
-    name = _TEXTS.get(str(delta.get("type")), "") if isinstance(delta, dict) else ""
-    text = delta.get(name) if isinstance(delta, dict) and name else None
-    if not isinstance(delta, dict) or not isinstance(text, str):
-        block.others_again += 1
-        if block.others_again <= block.others:
+def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: ContentBlockDelta) -> Json | None:
+    if not delta.field:
+        block.other_deltas_again += 1
+        if block.other_deltas_again <= block.other_deltas:
             return None
-        block.others = block.others_again
-        return body
-    block.chars_again += len(text)
+        block.other_deltas = block.other_deltas_again
+        return message
+    block.chars_again += len(delta.text)
     new = block.chars_again - block.chars
-    if new < 0 or (new == 0 and text):
+    if new < 0 or (new == 0 and delta.text):
         return None
     block.chars = block.chars_again
-    return body if new >= len(text) else {**body, "event": {**event, "delta": {**delta, name: text[len(text) - new :]}}}
+    return message if new >= len(delta.text) else with_text(message, delta, delta.text[len(delta.text) - new :])

@@ -1,4 +1,4 @@
-"""The result message: what it means for the exit code, and the one made here when the host could not send one."""
+"""The result message of a turn: its exit code, its text, and the one made here if the host could not send one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
-    """The exit code for a run that ended with `result`; `denied_unasked`: something was denied because nobody could be
-    asked."""
+    """Return the exit code of a run that ended with `result`. `denied_unasked`: the worker denied something because
+    nobody could be asked."""
     subtype = result.get("subtype")
     if subtype in _LIMITS:
         return ExitCode.LIMIT_REACHED
@@ -32,7 +32,7 @@ def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
 
 
 def result_text(result: Json) -> str:
-    """The result as plain text: the answer, or the prose of the error."""
+    """Return the result as plain text: the answer, or the errors."""
     text = result.get("result")
     if isinstance(text, str):
         return text
@@ -42,7 +42,7 @@ def result_text(result: Json) -> str:
 
 
 def local_result(session_id: str, errors: list[str], *, reason: str, duration_ms: int) -> Json:
-    """The result of a turn that got none from the host. `reason` goes into `terminal_reason`."""
+    """Return a result for a turn that got none from the host. `reason` goes into `terminal_reason`."""
     return {
         "type": "result",
         "subtype": "error_during_execution",

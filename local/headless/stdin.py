@@ -1,4 +1,4 @@
-"""stdin of a headless run: part of the prompt, or NDJSON messages for the session."""
+"""The stdin of a headless run: a part of the prompt, or NDJSON messages for the session."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from ..session.client import Json
 from ..terminal.stdio import read_pieces
 
 MAX_TEXT = 16 * 1024 * 1024
-"""Most bytes of piped text in a prompt."""
+"""The most bytes of piped text in a prompt."""
 
 MAX_INPUT_LINE = 48 * 1024 * 1024
-"""Longest NDJSON line on stdin; images and documents travel in it."""
+"""The longest NDJSON line on stdin, in bytes. It may carry images and documents."""
 
-SILENCE = 3.0
-"""Seconds without a byte, after which a pipe that somebody left open is not waited for when there is a prompt."""
+SILENCE_S = 3.0
+"""Seconds to wait for the first byte of a pipe. If there is a prompt, a pipe that stays silent is ignored after
+that."""
 
 _FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
 
 
 class BadInput(CcbError):
-    """A line on stdin that no client may send. Ends the run with exit code 1, as the reference does."""
+    """A line on stdin is not a message that a client may send. The run ends with exit code 1, as that of the
+    reference."""
 
     exit_name = "AGENT_FAILED"
     way_out = "Write one message of the stream-json protocol in each line."
 
 
 def is_piped(fd: int) -> bool:
-    """Whether something other than a terminal or a device is at `fd`."""
+    """Return whether `fd` is a pipe, a file or a socket, and not a terminal or another device."""
     try:
         mode = fstat(fd).st_mode
     except OSError:
@@ -45,11 +47,8 @@ def is_piped(fd: int) -> bool:
 
 
 async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]) -> str:
-    """The prompt of the command line, then what is piped in. A pipe from which nothing comes is left alone when there is a
-    prompt; what is unusual about the input is said.
-
-    Raises UsageError when there is neither.
-    """
+    """Return the prompt of the command line, followed by the text that is piped in. `say` is called with anything
+    unusual about the input. Raises UsageError if there is neither."""
     piped = await _read_text(fd, say, needed=not (prompt or "").strip()) if is_piped(fd) else ""
     parts = [part for part in (prompt or "", piped) if part.strip()]
     if not parts:
@@ -60,7 +59,7 @@ async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]
     return "\n\n".join(parts) if len(parts) > 1 else parts[0]
 
 
-_NONE_MEANT = "</dev/null if none is meant"
+_NO_INPUT_HINT = "use </dev/null if there is no input"
 
 
 async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> str:
@@ -68,14 +67,14 @@ async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> st
     found = bytearray()
     pieces = read_pieces(fd)
     first = asyncio.create_task(_next(pieces), name="first of stdin")
-    waiting = f"waiting for the end of standard input (a pipe is open; {_NONE_MEANT})"
-    notice = loop.call_later(SILENCE, say, waiting) if needed else None
+    waiting = f"waiting for the end of standard input (a pipe is open; {_NO_INPUT_HINT})"
+    notice = loop.call_later(SILENCE_S, say, waiting) if needed else None
     try:
-        if not needed and not (await asyncio.wait({first}, timeout=SILENCE))[0]:
-            say(f"nothing came on standard input within {SILENCE:g} s, going on without it ({_NONE_MEANT})")
+        if not needed and not (await asyncio.wait({first}, timeout=SILENCE_S))[0]:
+            say(f"nothing came on standard input within {SILENCE_S:g} s, going on without it ({_NO_INPUT_HINT})")
             return ""
         found += await first
-        notice = notice or loop.call_later(SILENCE, say, waiting)
+        notice = notice or loop.call_later(SILENCE_S, say, waiting)
         async for piece in pieces:
             found += piece
             if len(found) > MAX_TEXT:
@@ -98,7 +97,8 @@ async def _next(pieces: AsyncIterator[bytes]) -> bytes:
 
 
 async def read_messages(fd: int) -> AsyncIterator[Json]:
-    """The messages on stdin that go to the session; what the protocol ignores is dropped. Raises BadInput."""
+    """Yield the messages on `fd` that go to the session. Messages that the protocol ignores are dropped. Raises
+    BadInput."""
     lines = LineSplitter(MAX_INPUT_LINE)
     async for piece in read_pieces(fd):
         try:
@@ -114,7 +114,8 @@ async def read_messages(fd: int) -> AsyncIterator[Json]:
 
 
 def _finite(number: str) -> float:
-    """A number with a fraction or exponent, or NaN and its like: what is not finite has no spelling on the wire."""
+    """Parse a number with a fraction or exponent, NaN or Infinity. Raise BadInput for the last two: JSON cannot express
+    them."""
     value = float(number)
     if not math.isfinite(value):
         raise BadInput(f"Error: a number on stdin is not finite: {number[:40]}")

@@ -76,15 +76,15 @@ class Repl(App[int]):
         Binding("f1", "help", "Help", show=False, priority=True, id="help"),
     ]
 
-    def __init__(self, client: SessionClient, info: ReplInfo, first_prompt: str | None = None) -> None:
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_LINES, "-tall")]  # noqa: RUF012 - no ClassVar in Textual either
+
+    def __init__(self, client: SessionClient, info: ReplInfo) -> None:
         super().__init__()
-        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_LINES, "-tall")]
         for theme in (DARK, LIGHT):
             self.register_theme(theme)
         self.theme = fitting_theme(os.environ)
         self._client = client
         self._info = info
-        self._first_prompt = first_prompt
         self.transcript = Transcript(info.path.rstrip("/"))
         self.composer = Composer()
         self.connection = ConnectionView(client)
@@ -130,8 +130,8 @@ class Repl(App[int]):
         )
         self.set_interval(_TICK_S, lambda: self._tick(presenter))
         self._listen(presenter)
-        if self._first_prompt:
-            self._send(self._first_prompt)
+        if self._info.first_prompt:
+            self._send(self._info.first_prompt)
 
     def _set_window_title(self, title: str) -> None:
         """Name the terminal's window. The old name comes back at the end (xterm's title stack)."""
@@ -346,12 +346,10 @@ class Repl(App[int]):
         return farewell(self._info, left)
 
 
-async def run_repl(
-    client: SessionClient, info: ReplInfo, first_prompt: str | None = None, *, prompts: Prompts | None = None
-) -> ReplExit:
+async def run_repl(client: SessionClient, info: ReplInfo, *, prompts: Prompts | None = None) -> ReplExit:
     """Show the session until the person leaves or a signal ends the REPL. The session goes on, unless the person
     gave /stop. Questions of a later login, which come through `prompts`, are asked on the plain terminal."""
-    app = Repl(client, info, first_prompt)
+    app = Repl(client, info)
     if isinstance(prompts, TerminalPrompts):
         prompts.pause, prompts.heard = app.login_handover.suspend, app.login_says
     try:

@@ -299,6 +299,6 @@ async def test_who_was_taken_over_from_may_leave_in_the_middle_of_the_answer(
                     first = await running.done()
                 done = await second.done()
     assert first.code == 130
-    assert "who drives now asks for it again" in first.stderr
+    assert "the client that drives now asks for it again" in first.stderr
     assert "not stopped" not in first.stderr
     assert (done.code, done.results[-1]["result"]) == (0, "second"), done.stderr

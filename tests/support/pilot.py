@@ -140,11 +140,11 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    session: ScriptedSession | None = None, *, size: tuple[int, int] = (100, 30), prompt: str | None = None
+    session: ScriptedSession | None = None, *, size: tuple[int, int] = (100, 30), prompt: str = ""
 ) -> AsyncIterator[Desk]:
     """The REPL over a scripted session, on a screen of `size`."""
     session = session or ScriptedSession()
-    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO), prompt)
+    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt))
     async with app.run_test(size=size):
         pilot = QuickPilot(app)
         await pilot.pause()

@@ -351,9 +351,9 @@ def main() -> int:
 
     async def run() -> int:
         session = ScriptedSession(play=work)
-        info = ReplInfo("devbox", "/srv/shop", MODEL, "default", __version__)
+        info = ReplInfo("devbox", "/srv/shop", MODEL, "default", __version__, first_prompt=" ".join(sys.argv[1:]))
         try:
-            return (await run_repl(session, info, " ".join(sys.argv[1:]) or None)).code
+            return (await run_repl(session, info)).code
         finally:
             await session.close()
 

@@ -10,7 +10,8 @@ from ccb.tunnel.plain_text import one_line
 @dataclass(frozen=True)
 class ReplInfo:
     """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
-    `resume` the command that comes back to the session, `client_name` the name of this client at the host."""
+    `resume` the command that comes back to the session, `client_name` the name of this client at the host, `first_prompt`
+    the prompt of the command line."""
 
     host: str
     path: str
@@ -19,6 +20,7 @@ class ReplInfo:
     version: str
     resume: str = ""
     client_name: str = ""
+    first_prompt: str = ""
 
     @property
     def place(self) -> str:

@@ -58,21 +58,21 @@ def test_what_is_told_again_after_a_reconnect_is_not_passed_on_again(got: int, m
     host, laptop, out = Partial(), PartialEvents(), []
     for body in whole[:got]:
         host.take("", body)
-        out.append(laptop.fresh(body))
+        out.append(laptop.new_part(body))
     for body in whole[got : got + missed]:
         host.take("", body)
     again = [body for _, body in host.bodies()]
-    out += [laptop.fresh(body) for body in [*again, *whole[got + missed :]]]
+    out += [laptop.new_part(body) for body in [*again, *whole[got + missed :]]]
     assert what_it_says([body for body in out if body is not None]) == what_it_says(whole)
 
 
 def test_without_a_reconnect_everything_passes_as_it_came() -> None:
     laptop = PartialEvents()
     for body in [*stream(), *stream("msg_2"), {"type": "tool_progress", "tool_use_id": "x"}]:
-        assert laptop.fresh(body) is body
+        assert laptop.new_part(body) is body
 
 
 def test_a_message_that_begins_anew_under_another_id_is_another_one() -> None:
     laptop = PartialEvents()
     cut, new = stream("msg_1")[:6], stream("msg_2")
-    assert [laptop.fresh(body) for body in [*cut, *new]] == [*cut, *new]
+    assert [laptop.new_part(body) for body in [*cut, *new]] == [*cut, *new]

@@ -26,7 +26,7 @@ async def play(session, prompt):
     session.ask("ask", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL)
 
 async def main():
-    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0"), "go")).code
+    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go"))).code
 
 sys.exit(asyncio.run(main()))
 """
@@ -46,7 +46,7 @@ async def play(session, prompt):
         await asyncio.sleep(0.01)
 
 async def main():
-    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0"), "go")).code
+    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go"))).code
 
 sys.exit(asyncio.run(main()))
 """

@@ -1,0 +1,158 @@
+"""Reads what the session says to its end, and prints it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.wire.messages import (
+    AssistantLine,
+    ControlCancelLine,
+    ControlRequestLine,
+    ResultLine,
+    StreamEventLine,
+    SystemLine,
+)
+from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord
+
+from ..session.client import LinkChange, LinkState, Received, Skipped
+from ..session.session import Session
+from ..session.snapshot import parse_snapshot
+from .input_pump import InputPump
+from .output import HeadlessOutput
+from .partial_events import PartialEvents
+from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
+from .turn_results import TurnResults
+
+log = logging.getLogger(__name__)
+
+GOODBYE_S = 5.0
+"""Seconds in which the host has to end the session after the last result, or to send a result after an interrupt."""
+
+
+class EventPrinter:
+    """Prints the events of one session. `stop_after_result`: the run has one prompt, so the session ends with its
+    result."""
+
+    def __init__(
+        self,
+        session: Session,
+        output: HeadlessOutput,
+        results: TurnResults,
+        inputs: InputPump,
+        retries: RetryReports,
+        *,
+        stop_after_result: bool,
+    ) -> None:
+        self._session = session
+        self._output = output
+        self._results = results
+        self._inputs = inputs
+        self._retries = retries
+        self._stop_after_result = stop_after_result
+        self._partial = PartialEvents()
+        self._earlier_damage: asyncio.Task[None] | None = None
+        self.goodbye = ""
+        """The reason that the host gave for the end of the session."""
+
+    async def print_all(self, come_back: str) -> None:
+        """Print events until the session ends. Raises ConnectionLost if it is lost, or another client drives it now;
+        `come_back` is what the person can do then."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as watchdog:
+                async for item in self._session.events():
+                    watchdog.reschedule(None)
+                    if isinstance(item, LinkChange):
+                        self._link_changed(item, come_back)
+                    elif isinstance(item, Skipped):
+                        await self._skipped(item)
+                    else:
+                        await self._received(item)
+                    done = self._inputs.ended and self._results.complete
+                    watchdog.reschedule(loop.time() + GOODBYE_S if done else None)
+        except TimeoutError:
+            log.warning("the host did not end the session within %g s after the last result", GOODBYE_S)
+            await self._session.stop()
+
+    async def stop_session(self) -> None:
+        """End the session on the host after the work that is queued there."""
+        if self._earlier_damage is not None:
+            await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
+        await self._session.stop(finish=True)
+
+    async def close(self) -> None:
+        """Stop looking for damage."""
+        if self._earlier_damage is not None:
+            self._earlier_damage.cancel()
+            await asyncio.gather(self._earlier_damage, return_exceptions=True)
+
+    def _link_changed(self, change: LinkChange, come_back: str) -> None:
+        """Report on stderr that the connection was lost or is there again."""
+        log.info("link %s: %s", change.state.value, change.reason)
+        match change.state:
+            case LinkState.RECONNECTING if change.attempt == 1 and change.retry_at is not None:
+                report(f"{change.reason}; reconnecting")
+            case LinkState.CONNECTED:
+                report("connected again")
+            case LinkState.FENCED:
+                raise ConnectionLost(change.reason, do=come_back)
+            case LinkState.CLOSED:
+                self.goodbye = change.reason
+            case _:
+                pass
+
+    async def _skipped(self, skipped: Skipped) -> None:
+        """Events before this run are not loaded. Print only the questions that are still open, and report damage.
+        The page of events with the damage comes later, while this loop reads on: it would wait for itself otherwise."""
+        if self._earlier_damage is None:
+            looking = report_earlier_damage(self._session, skipped.seq + 1)
+            self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
+        for question in parse_snapshot(skipped.body).questions:
+            await self._message(MessageRecord(question))
+
+    async def _received(self, item: Received) -> None:
+        if item.kind == "progress":
+            await self._progress(MessageRecord(item.body))
+            return
+        match item.record.content:
+            case MessageRecord() as message:
+                await self._message(message)
+            case PromptRecord(input_ids=input_ids):
+                self._results.pending.taken(input_ids)
+            case DamagedRecord() as damage:
+                report_damage(damage)
+
+    async def _progress(self, message: MessageRecord) -> None:
+        """Print a message that is not in the journal. A result is one only if the journal cannot be written any
+        more."""
+        if isinstance(message.public, ResultLine):
+            await self._message(message)
+        elif isinstance(message.public, StreamEventLine):
+            new = self._partial.new_part(message.body)
+            if new is not None:
+                await self._output.progress(new)
+        else:
+            await self._output.progress(message.body)
+
+    async def _message(self, message: MessageRecord) -> None:
+        public = message.public
+        match public:
+            case ResultLine():
+                await self._results.from_host(message.body)
+                if self._stop_after_result and not self._results.pending:
+                    await self.stop_session()
+                return
+            case SystemLine(subtype="permission_denied"):
+                if message.body.get("decision_behavior") == "ask":
+                    self._results.denied_unasked = True
+            case SystemLine():
+                self._retries.system(public)
+            case AssistantLine():
+                self._retries.assistant(public)
+        await self._output.message(message.body)
+        if isinstance(public, ControlRequestLine) and public.subtype == "can_use_tool":
+            await self._inputs.question_opened(self._session, public.request_id)
+        elif isinstance(public, ControlCancelLine):
+            self._inputs.question_closed(public.request_id)

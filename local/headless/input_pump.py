@@ -1,0 +1,53 @@
+"""Sends the prompt or the messages on stdin to the session, and refuses questions that nobody can answer any more."""
+
+from __future__ import annotations
+
+from ccb.tunnel.wire.messages import ControlResponseLine, UserLine, parse_message
+
+from ..session.session import Session
+from .stdin import read_messages
+from .turn_results import PendingPrompts
+
+_REFUSAL = "AbortError: Tool permission stream closed before response received"
+
+
+class InputPump:
+    """The input of one run. `ended`: no more input comes."""
+
+    def __init__(self, pending: PendingPrompts) -> None:
+        self._pending = pending
+        self._open_questions: set[str] = set()
+        self.ended = False
+
+    async def send_prompt(self, session: Session, prompt: str) -> None:
+        """Send the only prompt of the run."""
+        self._pending.sent(await session.prompt(prompt))
+        self.ended = True
+
+    async def send_messages(self, session: Session, stdin: int) -> None:
+        """Send the messages that come on the file descriptor `stdin`, to its end; then refuse the open questions."""
+        async for body in read_messages(stdin):
+            message = parse_message(body)
+            if isinstance(message, UserLine):
+                self._pending.sent(await session.send(body))
+                continue
+            if isinstance(message, ControlResponseLine):
+                self._open_questions.discard(message.request_id)
+            await session.send(body)
+        self.ended = True
+        for request_id in list(self._open_questions):
+            await self._refuse(session, request_id)
+
+    async def question_opened(self, session: Session, request_id: str) -> None:
+        """The worker asks. The answer comes on stdin; without stdin the question is refused at once."""
+        self._open_questions.add(request_id)
+        if self.ended:
+            await self._refuse(session, request_id)
+
+    def question_closed(self, request_id: str) -> None:
+        """The worker no longer asks."""
+        self._open_questions.discard(request_id)
+
+    async def _refuse(self, session: Session, request_id: str) -> None:
+        self._open_questions.discard(request_id)
+        await session.refuse(request_id, _REFUSAL)

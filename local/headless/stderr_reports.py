@@ -1,0 +1,86 @@
+"""What a headless run reports on stderr: retries of the model, damage in the journal, inputs that may be lost."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.messages import AssistantLine, SystemLine
+from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord, WorkerRecord
+
+from ..session.client import Json
+from ..session.session import Session
+
+_LAST_PAGE = 64 * 1024  # bytes of events in which the start of the worker is looked for
+
+
+def report(text: str) -> None:
+    """Write one line to stderr."""
+    sys.stderr.write(f"ccb: {text}\n")
+
+
+class RetryReports:
+    """Reports that the model is asked again, unless `quiet`: whoever reads a stream of messages sees the retries
+    there."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._retrying = False
+
+    def system(self, message: SystemLine) -> None:
+        """A system message came. Report the first retry of a model call."""
+        if self._quiet or message.subtype != "api_retry" or message.body.get("attempt") != 1:
+            return
+        from ..session.messages import SystemNote, parse_message  # not at the start: they load pydantic
+        from ..session.retry_text import retry_text
+
+        note = parse_message(message.body)
+        if isinstance(note, SystemNote):
+            self._retrying = True
+            report(f"{retry_text(note)}; trying again")
+
+    def assistant(self, message: AssistantLine) -> None:
+        """A message of the model came, unless it is only the worker's report of an error."""
+        if not message.body.get("error"):
+            self._retrying = False
+
+    def turn_ended(self, result: Json) -> None:
+        """A turn has ended. If no retry reached the model, report what to check."""
+        if self._retrying and result.get("is_error") and result.get("api_error_status") is None:
+            report(
+                "the model was not reached; check the network, the proxy and ANTHROPIC_BASE_URL of this machine "
+                "(`ccb doctor`)"
+            )
+        self._retrying = False
+
+
+def report_damage(damage: DamagedRecord) -> None:
+    """Report damage in the journal. A record without words cannot be read, and its worker has reported it already."""
+    if damage.what:
+        report(f"on the host: the session's journal is damaged: {one_line(damage.what)}")
+
+
+async def report_earlier_damage(session: Session, before: int) -> None:
+    """Report the damage that the worker found when it started for this client, before event `before`: nobody was
+    attached then."""
+    with suppress(CcbError):
+        found: list[DamagedRecord] = []
+        workers = 0
+        for event in reversed(await session.earlier(before, _LAST_PAGE)):
+            content = event.record.content
+            workers += isinstance(content, WorkerRecord)
+            if workers > 1 or isinstance(content, InputRecord | TurnStartRecord):  # a client was attached by then
+                break
+            if isinstance(content, DamagedRecord):
+                found.append(content)
+        for damage in reversed(found):
+            report_damage(damage)
+
+
+def add_unsent(error: CcbError, session: Session) -> None:
+    """Add to the evidence of an error how many inputs the host has not confirmed."""
+    if session.unsent:
+        unsent = f"{session.unsent} input(s) were not confirmed by the host and may be lost."
+        error.evidence = f"{error.evidence}\n{unsent}" if error.evidence else unsent
