@@ -41,9 +41,13 @@ class AgentHistories(Projection):
         elif isinstance(record.content, AgentResultRecord):
             self._by_id.pop(record.agent_id, None)
         else:
-            if record.agent_id not in self._by_id:
-                self._by_id[record.agent_id] = AgentHistory(record.agent_id)
-            self._by_id[record.agent_id].apply(record)
+            self.of(record.agent_id).apply(record)
+
+    def of(self, agent_id: str) -> AgentHistory:
+        """Return the history of one agent, an empty one if there is none."""
+        if agent_id not in self._by_id:
+            self._by_id[agent_id] = AgentHistory(agent_id)
+        return self._by_id[agent_id]
 
     def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
         """Close what is open in each history, for the reason `why(conversation, tool_use_id)`. Yield the results, each with the

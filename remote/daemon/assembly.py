@@ -111,8 +111,8 @@ class AgentFactory:
         return Agent(config, deps, history.conversation, history.ledger)
 
     def main_agent(self, context: ToolContext) -> Agent:
-        """Return the main agent, with the history that the journal holds. In the histories of all agents, the tool calls that
-        an earlier worker left open are closed. Raises ValueError if the options make no sense on this host."""
+        """Return the main agent, with the history that the journal holds. Raise ValueError if the options
+        make no sense on this host."""
         options = self.parts.launches.options
         context.add_dirs[:] = added_directories(context.cwd, options)
         engine = PermissionEngine(
@@ -135,9 +135,10 @@ class AgentFactory:
             api_key_source=options.api_key_source,
             take_queued=self.parts.inputs.take_all,
         )
-        return self.agent(config, self._restore())
+        return self.agent(config, self.restore().main)
 
-    def _restore(self) -> AgentHistory:
+    def restore(self) -> AgentHistories:
+        """Read the histories of all agents from the journal, and close the tool calls that an earlier worker left open."""
         log = self.parts.log
         histories = AgentHistories()
         replay(log.journal.read(0, log.journal.seq), histories)
@@ -151,4 +152,4 @@ class AgentFactory:
 
         for agent_id, message in histories.close_open_tool_uses(why):
             log.emit(message, agent_id)
-        return histories.main
+        return histories

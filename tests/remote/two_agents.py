@@ -1,0 +1,198 @@
+"""Two agents in one session with a real journal, each with its own history, id, tools and model. Run as a program, it starts a
+turn of both and waits in a tool of each to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from tests.remote.agent_kit import OpenPermissions, Reply, ScriptedTransport, calls, says
+
+from ccb.remote.agent.agent import Agent
+from ccb.remote.agent.deps import AgentConfig, Prompt
+from ccb.remote.daemon.assembly import AgentFactory
+from ccb.remote.daemon.model_streams import Calls
+from ccb.remote.journal.journal import Journal
+from ccb.remote.session.log import SessionLog
+from ccb.remote.session.resume import restore, take_up
+from ccb.remote.session.session import Session
+from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.registry import ToolRegistry, make_context
+from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
+from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
+
+Json = dict[str, Any]
+
+SESSION = "6f1c1f5e-0000-4000-8000-000000000001"
+SECOND = "toolu_task"
+MODELS = {MAIN_AGENT: "claude-sonnet-4-5", SECOND: "claude-haiku-4-5"}
+TOOLS = {MAIN_AGENT: "Step", SECOND: "Probe"}
+_SCHEMA: Json = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+
+
+class Meeting:
+    """Holds the first one who comes until the second is there."""
+
+    def __init__(self) -> None:
+        self._first = True
+        self._both = asyncio.Event()
+
+    async def join(self) -> None:
+        if not self._first:
+            self._both.set()
+        self._first = False
+        await self._both.wait()
+
+
+class LoggedTool(Tool):
+    """Appends the key of each call to a file. `meet` waits for the other agent, `stay` for ever."""
+
+    def __init__(self, name: str, ran: Path, meeting: Meeting) -> None:
+        self.declaration = ToolDeclaration(ToolTraits(name, Effect.WRITE), "A tool for tests.", _SCHEMA)
+        self._ran = ran
+        self._meeting = meeting
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        key = str(tool_input["key"])
+        with self._ran.open("a") as file:
+            file.write(f"{self.name} {key}\n")
+        context.progress({"output": key, "total_bytes": len(key), "elapsed_seconds": 0})
+        if key == "meet":
+            await self._meeting.join()
+        elif key == "stay":
+            await asyncio.Event().wait()
+        return ToolResult(f"did {key}")
+
+
+class FixedSystem:
+    """The prompts of one agent."""
+
+    def __init__(self, agent_id: str) -> None:
+        self._text = f"You are {agent_id or 'the main agent'}."
+
+    async def system(self) -> list[Json]:
+        return [{"type": "text", "text": self._text}]
+
+    async def first_user_blocks(self) -> list[Json]:
+        return []
+
+
+class ModelRouter:
+    """Answers each model call from the script of its model, and keeps the request."""
+
+    def __init__(self, directory: Path, scripts: Mapping[str, Sequence[Reply]]) -> None:
+        self._directory = directory
+        self._scripted = {MODELS[agent_id]: ScriptedTransport(replies) for agent_id, replies in scripts.items()}
+
+    def link_up_since(self) -> float | None:
+        return 0.0
+
+    @asynccontextmanager
+    async def request(
+        self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
+    ) -> AsyncIterator[Reply]:
+        whole = b"".join(body)
+        model = str(json.loads(whole)["model"])
+        with (self._directory / f"requests-{model}").open("ab") as file:
+            file.write(whole + b"\n")
+        async with self._scripted[model].request(call_id, method, path, headers, body) as reply:
+            yield reply
+
+
+class Unwatched:
+    """The clients of a session without any; keeps what they would be shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Json] = []
+
+    def progress(self, key: str, body: Json, *, driver_only: bool = False) -> None:
+        self.shown.append(body)
+
+    def changed(self) -> None:
+        pass
+
+
+@dataclass
+class TwoAgents:
+    """The session in `directory`, with its agents."""
+
+    directory: Path
+    watchers: Unwatched
+    journal: Journal
+    session: Session
+    main: Agent
+    second: Agent
+
+    @staticmethod
+    def open(directory: Path, scripts: Mapping[str, Sequence[Reply]]) -> TwoAgents:
+        """Begin the session, or go on with it."""
+        journal, watchers, meeting = Journal(str(directory / "journal.jsonl")), Unwatched(), Meeting()
+        router = cast(Calls, ModelRouter(directory, scripts))
+        context = make_context(str(directory), "")
+        log = SessionLog(SESSION, journal, watchers)
+        restored = restore(log, watchers)
+        if not journal.seq:
+            log.emit(OptionsRecord(SessionOptions().to_json(), SESSION))
+        factory = AgentFactory(restored.parts, router, "9.9.9")
+        histories = factory.restore()
+
+        def agent(agent_id: str) -> Agent:
+            config = AgentConfig(
+                prompts=FixedSystem(agent_id),
+                tools=ToolRegistry([LoggedTool(TOOLS[agent_id], directory / "ran", meeting)]),
+                permissions=OpenPermissions(),
+                context=replace(context, add_dirs=[]),
+                model=MODELS[agent_id],
+                take_queued=restored.parts.inputs.take_all if agent_id == MAIN_AGENT else tuple,
+            )
+            return factory.agent(config, histories.of(agent_id))
+
+        main, second = agent(MAIN_AGENT), agent(SECOND)
+        return TwoAgents(directory, watchers, journal, take_up(restored, main), main, second)
+
+    async def turn(self, text: str, input_id: str) -> Json:
+        """Run a turn of both agents at the same time. Return the result of the second."""
+        body = {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+        self.session.take_input(input_id, body)
+        self.session.turns.finish()
+        prompt = Prompt([{"type": "text", "text": f"second: {text}"}])
+        _, result = await asyncio.gather(self.session.turns.run(), self.second.run_turn([prompt]))
+        await self.session.log.commit()
+        return result
+
+    def requests(self, agent_id: str) -> list[bytes]:
+        """The bodies of the model calls of one agent, in order, over all runs."""
+        return (self.directory / f"requests-{MODELS[agent_id]}").read_bytes().splitlines()
+
+
+def until_cut(agent_id: str, tag: str) -> list[Reply]:
+    """An agent that meets the other one in its first tool, stays in the second, and has a third waiting behind it."""
+    name = TOOLS[agent_id]
+    return [
+        calls((f"{tag}1", name, {"key": "meet"}), message_id=f"msg_{tag}1"),
+        calls((f"{tag}2", name, {"key": "stay"}), (f"{tag}3", name, {"key": "after"}), message_id=f"msg_{tag}2"),
+    ]
+
+
+def afterwards(agent_id: str, tag: str) -> list[Reply]:
+    """An agent that calls one more tool and is done."""
+    return [
+        calls((f"{tag}4", TOOLS[agent_id], {"key": "meet"}), message_id=f"msg_{tag}3"),
+        says(f"{tag} is done", f"msg_{tag}4"),
+    ]
+
+
+async def run_until_killed(directory: Path) -> None:
+    scripts = {MAIN_AGENT: until_cut(MAIN_AGENT, "m"), SECOND: until_cut(SECOND, "s")}
+    await TwoAgents.open(directory, scripts).turn("go", "i1")
+
+
+if __name__ == "__main__":
+    asyncio.run(run_until_killed(Path(sys.argv[1])))
