@@ -5,20 +5,45 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Callable
+from typing import Callable
 
-Json = dict[str, Any]
+from ccb.tunnel.wire.messages import (
+    AssistantLine,
+    ControlCancelLine,
+    ControlRequestLine,
+    ControlResponseLine,
+    ResultLine,
+    SystemLine,
+    UserLine,
+)
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    DamagedRecord,
+    DriverRecord,
+    ForkedRecord,
+    InputRecord,
+    LateAnswerRecord,
+    OptionsRecord,
+    Record,
+    UnknownRecord,
+    WithdrawnRecord,
+    WorkerRecord,
+    parse_line,
+)
+
 LogLine = tuple[float, str, str]
-"""Seconds of the host's clock, source, text."""
+"""A line of the output: seconds of the host's clock, source, text."""
 
 _BLOCK = 512 * 1024
-_MOST = 64 * 1024 * 1024  # bytes read back from the end
-_WIDTH = 400
+_MAX_BYTES = 64 * 1024 * 1024  # read back from the end of a file
+_MAX_WIDTH = 400
 _STAMP = "%Y-%m-%d %H:%M:%S"
 
 
 def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
-    """Source, host time and text of the last `count` lines, in order of time. Raises OSError when the journal cannot be read."""
+    """Return (source, time on the host, text) of the last `count` lines, in order of time. Raise OSError when the journal cannot be
+    read."""
     lines = _from_end(os.path.join(directory, "journal.jsonl"), count, _of_journal)
     try:
         lines += _from_end(os.path.join(directory, "daemon.log"), count, _of_worker)
@@ -29,7 +54,8 @@ def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
 
 
 def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogLine]]) -> list[LogLine]:
-    """The last `count` readable lines of a file, none where there is no file; it is read backwards until there are enough."""
+    """Return the last `count` readable lines of a file, or none when there is no file. The file is read backwards until there are
+    enough of them."""
     span = _BLOCK
     try:
         with open(path, "rb") as file:
@@ -38,7 +64,7 @@ def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogL
                 file.seek(max(0, size - span))
                 parts = file.read(min(span, size)).split(b"\n")
                 found = readable(parts if span >= size else parts[1:])
-                if len(found) >= count or span >= min(size, _MOST):
+                if len(found) >= count or span >= min(size, _MAX_BYTES):
                     return found[-count:]
                 span *= 4
     except FileNotFoundError:
@@ -46,7 +72,7 @@ def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogL
 
 
 def _of_worker(parts: list[bytes]) -> list[LogLine]:
-    """Lines of the log; those of a traceback have no time of their own."""
+    """The lines of the worker's log. A line of a traceback has no time of its own and gets that of the line before."""
     found: list[LogLine] = []
     when = 0.0
     for part in parts:
@@ -57,111 +83,123 @@ def _of_worker(parts: list[bytes]) -> list[LogLine]:
         except (ValueError, OverflowError):
             pass
         if text:
-            found.append((when, "worker", text[:_WIDTH]))
+            found.append((when, "worker", text[:_MAX_WIDTH]))
     return found
 
 
 def _of_journal(parts: list[bytes]) -> list[LogLine]:
-    found: list[LogLine] = []
-    for part in parts:
-        if not part:
-            continue
-        try:
-            record = json.loads(part)
-            texts = _READERS.get(record["kind"], _fact)(record["kind"], record["body"])
-            found += [(float(record["time"]), "session", text) for text in texts]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            found.append((found[-1][0] if found else 0.0, "session", "damaged record: " + _short(part[:80])))
-    return found
+    log = _JournalLog()
+    for part in filter(None, parts):
+        record = parse_line(part)
+        if record is None:
+            log.add(log.lines[-1][0] if log.lines else 0.0, "damaged record: " + _short(part[:80]))
+        else:
+            log.apply(record)
+    return log.lines
 
 
-def _short(value: object) -> str:
-    """One line of limited length."""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text[: 8 * _WIDTH].split())
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+class _JournalLog(Projection):
+    """The records of a journal as lines. Most records about the inner course of a turn have none."""
+
+    def __init__(self) -> None:
+        self.lines: list[LogLine] = []
+
+    def add(self, when: float, text: str, agent_id: str = MAIN_AGENT) -> None:
+        who = "" if agent_id == MAIN_AGENT else "sub-agent %s: " % agent_id
+        self.lines.append((when, "session", _short(who + text)))
+
+    @on(AssistantLine)
+    def _assistant(self, line: AssistantLine, record: Record) -> None:
+        for block in line.blocks:
+            if block.get("type") == "text":
+                self.add(record.time, "agent: %s" % block.get("text"), record.agent_id)
+            elif block.get("type") == "tool_use":
+                self.add(record.time, "call %s %s" % (block.get("name"), _compact(block.get("input"))), record.agent_id)
+
+    @on(UserLine)
+    def _user(self, line: UserLine, record: Record) -> None:
+        for block in line.blocks:
+            if block.get("type") == "tool_result":
+                what = "tool error" if block.get("is_error") else "tool result"
+                self.add(record.time, "%s: %s" % (what, _result_text(block.get("content"))), record.agent_id)
+
+    @on(ResultLine)
+    def _result(self, line: ResultLine, record: Record) -> None:
+        end = "turn failed: " + ("; ".join(line.errors) or line.subtype) if line.is_error else "turn done"
+        self.add(record.time, end, record.agent_id)
+
+    @on(ControlRequestLine)
+    def _asked(self, line: ControlRequestLine, record: Record) -> None:
+        self.add(
+            record.time, "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input"))), record.agent_id
+        )
+
+    @on(ControlCancelLine)
+    def _withdrawn(self, _: ControlCancelLine, record: Record) -> None:
+        self.add(record.time, "question withdrawn", record.agent_id)
+
+    @on(SystemLine)
+    def _system(self, line: SystemLine, record: Record) -> None:
+        if line.subtype == "init":
+            self.add(record.time, "model %s, permission mode %s" % (line.model, line.permission_mode), record.agent_id)
+
+    @on(InputRecord)
+    def _input(self, content: InputRecord, record: Record) -> None:
+        line = content.public
+        if isinstance(line, UserLine):
+            texts = [str(block.get("text", "(%s)" % block.get("type"))) for block in line.blocks]
+            self.add(record.time, "prompt: " + " ".join(texts))
+        elif isinstance(line, ControlRequestLine):
+            self.add(record.time, "client: %s" % line.subtype)
+        elif isinstance(line, ControlResponseLine):
+            self.add(record.time, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
+
+    @on(OptionsRecord)
+    def _options(self, content: OptionsRecord, record: Record) -> None:
+        self.add(record.time, "session in %s" % content.cwd if content.cwd else "new options")
+
+    @on(DriverRecord)
+    def _driver(self, content: DriverRecord, record: Record) -> None:
+        self.add(record.time, "driver: %s" % content.by)
+
+    @on(WorkerRecord)
+    def _worker(self, content: WorkerRecord, record: Record) -> None:
+        self.add(record.time, "worker started, pid %s" % content.pid)
+
+    @on(ForkedRecord)
+    def _forked(self, content: ForkedRecord, record: Record) -> None:
+        self.add(record.time, "copied from session %s" % content.source)
+
+    @on(DamagedRecord)
+    def _damaged(self, content: DamagedRecord, record: Record) -> None:
+        self.add(record.time, "journal damaged: %s" % content.what)
+
+    @on(LateAnswerRecord)
+    def _late_answer(self, _: LateAnswerRecord, record: Record) -> None:
+        self.add(record.time, "an answer came too late and was dropped")
+
+    @on(WithdrawnRecord)
+    def _answer_withdrawn(self, _: WithdrawnRecord, record: Record) -> None:
+        self.add(record.time, "a partial answer was withdrawn", record.agent_id)
+
+    @on(UnknownRecord)
+    def _unknown(self, content: UnknownRecord, record: Record) -> None:
+        """Show a record of a later version unchanged."""
+        self.add(record.time, "%s %s" % (content.kind, _compact(content.body)), record.agent_id)
 
 
-def _blocks(message: Json) -> list[Json]:
-    content = (message.get("message") or {}).get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content or [] if isinstance(block, dict)]
-
-
-def _message(kind: str, body: Json) -> list[str]:
-    what = body.get("type")
-    if what == "assistant":
-        return [text for block in _blocks(body) for text in _said(block)]
-    if what == "user":
-        return [_result(block) for block in _blocks(body) if block.get("type") == "tool_result"]
-    if what == "result":
-        errors = "; ".join(map(str, body.get("errors") or ()))
-        end = "turn failed: " + (errors or str(body.get("subtype"))) if body.get("is_error") else "turn done"
-        return [_short(end)]
-    if what == "control_request":
-        request = body.get("request") or {}
-        return [_short("asks to use %s %s" % (request.get("tool_name"), _compact(request.get("input"))))]
-    if what == "control_cancel_request":
-        return ["question withdrawn"]
-    if what == "system" and body.get("subtype") == "init":
-        return [_short("model %s, permission mode %s" % (body.get("model"), body.get("permissionMode")))]
-    return []
-
-
-def _said(block: Json) -> list[str]:
-    if block.get("type") == "text":
-        return [_short("agent: %s" % block.get("text"))]
-    if block.get("type") == "tool_use":
-        return [_short("call %s %s" % (block.get("name"), _compact(block.get("input"))))]
-    return []
+def _short(value: str | bytes) -> str:
+    """The value on one line of limited length."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    text = " ".join(text[: 8 * _MAX_WIDTH].split())
+    return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"
 
 
 def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _result(block: Json) -> str:
-    content = block.get("content")
+def _result_text(content: object) -> object:
     if isinstance(content, list):
-        content = " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in content)
-    return _short("%s: %s" % ("tool error" if block.get("is_error") else "tool result", content))
-
-
-def _input(kind: str, body: Json) -> list[str]:
-    said = body["body"]
-    if said.get("type") == "user":
-        texts = [str(block.get("text", "(%s)" % block.get("type"))) for block in _blocks(said)]
-        return [_short("prompt: " + " ".join(texts))]
-    if said.get("type") == "control_request":
-        return [_short("client: %s" % (said.get("request") or {}).get("subtype"))]
-    if said.get("type") == "control_response":
-        response = said.get("response") or {}
-        word = (response.get("response") or {}).get("behavior") or response.get("subtype")
-        return [_short("client answers: %s" % word)]
-    return []
-
-
-def _fact(kind: str, body: Json) -> list[str]:
-    """What the journal says about the session itself. An unknown fact is shown as it is."""
-    return [_short("%s %s" % (kind, _compact(body)))]
-
-
-def _nothing(kind: str, body: Json) -> list[str]:
-    return []
-
-
-_READERS: dict[str, Callable[[str, Json], list[str]]] = {
-    "message": _message,
-    "input": _input,
-    "options": lambda kind, body: [_short("session in %s" % body["cwd"] if "cwd" in body else "new options")],
-    "driver": lambda kind, body: [_short("driver: %s" % body.get("by"))],
-    "worker": lambda kind, body: ["worker started, pid %s" % body.get("pid")],
-    "forked": lambda kind, body: [_short("copied from session %s" % body.get("from"))],
-    "damaged": lambda kind, body: [_short("journal damaged: %s" % body.get("what"))],
-    "late_answer": lambda kind, body: ["an answer came too late and was dropped"],
-    "withdrawn": lambda kind, body: ["a partial answer was withdrawn"],
-    **dict.fromkeys(("prompt", "turn_start", "turn_end", "tool_start", "model_end", "model"), _nothing),
-}
+        return " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in content if isinstance(each, dict))
+    return content
