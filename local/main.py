@@ -18,7 +18,7 @@ from .command_line.exit_codes import ExitCode
 from .command_line.model import Arguments, private_texts
 from .command_line.options import HOST_COMMANDS
 from .config.log import logging_to_file
-from .terminal.stdout import flush_stdout, write_stdout
+from .terminal.console import flush_stdout, write_stdout
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Commands that run without a session: `ccb auth`, and `ps`, `logs`, `stop`, `gc`, `clean` for the sessions of a host."""
+"""Commands that need no session: `ccb auth`, and `ps`, `logs`, `stop`, `gc`, `clean` for the sessions of a host."""

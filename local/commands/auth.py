@@ -1,4 +1,4 @@
-"""`ccb auth login`, `status` and `logout`: the model credential in the keyring of this machine."""
+"""`ccb auth login`, `status` and `logout`: manage the model credential in the keyring of this machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..command_line.exit_codes import ExitCode
 from ..config.credentials import HELPER, KEYRING, checked, environ_credential
 from ..config.keyring_store import KeyStore, NoKeyring
 from ..config.settings import load_settings, settings_path
-from ..terminal.line_prompt import typed_secret
+from ..terminal.line_prompt import read_secret
 
-_CHECK_TIMEOUT = 30.0
+_CHECK_S = 30.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run_auth(args: Sequence[str]) -> int:
-    """Run `ccb auth ARGS`; the exit code."""
+    """Run `ccb auth ARGS` and return the exit code."""
     try:
         return _run(args, os.environ)
     except CcbError as error:
@@ -45,17 +45,21 @@ def run_auth(args: Sequence[str]) -> int:
 
 
 def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    parser = _Parser(prog="ccb auth", description="Keep the API key of the model in the keyring of this machine.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="login|status|logout")
-    login = commands.add_parser("login", help="check a key against the API and store it")
-    login.add_argument("--api-key-stdin", action="store_true", help="read the key from stdin instead of a prompt")
-    commands.add_parser("status", help="say which credential is used")
-    commands.add_parser("logout", help="remove the stored key")
-    options = parser.parse_args(list(args))
+    options = _parser().parse_args(list(args))
     host = anthropic_endpoint(environ, allow_plain=True).host
     if options.command == "login":
         return _login(host, environ, from_stdin=options.api_key_stdin)
     return _status(host, environ) if options.command == "status" else _logout(host, environ)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="ccb auth", description="Keep the API key of the model in the keyring of this machine.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="login|status|logout")
+    login = commands.add_parser("login", help="check a key against the API and store it")
+    login.add_argument("--api-key-stdin", action="store_true", help="read the key from stdin instead of asking for it")
+    commands.add_parser("status", help="show which credential is used")
+    commands.add_parser("logout", help="remove the stored key")
+    return parser
 
 
 def _login(host: str, environ: Mapping[str, str], *, from_stdin: bool) -> int:
@@ -64,10 +68,10 @@ def _login(host: str, environ: Mapping[str, str], *, from_stdin: bool) -> int:
     key = _read_key(host, from_stdin=from_stdin)
     note = asyncio.run(_check(key, host))
     store.put(host, key)
-    _say(f"Stored the key for {host} in the keyring ({backend}).{note}")
+    _print(f"Stored the key for {host} in the keyring ({backend}).{note}")
     shadow = _shadowed_by(environ)
     if shadow:
-        _say(f"{shadow} is set and is used instead of it.")
+        _print(f"{shadow} is set, and ccb uses it instead of the stored key.")
     return ExitCode.OK
 
 
@@ -75,7 +79,7 @@ def _read_key(host: str, *, from_stdin: bool) -> Secret:
     if from_stdin:
         text = sys.stdin.read(64 * 1024)
     elif sys.stdin.isatty():
-        text = typed_secret(f"API key for {host} (not shown): ")
+        text = read_secret(f"API key for {host} (not shown): ")
     else:
         raise UsageError(
             "There is no terminal to ask for the key.", do="Pipe it into `ccb auth login --api-key-stdin`."
@@ -84,14 +88,14 @@ def _read_key(host: str, *, from_stdin: bool) -> Secret:
 
 
 async def _check(key: Secret, host: str) -> str:
-    """Ask the API for its models with `key`; a remark for the person. Raises `CredentialError` or `Unreachable`."""
+    """Check the key: ask the API for its models. Returns a note for the person. Raises CredentialError or Unreachable."""
     try:
-        async with asyncio.timeout(_CHECK_TIMEOUT):
+        async with asyncio.timeout(_CHECK_S):
             status, _ = await list_models(anthropic_client(), Credential(KEYRING, api_key=key))
     except ProviderError as error:
         raise _not_checked(host, str(error)) from None
     except TimeoutError:
-        raise _not_checked(host, f"no answer within {_CHECK_TIMEOUT:g} s") from None
+        raise _not_checked(host, f"no answer within {_CHECK_S:g} s") from None
     if status in (401, 403):
         raise CredentialError(
             f"{host} refused the key (HTTP {status}); nothing was stored.",
@@ -115,34 +119,35 @@ def _not_checked(host: str, cause: str) -> Unreachable:
 def _status(host: str, environ: Mapping[str, str]) -> int:
     found = environ_credential(environ)
     if found is not None:
-        _say(f"Credential for {host}: {found.source} of the environment, sent as {found.kind.value}.")
+        _print(f"Credential for {host}: {found.source} from the environment, sent as {found.kind.value}.")
         return ExitCode.OK
     if load_settings(environ).apiKeyHelper:
-        _say(f"Credential for {host}: {HELPER} of {settings_path(environ)}, run when a session needs it.")
+        _print(f"Credential for {host}: {HELPER} in {settings_path(environ)}, which runs when a session needs it.")
         return ExitCode.OK
     store = KeyStore()
     try:
         stored = store.get(host) is not None
     except NoKeyring as error:
-        _say(f"Credential for {host}: none.\n{error}")
+        _print(f"Credential for {host}: none.\n{error}")
         return ExitCode.AUTH_FAILED
     if stored:
-        _say(f"Credential for {host}: an API key in the keyring ({store.require()}).")
+        _print(f"Credential for {host}: an API key in the keyring ({store.require()}).")
         return ExitCode.OK
-    _say(f"Credential for {host}: none. Run `ccb auth login`, or export ANTHROPIC_API_KEY.")
+    _print(f"Credential for {host}: none. Run `ccb auth login`, or export ANTHROPIC_API_KEY.")
     return ExitCode.AUTH_FAILED
 
 
 def _logout(host: str, environ: Mapping[str, str]) -> int:
     removed = KeyStore().delete(host)
-    _say(f"Removed the key for {host} from the keyring." if removed else f"The keyring has no key for {host}.")
+    _print(f"Removed the key for {host} from the keyring." if removed else f"The keyring has no key for {host}.")
     shadow = _shadowed_by(environ)
     if shadow:
-        _say(f"{shadow} is still set and goes on being used.")
+        _print(f"{shadow} is still set, and ccb goes on using it.")
     return ExitCode.OK
 
 
 def _shadowed_by(environ: Mapping[str, str]) -> str:
+    """What ccb uses before the keyring: a variable or the helper; "" if neither is set."""
     found = environ_credential(environ)
     if found is not None:
         return found.source
@@ -151,5 +156,5 @@ def _shadowed_by(environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")

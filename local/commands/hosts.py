@@ -1,4 +1,4 @@
-"""`ccb ps`, `logs`, `stop`, `gc`, `clean`: one connection, one command of the host's worker, its reports as lines."""
+"""`ccb ps`, `logs`, `stop`, `gc`, `clean`: connect, run one command of the worker, print its reports as lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
@@ -21,7 +21,7 @@ from ..command_line.transport_choice import host_label
 from ..connect.connect import connect_host
 from ..connect.session_list import Count, ReportRow, Text, list_sessions, reports, row_of
 from ..login.prompts import ask_line, prompts_for
-from ..terminal.saying import run_saying, say
+from ..terminal.console import print_line, run_command
 from .session_table import session_table, size_text
 
 _DAY_S = 86400.0
@@ -30,7 +30,7 @@ _SLOW_S = 2.0
 
 
 class LogRow(ReportRow):
-    """A line of a session's log: `source` is session or worker, `when` the host's time as text."""
+    """One line of a session's log. `source` is session or worker; `when` is the host's time as text."""
 
     source: Text = ""
     when: Text = ""
@@ -38,7 +38,7 @@ class LogRow(ReportRow):
 
 
 class ChangeRow(ReportRow):
-    """Something that was (or would be) removed or kept, a process that was ended, or a session that was stopped."""
+    """Something that was removed or kept, a process that was ended, or a session that was stopped (or would be)."""
 
     path: Text = ""
     what: Text = ""
@@ -50,13 +50,13 @@ class ChangeRow(ReportRow):
 
 
 async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Do it; the exit code. Raises CcbError."""
+    """Run the command and return its exit code. Raises CcbError."""
     if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
     if sys.stderr.isatty():
         sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
     async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
-        with _said_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
+        with _shown_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
             match arguments.command:
                 case "ps":
                     return await _ps(arguments, transport, bundle)
@@ -69,8 +69,8 @@ async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os
 
 
 @contextlib.contextmanager
-def _said_when_slow(text: str) -> Iterator[None]:
-    """Say on a terminal why nothing happens."""
+def _shown_when_slow(text: str) -> Iterator[None]:
+    """On a terminal, show `text` if the work inside takes longer than a moment."""
     if not sys.stderr.isatty():
         yield
         return
@@ -84,87 +84,101 @@ def _said_when_slow(text: str) -> Iterator[None]:
 async def _confirm(arguments: Arguments) -> None:
     where = host_label(arguments.connection)
     if not sys.stdin.isatty():
-        raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes where nobody can be asked.")
+        raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes: nobody can be asked here.")
     answer = await ask_line(
         f"Stop all sessions on {where} and remove them with everything else of ccb there? (yes/no) "
     )
     if answer.lower() not in ("y", "yes"):
-        raise UsageError("nothing was removed", do="Answer yes, or look first with --dry-run.")
+        raise UsageError("nothing was removed", do="Answer yes, or see first what would be removed: --dry-run.")
 
 
 async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     rows = await list_sessions(transport, bundle)
     if arguments.host_command.json:
         for row in rows:
-            say(json.dumps(row.model_dump()))
+            print_line(json.dumps(row.model_dump()))
     elif rows:
         for line in session_table(rows, shutil.get_terminal_size((120, 24)).columns):
-            say(line)
+            print_line(line)
     else:
-        say(f"No sessions on {host_label(arguments.connection)}.")
+        print_line(f"No sessions on {host_label(arguments.connection)}.")
     return ExitCode.OK
 
 
 async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
     command = {"command": "logs", "session": arguments.session.resume, "lines": arguments.host_command.lines or _LINES}
-    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
-        async for report in said:
+    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+        async for report in answer:
             if report.kind == "log":
                 row = row_of(LogRow, report.body, transport.name)
                 mark = " worker:" if row.source == "worker" else ""
-                say(f"{one_line(row.when)}{mark} {one_line(row.text)}")
+                print_line(f"{one_line(row.when)}{mark} {one_line(row.text)}")
     return ExitCode.OK
 
 
 async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    """AGENT_FAILED when something does not end."""
+    """Returns AGENT_FAILED if a session could not be stopped."""
     command: dict[str, object] = {"command": "stop"}
     command |= {"all": True} if arguments.host_command.all else {"session": arguments.session.resume}
     count = 0
     code = ExitCode.OK
-    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
-        async for report in said:
+    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+        async for report in answer:
             row = row_of(ChangeRow, report.body, transport.name)
             if report.kind == "stopped":
                 count += 1
-                say(_stopped(row, dry_run=False))
+                print_line(_stopped(row, dry_run=False))
             elif report.kind == "kept":
                 code = ExitCode.AGENT_FAILED
                 sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
     if not count and code is ExitCode.OK:
-        say(f"No session runs on {host_label(arguments.connection)}.")
+        print_line(f"No session runs on {host_label(arguments.connection)}.")
     return code
 
 
 async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    """AGENT_FAILED when `clean` had to leave something there."""
-    command: dict[str, object] = {"command": arguments.command, "dry_run": arguments.host_command.dry_run}
+    """`gc` and `clean`. Returns AGENT_FAILED if `clean` had to leave something on the host."""
+    dry_run = arguments.host_command.dry_run
+    command: dict[str, object] = {"command": arguments.command, "dry_run": dry_run}
     if arguments.host_command.older_than is not None:
         command["older_than_s"] = arguments.host_command.older_than * _DAY_S
-    verb = "would remove" if arguments.host_command.dry_run else "removed"
-    count = size = kept = 0
-    async with contextlib.aclosing(reports(transport, bundle, command)) as said:
-        async for report in said:
+    removed: list[ChangeRow] = []
+    kept = 0
+    async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
+        async for report in answer:
             row = row_of(ChangeRow, report.body, transport.name)
-            match report.kind:
-                case "removed":
-                    count, size = count + 1, size + row.bytes
-                    say(f"{verb} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}")
-                case "stopped":
-                    say(_stopped(row, dry_run=arguments.host_command.dry_run))
-                case "ended":
-                    verb_of_it = "would end" if arguments.host_command.dry_run else "ended"
-                    say(f"{verb_of_it} process {row.pid} ({one_line(row.what) or '?'}){_because(row.why)}")
-                case "kept":
-                    kept += 1
-                    say(f"kept {one_line(row.path)}{_because(row.why)}")
-                case _:
-                    pass
-    total = f"{verb} {count} {'thing' if count == 1 else 'things'}{', ' + size_text(size) if size else ''}"
-    say(total + (f"; kept {kept}." if kept else "."))
-    if kept and arguments.command == "clean" and not arguments.host_command.dry_run:
-        return ExitCode.AGENT_FAILED
-    return ExitCode.OK
+            if line := _change_line(report.kind, row, dry_run=dry_run):
+                print_line(line)
+            removed += [row] if report.kind == "removed" else []
+            kept += report.kind == "kept"
+    print_line(_summary(removed, kept, dry_run=dry_run))
+    return ExitCode.AGENT_FAILED if kept and arguments.command == "clean" and not dry_run else ExitCode.OK
+
+
+def _change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
+    """What a report of `gc` or `clean` says; "" for kinds of a newer worker."""
+    match kind:
+        case "removed":
+            return f"{_removed(dry_run)} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}"
+        case "stopped":
+            return _stopped(row, dry_run=dry_run)
+        case "ended":
+            ended = "would end" if dry_run else "ended"
+            return f"{ended} process {row.pid} ({one_line(row.what) or '?'}){_because(row.why)}"
+        case "kept":
+            return f"kept {one_line(row.path)}{_because(row.why)}"
+        case _:
+            return ""
+
+
+def _summary(removed: Sequence[ChangeRow], kept: int, *, dry_run: bool) -> str:
+    size = size_text(sum(row.bytes for row in removed))
+    things = f"{len(removed)} {'thing' if len(removed) == 1 else 'things'}"
+    return f"{_removed(dry_run)} {things}{f', {size}' if size else ''}{f'; kept {kept}' if kept else ''}."
+
+
+def _removed(dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"
 
 
 def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
@@ -179,5 +193,5 @@ def _because(why: str) -> str:
 
 
 def run(arguments: Arguments) -> ExitCode:
-    """`run_host_command` in a loop of its own."""
-    return run_saying(run_host_command(arguments))
+    """Run the command in an event loop of its own."""
+    return run_command(run_host_command(arguments))

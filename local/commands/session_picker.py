@@ -1,4 +1,4 @@
-"""Choose one of a host's sessions on the terminal: a numbered list, narrowed by what is typed."""
+"""Let the person choose one of a host's sessions: a numbered list on the terminal, narrowed by what they type."""
 
 from __future__ import annotations
 
@@ -13,34 +13,40 @@ from ..connect.session_list import SessionRow
 from ..login.prompts import ask_line
 from .session_table import session_table
 
-_MOST = 20
+_MAX_LISTED = 20
 _ESCAPE = "\x1b"
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
-    """The id of the chosen session, of which there are some; None when the person gave up. Raises UsageError when there is
-    nobody to ask."""
+    """The ID of the session that the person chose from `rows` (not empty); None if they gave up.
+
+    Raises UsageError where there is no terminal to ask on.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        listed = "\n".join(session_table(rows[:_MOST], 100))
-        raise UsageError("a session must be named where nobody can choose one", evidence=listed, do="Give its ID.")
+        listed = "\n".join(session_table(rows[:_MAX_LISTED], 100))
+        raise UsageError(
+            "this run needs the ID of a session: there is no terminal to choose one on",
+            evidence=listed,
+            do="Give its ID.",
+        )
     shown = list(rows)
     while True:
         _show(shown)
-        answer = await ask_line("Session (number, ID, or text to search for; Enter or q leaves): ")
+        answer = await ask_line("Session (number, ID, or text to search for; Enter or q to leave): ")
         if answer in ("", "q") or answer.startswith(_ESCAPE):
             return None
-        found = matching(rows, shown[:_MOST], answer)
+        found = matching(rows, shown[:_MAX_LISTED], answer)
         if len(found) == 1:
             return found[0].session
         if found:
             shown = found
         else:
-            sys.stderr.write(f"Nothing fits {one_line(answer)!r}.\n")
+            sys.stderr.write(f"No session matches {one_line(answer)!r}.\n")
             shown = list(rows)
 
 
 def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: str) -> list[SessionRow]:
-    """What `answer` means: a number of the list as shown, the start of an id, or a part of path or prompt."""
+    """The rows that `answer` names: by its number in the list, by the start of its ID, or by a part of path or prompt."""
     if answer.isdigit() and len(answer) < 4:
         return [shown[int(answer) - 1]] if 0 < int(answer) <= len(shown) else []
     wanted = answer.lower()
@@ -50,10 +56,10 @@ def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: st
 
 def _show(rows: Sequence[SessionRow]) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
-    head, *lines = session_table(rows[:_MOST], width - 4)
+    head, *lines = session_table(rows[:_MAX_LISTED], width - 4)
     sys.stderr.write(f"    {head}\n")
     for number, line in enumerate(lines, 1):
         sys.stderr.write(f"{number:3} {line}\n")
-    if len(rows) > _MOST:
-        sys.stderr.write(f"    … and {len(rows) - _MOST} more\n")
+    if len(rows) > _MAX_LISTED:
+        sys.stderr.write(f"    … and {len(rows) - _MAX_LISTED} more\n")
     sys.stderr.flush()

@@ -1,8 +1,8 @@
-"""Sessions as lines for people: fitted to the width of the terminal, nothing of the host shown as it came."""
+"""The table of sessions that `ccb ps` prints: fitted to the terminal, with control characters of the host neutralised."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from rich.cells import cell_len, set_cell_size
@@ -14,15 +14,15 @@ from ..connect.session_list import SessionRow
 _STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
 _GAP = "  "
 _SHORT_ID = 8
-_LEAST_PROMPT = 12
-_LEAST_PATH = 14
-_LEAST_DRIVER = 8
-_LEAST_AWAY = 10
+_MIN_PROMPT = 12
+_MIN_PATH = 14
+_MIN_DRIVER = 8
+_MIN_AWAY = 10
 _NUMBERS = ("AGE", "USED", "RSS")
 
 
 def age_text(seconds: float) -> str:
-    """`12s`, `5m`, `3h`, `2d`."""
+    """An age as `12s`, `5m`, `3h` or `2d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
@@ -30,19 +30,19 @@ def age_text(seconds: float) -> str:
 
 
 def size_text(size: int) -> str:
-    """`26M`, `512K`; nothing for 0."""
+    """A number of bytes as `26M` or `512K`; "" for 0."""
     if size <= 0:
         return ""
     return f"{round(size / 1048576)}M" if size >= 1048576 else f"{max(1, round(size / 1024))}K"
 
 
 def cut(text: str, width: int) -> str:
-    """At most `width` cells of the terminal."""
+    """`text`, cut to at most `width` cells of the terminal."""
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
 
 
 def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
-    """The shortest beginnings, of at least eight characters, that tell the sessions apart."""
+    """For each session ID its shortest unique start, of eight or more characters."""
     for length in (_SHORT_ID, 13, 18, 36):
         found = {row.session: one_line(row.session[:length]) for row in rows}
         if len(set(found.values())) == len(found):
@@ -51,39 +51,58 @@ def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
-    """A head line and a line for each session, at most `width` cells (from 36 on): where it is narrow, names are cut first,
-    then columns are left out."""
+    """A heading and a line for each session, at most `width` cells each (36 or more).
+
+    In a narrow terminal, long names are cut first, then columns are left out.
+    """
+    columns = _columns(rows, width)
+    widths, left = _fitted(columns, width)
+    columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
+    columns["PATH"] = [_path(row.cwd, widths.get("PATH", 0)) for row in rows]
+    prompts = [one_line(row.prompt) or "-" for row in rows]
+    lines = [_line(dict.fromkeys(widths), widths, "LAST PROMPT", left)]
+    for number, prompt in enumerate(prompts):
+        lines.append(_line({name: columns[name][number] for name in widths}, widths, prompt, left))
+    return lines
+
+
+def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
+    """The cells of each column but the last, from left to right."""
     ids = short_ids(rows)
-    columns = {
+    return {
         "ID": [ids[row.session] for row in rows],
         "STATE": [cut(_state(row), 16) for row in rows],
         "AGE": [age_text(row.age_s) for row in rows],
         "USED": [age_text(row.idle_s) for row in rows],
         "RSS": [size_text(row.rss) or "-" for row in rows],
         "DRIVER": [_driver(row, 24) for row in rows],
-        "PATH": [_path(row.cwd, max(_LEAST_PATH, width // 3)) for row in rows],
+        "PATH": [_path(row.cwd, max(_MIN_PATH, width // 3)) for row in rows],
     }
+
+
+def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, int], int]:
+    """The widths of the columns that fit into `width`, and the room that is left for the last prompt."""
     widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
     left = width - sum(widths.values()) - len(_GAP) * len(widths)
-    for name, least in (("DRIVER", _LEAST_DRIVER), ("PATH", _LEAST_PATH)):
-        taken = max(0, min(_LEAST_PROMPT - left, widths[name] - least))
+    for name, least in (("DRIVER", _MIN_DRIVER), ("PATH", _MIN_PATH)):
+        taken = max(0, min(_MIN_PROMPT - left, widths[name] - least))
         widths[name] -= taken
         left += taken
     for name in ("RSS", "DRIVER", "USED", "PATH"):
-        if left < _LEAST_PROMPT:
+        if left < _MIN_PROMPT:
             left += widths.pop(name) + len(_GAP)
-    columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
-    columns["PATH"] = [_path(row.cwd, widths.get("PATH", 0)) for row in rows]
-    lines = []
-    for number in range(-1, len(rows)):
-        cells = []
-        for name, size in widths.items():
-            text = columns[name][number] if number >= 0 else name
-            pad = " " * (size - cell_len(text))
-            cells.append(pad + text if name in _NUMBERS else text + pad)
-        last = (one_line(rows[number].prompt) or "-") if number >= 0 else "LAST PROMPT"
-        lines.append(_GAP.join([*cells, cut(last, max(1, left))]).rstrip())
-    return lines
+    return widths, left
+
+
+def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: str, left: int) -> str:
+    """One line of the table; a cell that is None shows the name of its column."""
+    shown = []
+    for name, size in widths.items():
+        cell = cells[name]
+        text = name if cell is None else cell
+        pad = " " * (size - cell_len(text))
+        shown.append(pad + text if name in _NUMBERS else text + pad)
+    return _GAP.join([*shown, cut(prompt, max(1, left))]).rstrip()
 
 
 def _state(row: SessionRow) -> str:
@@ -93,16 +112,16 @@ def _state(row: SessionRow) -> str:
 
 
 def _driver(row: SessionRow, width: int) -> str:
-    """Who drives, without the process, whether they are connected if there is room to say so, and how many watch."""
+    """Who drives (without the process ID), whether they are away if there is room for it, and how many watch."""
     watching = f" +{row.viewers}" if row.viewers else ""
     name, room = one_line(row.driver).split(" ")[0], width - len(watching)
-    if name and row.driver_away and room >= _LEAST_AWAY:
+    if name and row.driver_away and room >= _MIN_AWAY:
         return f"({cut(name, room - len('( away)'))} away){watching}"
     return cut(name, room) + watching or "-"
 
 
 def _path(path: str, width: int) -> str:
-    """The end of a path says more than its start."""
+    """A path cut at its start, because its end says more."""
     text = one_line(path)
     if cell_len(text) <= width:
         return text

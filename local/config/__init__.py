@@ -1,1 +1,1 @@
-"""What the person has set on this machine: settings, credentials and keyring; and the log, with its redaction."""
+"""What the person has configured on this machine: settings, credentials, keyring; and the log with its redaction."""

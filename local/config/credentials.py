@@ -1,7 +1,7 @@
 """Where the model credential comes from: environment, helper command, keyring, in this order.
 
-When ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do; a helper's
-output goes into both headers as well. A key in the keyring belongs to one provider host and goes to no other.
+If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A helper's
+output goes into both headers as well. A key in the keyring belongs to one provider host and is sent to no other.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  # the name of a variable
 HELPER = "apiKeyHelper"
 KEYRING = "keyring"
 
-HELPER_TIMEOUT = 10.0
-HELPER_CACHE = 300.0
+HELPER_TIMEOUT_S = 10.0
+HELPER_CACHE_S = 300.0
 _MAX_SECRET = 16 * 1024
 _LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
 
 
 def credential_source(environ: Mapping[str, str], settings: Settings, host: str) -> CredentialSource:
-    """The first source that is configured, for the provider at `host`. Nothing is run or unlocked before `get`. Raises
-    `CredentialError` when a variable holds something that cannot be a credential."""
+    """The first source that is configured, for the provider at `host`. Nothing is run or unlocked before `get`.
+
+    Raises CredentialError if a variable holds something that cannot be a credential.
+    """
     from_environ = environ_credential(environ)
     if from_environ is not None:
         return FixedCredential(from_environ)
@@ -45,7 +47,7 @@ def credential_source(environ: Mapping[str, str], settings: Settings, host: str)
 
 
 def environ_credential(environ: Mapping[str, str]) -> Credential | None:
-    """What the environment holds."""
+    """The credential in environment variables, or None. Raises CredentialError if it cannot be one."""
     key, token = environ.get(API_KEY_VARIABLE, "").strip(), environ.get(TOKEN_VARIABLE, "").strip()
     if not key and not token:
         return None
@@ -57,12 +59,12 @@ def environ_credential(environ: Mapping[str, str]) -> Credential | None:
 
 
 def api_key_source(source: str) -> str:
-    """The `apiKeySource` of system/init for a source; the public protocol knows two names and calls the others `none`."""
+    """The `apiKeySource` of system/init: the public protocol has names for two sources and calls the others `none`."""
     return source if source in (API_KEY_VARIABLE, HELPER) else "none"
 
 
 def checked(text: str, origin: str) -> Secret:
-    """`text` as a credential. Raises `CredentialError`, which does not show it, when it cannot go into a header."""
+    """`text` as a credential. Raises CredentialError, without showing the text, if it cannot be sent in a header."""
     text = text.strip()
     if not text:
         raise CredentialError(f"{origin} gave no credential: it is empty.", do=_LOGIN)
@@ -75,7 +77,7 @@ def checked(text: str, origin: str) -> Secret:
 
 
 class KeyringCredential:
-    """The key that `ccb auth login` stored for `host`; read once, and again after it was refused."""
+    """The key that `ccb auth login` stored for `host`. It is read once, and again after the provider refused it."""
 
     def __init__(self, store: KeyStore, host: str) -> None:
         self._store = store
@@ -99,7 +101,7 @@ class KeyringCredential:
 
     async def _read(self) -> Credential:
         try:
-            # not one of the loop's threads: a keyring may wait for its password for ever, and those must end before we do
+            # A thread of its own: a keyring may wait for its password for ever, and the loop waits for its own threads.
             key = await in_thread(lambda: self._store.get(self._host))
         except NoKeyring as error:
             raise CredentialError(f"No model credential for {self._host}.", evidence=error.what, do=error.do) from None
@@ -109,15 +111,18 @@ class KeyringCredential:
 
 
 class HelperCredential:
-    """The output of the settings' `apiKeyHelper`, run with `sh -c`, kept for HELPER_CACHE seconds, asked anew when it was
-    refused. Calls at the same time share one run."""
+    """The output of the settings' `apiKeyHelper`, run with `sh -c`.
+
+    It is kept for HELPER_CACHE_S seconds, and the helper runs again if the provider refused it. Concurrent calls share one
+    run.
+    """
 
     def __init__(
         self,
         command: str,
         environ: Mapping[str, str] = os.environ,
         *,
-        timeout: float = HELPER_TIMEOUT,
+        timeout: float = HELPER_TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._command = command
@@ -146,7 +151,7 @@ class HelperCredential:
         self._known = None
         secret = checked(await self._run(), HELPER)
         self._known = Credential(HELPER, api_key=secret, bearer=secret)
-        self._until = self._clock() + HELPER_CACHE
+        self._until = self._clock() + HELPER_CACHE_S
 
     async def _run(self) -> str:
         process = await asyncio.create_subprocess_exec(
@@ -167,7 +172,7 @@ class HelperCredential:
         except TimeoutError:
             raise CredentialError(
                 f"{HELPER} of the settings did not end within {self._timeout:g} s.",
-                do="Run that command by hand and see what it says.",
+                do="Run that command by hand to see what is wrong.",
             ) from None
         finally:
             with suppress(ProcessLookupError):
@@ -177,13 +182,13 @@ class HelperCredential:
             raise CredentialError(
                 f"{HELPER} of the settings failed with exit code {status}.",
                 evidence=_printable(err[-2000:]),
-                do="Run that command by hand and see what it says.",
+                do="Run that command by hand to see what is wrong.",
             )
         return out.decode("utf-8", "replace")
 
 
 async def _limited(stream: asyncio.StreamReader) -> bytes:
-    """What the stream says, cut at a size no credential has; the rest is read and dropped."""
+    """The start of a stream, longer than any credential. The rest is read and dropped."""
     kept = bytearray()
     while chunk := await stream.read(65536):
         kept += chunk[: 2 * _MAX_SECRET - len(kept)]

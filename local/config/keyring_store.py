@@ -1,4 +1,4 @@
-"""The credential in the keyring of the operating system, one for each provider host."""
+"""The model credential in the keyring of the operating system, one for each provider host."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ WITHOUT_KEYRING = (
 
 
 class NoKeyring(ConfigError):
-    """There is no backend to store a key in."""
+    """This machine has no keyring to store a key in."""
 
 
 class KeyStore:
-    """Reads and writes one key per host. All methods block, and may show the system's own unlock dialog."""
+    """Reads and writes one key for each host. All methods block and may show the system's own unlock dialog."""
 
     def __init__(self, backend: Callable[[], KeyringBackend] | None = None) -> None:
         self._backend = backend or _system_backend
 
     def get(self, host: str) -> Secret | None:
-        """The key for `host`. Raises `ConfigError`, `NoKeyring` included."""
+        """The key for `host`, or None. Raises ConfigError; NoKeyring is one."""
         with _errors():
             value = self._backend().get_password(SERVICE, host)
         return Secret(value) if value else None
 
     def put(self, host: str, key: Secret) -> None:
-        """Store the key for `host`, in place of an earlier one. Raises `ConfigError`."""
+        """Store the key for `host` and replace an earlier one. Raises ConfigError."""
         with _errors():
             self._backend().set_password(SERVICE, host, key.reveal())
 
     def delete(self, host: str) -> bool:
-        """Remove the key for `host`; False when there was none. Raises `ConfigError`."""
+        """Remove the key for `host`; return False if there was none. Raises ConfigError."""
         if self.get(host) is None:
             return False
         with _errors():
@@ -53,7 +53,7 @@ class KeyStore:
         return True
 
     def require(self) -> str:
-        """The name of the backend. Raises `NoKeyring` when there is none."""
+        """The name of the backend. Raises NoKeyring if there is none."""
         with _errors():
             return str(self._backend().name)
 
@@ -67,7 +67,7 @@ def _system_backend() -> KeyringBackend:
         backend = keyring.get_keyring()
     except KeyringError:
         raise
-    except Exception as error:  # noqa: BLE001 - a class of somebody else, named by a variable or a file
+    except Exception as error:  # noqa: BLE001 - a backend class that a variable or a file names may raise anything
         named = os.environ.get("PYTHON_KEYRING_BACKEND", "")
         origin = "PYTHON_KEYRING_BACKEND" if named else "keyringrc.cfg (`keyring diagnose` says where it is)"
         raise ConfigError(

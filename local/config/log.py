@@ -1,6 +1,6 @@
-"""The log file of this machine: warnings always, everything with --debug; never secrets, never bodies (`public_log`).
+"""The log file of this machine: warnings always, everything with --debug, never secrets or bodies (see `redaction`).
 
-The file is made with the first line that goes into it: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, 0600.
+The first line creates the file: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, mode 0600.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from .redaction import PublicFormatter
 
-_LIMIT = 8 * 1024 * 1024
-_KEPT = 20
+_MAX_BYTES = 8 * 1024 * 1024
+_MAX_FILES = 20
 _QUIET = ("asyncio", "asyncssh", "textual", "markdown_it", "aiohttp.access")
 
 
 def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of what ccb keeps on this machine between runs; it need not exist."""
+    """The directory where ccb keeps files on this machine between runs. It may not exist."""
     base = environ.get("XDG_STATE_HOME", "")
     if not Path(base).is_absolute():
         base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".local" / "state")
@@ -28,7 +28,7 @@ def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 class _OnDemand(logging.Handler):
-    """Opens its file with the first record; when that fails it stays silent: a log must not end the program."""
+    """Opens its file with the first record. If that fails it logs nothing: a log must not end the program."""
 
     def __init__(self, path: Path, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -53,10 +53,10 @@ class _OnDemand(logging.Handler):
 
     def _open(self) -> logging.Handler:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for old in sorted(self.path.parent.glob("ccb-*.log*"), key=_age)[:-_KEPT]:
+        for old in sorted(self.path.parent.glob("ccb-*.log*"), key=_age)[:-_MAX_FILES]:
             old.unlink(missing_ok=True)
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
-        file = logging.handlers.RotatingFileHandler(self.path, maxBytes=_LIMIT, backupCount=1, encoding="utf-8")
+        file = logging.handlers.RotatingFileHandler(self.path, maxBytes=_MAX_BYTES, backupCount=1, encoding="utf-8")
         file.setFormatter(self._line)
         return file
 
@@ -65,8 +65,10 @@ class _OnDemand(logging.Handler):
 def logging_to_file(
     *, debug: bool, environ: Mapping[str, str] = os.environ, commands: Iterable[str] = ()
 ) -> Iterator[Path]:
-    """Send the program's log to its file while the context is open; gives the path of that file. Of `commands`, which lead to
-    the host, only the programs are logged."""
+    """Write the program's log to its file while the context is open; yields the path of the file.
+
+    Of `commands`, which lead to the host, only the programs are logged.
+    """
     path = state_dir(environ) / f"ccb-{os.getpid()}.log"
     handler = _OnDemand(path, PublicFormatter(environ, commands))
     root = logging.getLogger()

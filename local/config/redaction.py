@@ -1,7 +1,7 @@
-"""Log lines that can be shown to anybody: no secret, no prompt, no content of files, no output of tools.
+"""Redaction: log lines that can be shown to anybody, without secrets, prompts, file contents or tool output.
 
-Our own messages are written that way. What is not ours to word is cut down here: exceptions lose the texts that somebody else
-put into them, messages of libraries their tails, and what looks like a secret is struck out everywhere.
+ccb's own messages are written that way. This module shortens the rest: exceptions lose the texts that others put into
+them, messages of libraries lose their tails, and everything that looks like a secret is replaced.
 """
 
 from __future__ import annotations
@@ -18,67 +18,70 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.environment import SECRET_VARIABLES
 
-_STRUCK = "[struck out]"
-_MOST_FOREIGN = 200
-_MOST_OWN = 2000
+_MARK = "[redacted]"
+_MAX_FOREIGN = 200
+_MAX_OWN = 2000
 _OURS = "ccb"
 _URL_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "ANTHROPIC_BASE_URL")
-_LEAST_SECRET = 6
+_MIN_SECRET = 6
 _PATTERNS = (
-    (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _STRUCK),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_STRUCK}"),
+    (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _MARK),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_MARK}"),
     (
         re.compile(
             r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)([^\w(…]{1,4})(?!\s)([^\s\"',]{6,})"
         ),
-        rf"\1\2{_STRUCK}",
+        rf"\1\2{_MARK}",
     ),
-    (re.compile(r"(?i)\b(https?://)[^/\s]+@"), rf"\1{_STRUCK}@"),
-    (re.compile(r"://[^/\s:@]+:[^/\s@]+@"), f"://{_STRUCK}@"),
+    (re.compile(r"(?i)\b(https?://)[^/\s]+@"), rf"\1{_MARK}@"),
+    (re.compile(r"://[^/\s:@]+:[^/\s@]+@"), f"://{_MARK}@"),
 )
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
-class Striker:
-    """Takes out what is, or looks like, a secret. `environ` names secrets by their values; of `commands` the programs may be
-    shown, and nothing behind them: people write passwords there."""
+class Redactor:
+    """Replaces what is, or looks like, a secret.
+
+    The values of secret variables in `environ` are secrets. Of each of `commands` only the program is shown: its arguments
+    may contain passwords.
+    """
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         texts = {text for command in commands for text in _spellings(command.strip()) if " " in text}
-        self._commands = {text: f"{text.partition(' ')[0]} {_STRUCK}" for text in sorted(texts, key=len, reverse=True)}
+        self._commands = {text: f"{text.partition(' ')[0]} {_MARK}" for text in sorted(texts, key=len, reverse=True)}
         values = {environ.get(name, "").strip() for name in SECRET_VARIABLES}
         for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
             login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
             values |= {login, login.partition(":")[2], unquote(login.partition(":")[2])}
-        self._values = sorted((value for value in values if len(value) >= _LEAST_SECRET), key=len, reverse=True)
+        self._values = sorted((value for value in values if len(value) >= _MIN_SECRET), key=len, reverse=True)
 
     def public(self, text: str) -> str:
-        """`text` with a mark in their place."""
+        """`text` with a mark in the place of each secret."""
         for command, shown in self._commands.items():
             text = text.replace(command, shown)
         for value in self._values:
-            text = text.replace(value, _STRUCK)
+            text = text.replace(value, _MARK)
         for pattern, instead in _PATTERNS:
             text = pattern.sub(instead, text)
         return text
 
 
 class PublicFormatter(logging.Formatter):
-    """One line for each record, and under it where an exception came from; `environ` and `commands` as for Striker."""
+    """Formats a log record as one line, with the origin of an exception below it. Arguments as for `Redactor`."""
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         super().__init__()
-        self._strike = Striker(environ, commands).public
+        self._redact = Redactor(environ, commands).public
 
     def format(self, record: logging.LogRecord) -> str:
         when = f"{self.formatTime(record)} {record.levelname} {record.name}: "
-        text = self._strike(when + _message(record))
+        text = self._redact(when + _message(record))
         if record.exc_info:
-            text += "\n" + self._strike(self.formatException(record.exc_info))
+            text += "\n" + self._redact(self.formatException(record.exc_info))
         return text
 
     def formatException(self, ei: _ExcInfo) -> str:
-        """Types, our own words and places of the exception and of what led to it; no texts of others."""
+        """The classes, places and ccb's own texts of an exception and its causes, without texts of others."""
         lines: list[str] = []
         error, seen = ei[1], set[int]()
         while error is not None and id(error) not in seen:
@@ -93,7 +96,7 @@ class PublicFormatter(logging.Formatter):
 
 
 def _spellings(command: str) -> set[str]:
-    """A command as it was written, as it is shown, and as its words put together again."""
+    """The forms in which a command may appear in a text: as written, as shown, and as its words joined again."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -102,10 +105,10 @@ def _spellings(command: str) -> set[str]:
 
 
 def public_error(error: BaseException) -> str:
-    """An exception without what others put into it: a validation error quotes its input, a host's error the host."""
+    """An exception without texts of others: a validation error quotes its input, an error of a host quotes the host."""
     name = type(error).__name__
     if isinstance(error, CcbError):
-        return f"{name}: {_one_line(error.what, _MOST_OWN)}{' (its evidence is not logged)' if error.evidence else ''}"
+        return f"{name}: {_one_line(error.what, _MAX_OWN)}{' (its evidence is not logged)' if error.evidence else ''}"
     if isinstance(error, OSError) and error.strerror:
         return f"{name}: {error.strerror}"
     return name
@@ -120,10 +123,10 @@ def _message(record: logging.LogRecord) -> str:
         text = str(record.msg) % args if args else str(record.msg)
     except (TypeError, ValueError):
         text = str(record.msg)
-    return _one_line(text, _MOST_OWN if ours else _MOST_FOREIGN)
+    return _one_line(text, _MAX_OWN if ours else _MAX_FOREIGN)
 
 
-def _one_line(text: str, most: int) -> str:
-    """The first line: what libraries add below it are the objects they speak of."""
+def _one_line(text: str, limit: int) -> str:
+    """The first line, cut at `limit` characters: below it, libraries print the objects that a message is about."""
     first = text.strip("\n").partition("\n")[0]
-    return first if len(first) <= most else first[:most] + " …"
+    return first if len(first) <= limit else first[:limit] + " …"

@@ -1,4 +1,4 @@
-"""The person's settings file, `~/.config/ccb/settings.json` (or under XDG_CONFIG_HOME). It never holds a secret."""
+"""The person's settings file: `~/.config/ccb/settings.json`, or below XDG_CONFIG_HOME. It must not hold a secret."""
 
 from __future__ import annotations
 
@@ -22,46 +22,59 @@ _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORE
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
 
 
-class Permissions(BaseModel):
-    """Rules for every session, in the spelling of `--allowedTools` and `--disallowedTools`."""
+class RuleSettings(BaseModel):
+    """Permission rules of every session, spelt as for `--allowedTools` and `--disallowedTools`."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    allow: list[str] = Field(default=[], description="Rules that allow a tool call without asking.")
-    deny: list[str] = Field(default=[], description="Rules that refuse a tool call.")
+    allow: list[str] = Field(
+        default=[], description="Rules that allow a tool call without asking, as for `--allowedTools`."
+    )
+    deny: list[str] = Field(default=[], description="Rules that deny a tool call, as for `--disallowedTools`.")
 
 
 class Settings(BaseModel):
-    """What the file may say. A flag of the command line outranks it."""
+    """The content of the file. An option on the command line outranks it."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     apiKeyHelper: str | None = Field(
-        default=None, min_length=1, description="Shell command that prints the credential."
+        default=None, min_length=1, description="Shell command that prints the model credential."
     )
-    model: str | None = Field(default=None, min_length=1, description="Model of new sessions.")
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.",
+    )
     permissionMode: PermissionMode | None = Field(default=None, description="Permission mode of new sessions.")
-    permissions: Permissions = Permissions()
-    connectTimeoutSeconds: float = Field(default=30, gt=0, le=600, description="For reaching the host and logging in.")
-
+    permissions: RuleSettings = Field(default=RuleSettings(), description="Permission rules of every session.")
+    connectTimeoutSeconds: float = Field(
+        default=30,
+        gt=0,
+        le=600,
+        description="Seconds to reach the host and log in. Set here, it limits a headless run as a whole.",
+    )
     graceHours: float = Field(
-        default=24, gt=0, le=24 * 365, description="How long a session works or waits on the host without any client."
+        default=24,
+        gt=0,
+        le=24 * 365,
+        description="Hours that a session works or waits on the host while no client is connected.",
     )
     idleMinutes: float = Field(
         default=30,
         ge=0,
         le=60 * 24 * 7,
-        description="How long an idle worker without a client stays; its journal stays.",
+        description="Minutes that an idle worker without a client stays on the host; its journal stays.",
     )
 
     def warnings(self, path: Path) -> list[str]:
-        """One sentence for each key this version does not know; such keys have no effect."""
+        """One sentence for each key that this version does not know. Such keys have no effect."""
         unknown = [*(self.model_extra or {}), *(f"permissions.{name}" for name in self.permissions.model_extra or {})]
         return [f"{path}: unknown key {name!r} has no effect" for name in unknown]
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of ccb's configuration; it need not exist."""
+    """The directory of ccb's configuration. It may not exist."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if not Path(base).is_absolute():  # the XDG rule: a relative value is ignored
         base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".config")
@@ -69,12 +82,12 @@ def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the settings are read from."""
+    """The path of the settings file. It may not exist."""
     return config_dir(environ) / "settings.json"
 
 
 def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings; all defaults when there is no file. Raises `ConfigError` that names the file and the key."""
+    """Read the settings; all defaults if there is no file. Raises ConfigError, which names the file and the key."""
     path = settings_path(environ)
     data = _read(path)
     if data is None:
@@ -100,7 +113,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
     if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
-        raise ConfigError(f"{path} can be changed by other users", do=f"chmod go-w {path}, and make it yours.")
+        raise ConfigError(f"{path} can be changed by other users", do=f"Make it yours, and run `chmod go-w {path}`.")
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
     try:
@@ -117,7 +130,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:
-    """Keys belong in the keyring: a file is backed up, synchronised and shown around."""
+    """Raise ConfigError if a value looks like a key. Files are backed up and copied; the keyring is the place for keys."""
     for name, value in data.items():
         named = name != "apiKeyHelper" and _SECRET_NAME.search(name)
         if named or _SECRET_VALUE.search(json.dumps(value)):

@@ -19,7 +19,7 @@ from ccb.tunnel.wire import SessionOptions
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command
 from ..command_line.transport_choice import host_label
-from ..login.unattended_login import log_in_quietly
+from ..login.unattended_login import log_in_unattended
 from ..session.connection import Terms
 from ..session.session import Session
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
@@ -127,7 +127,7 @@ async def _first_dialer(
             return open_transport(arguments, answering, environ, loader)
 
         return await (
-            open_with(prompts) if ask else log_in_quietly(open_with, prompts, host_label(arguments.connection))
+            open_with(prompts) if ask else log_in_unattended(open_with, prompts, host_label(arguments.connection))
         )
 
     transport = await first_transport(arguments, prompts, environ, loader)

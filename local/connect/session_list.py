@@ -1,4 +1,4 @@
-"""The sessions of a host, as its worker reports them."""
+"""Reports of a host command, and the list of sessions that `ps` makes of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Bye, FrameDecoder, FrameError, Json, Refused, Report
 
 MAX_REPORTS = 1_000_000
-"""Most reports of one command."""
+"""Reports of one command; more are an error."""
 
 MAX_SESSIONS = 10_000
-"""Most sessions of one host that are listed."""
+"""Sessions of one host; more are an error."""
 
 Text = Annotated[str, Field(max_length=16_384)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -31,36 +31,46 @@ Row = TypeVar("Row", bound="ReportRow")
 
 
 class ReportRow(BaseModel):
-    """The body of a report, typed; unknown fields are a newer worker's."""
+    """The body of a report, typed. Unknown fields come from a newer worker and are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
-class SessionRow(ReportRow):
-    """One session. Ages in seconds, sizes in bytes; `state` is running, requires_action, idle or ended. `driver_away`: it still
-    drives, but has no connection. `host` names the other host it lives on when the home is shared; `storage` is `memory` when
-    nothing of it is on a disk."""
+class SessionSummaryRow(ReportRow):
+    """What a session's journal and directory say of it.
+
+    `state` is running, requires_action, idle or ended. `host` names the other host that the session lives on when
+    several share a home; `storage` is `memory` when nothing of the session is on a disk.
+    """
 
     session: str = Field(min_length=1, max_length=64)
     cwd: Text = ""
     state: _Name = ""
-    alive: bool = False
     age_s: Seconds = 0
     idle_s: Seconds = 0
     prompts: Count = 0
     prompt: _Name = ""
-    driver: _Name = ""
-    driver_away: bool = False
-    viewers: Count = 0
-    pid: Count = 0
-    rss: Count = 0
     bytes: Count = 0
     host: _Name = ""
     storage: _Name = ""
 
 
+class SessionRow(SessionSummaryRow):
+    """One session of a host, with its worker if one is `alive`.
+
+    `rss` is the worker's memory in bytes. `driver_away` says that the driver has no connection at the moment.
+    """
+
+    alive: bool = False
+    pid: Count = 0
+    rss: Count = 0
+    driver: _Name = ""
+    driver_away: bool = False
+    viewers: Count = 0
+
+
 async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, object]) -> AsyncGenerator[Report, None]:
-    """Run one host command; what its worker reports. To be left with `aclosing`. Raises CcbError."""
+    """Run one host command and yield the reports of its worker. Use with `aclosing`. Raises CcbError."""
     launched = await launch(transport, command, bundle)
     decoder = FrameDecoder()
     count = 0
@@ -79,7 +89,7 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
                     case Report():
                         count += 1
                         if count > MAX_REPORTS:
-                            raise ProtocolError(f"{transport.name} reports without end")
+                            raise ProtocolError(f"{transport.name} sends reports without end")
                         yield frame
                     case Bye():
                         return
@@ -99,10 +109,10 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
 
 
 async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:
-    """The sessions of the host, the one used last first. Raises CcbError."""
+    """The sessions of the host, the most recently used one first. Raises CcbError."""
     rows = []
-    async with aclosing(reports(transport, bundle, {"command": "ps"})) as said:
-        async for report in said:
+    async with aclosing(reports(transport, bundle, {"command": "ps"})) as answer:
+        async for report in answer:
             if report.kind != "session":
                 continue
             rows.append(row_of(SessionRow, report.body, transport.name))
@@ -113,9 +123,9 @@ async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow
 
 
 def row_of(kind: type[Row], body: Json, host: str) -> Row:
-    """A typed row. Raises ProtocolError."""
+    """`body` as a row of the class `kind`. Raises ProtocolError if it does not fit; `host` is named in the error."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise ProtocolError(f"{host} reported something odd: {first['loc']}: {first['msg']}") from None
+        raise ProtocolError(f"{host} sent a report that makes no sense: {first['loc']}: {first['msg']}") from None

@@ -1,1 +1,1 @@
-"""`ccb doctor`: what this machine, the way to a host and the host itself say, as findings with evidence and one fix each."""
+"""`ccb doctor`: check this machine, the connection and the host; report findings with evidence and one fix each."""

@@ -1,4 +1,4 @@
-"""The doctor's checks of the way to a host: what ssh is told, the login, and what the connection allows."""
+"""The doctor's checks of the connection: what ssh is told, the login, and what the server allows."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.ssh_config.unsupported import only_openssh
 from ccb.tunnel.transports.pipe import Pipe, Transport
 
-from .findings import Finding, State
+from .findings import CONNECTION, HOST, JUMP_HOST, Finding, State, error_finding
 from .keys import keys_finding
-from .laptop import error_finding
 
 if TYPE_CHECKING:
     from ccb.tunnel.ssh.transport import SshTransport
 
-WHERE = "connection"
-HOP = "jump host "
-"""`where` of what is found of a jump host, before its name."""
 
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
@@ -35,37 +31,41 @@ _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand
 
 
 def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
-    return Finding(WHERE, name, state, found, fix)
+    return Finding(CONNECTION, name, state, found, fix)
 
 
 async def ssh_findings(
     target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",)
 ) -> AsyncIterator[Finding]:
-    """What is known before anything is connected, of each jump host on the way and then of the host. `openssh`: its client
-    connects, started by `words`."""
+    """Yield what is known before connecting: each jump host first, then the host.
+
+    `openssh` says that the OpenSSH client connects; `words` start it.
+    """
     try:
         hops = await route(target, words)
         applied = await asyncio.gather(
             *(applied_options(each, words if each is target else ssh_of_jump_hosts(words)) for each, _ in hops)
         )
     except CcbError as error:
-        yield error_finding(WHERE, "ssh options", error)
+        yield error_finding(CONNECTION, "ssh options", error)
         return
     jumps = [each.shown for each, _ in hops[:-1]]
     for (each, config), options in zip(hops, applied, strict=True):
-        where = WHERE if each is target else HOP + each.shown
-        way = f", by way of {', '.join(jumps)}" if jumps and each is target else ""
-        async for finding in _hop_findings(config, options, way, openssh):
+        where = CONNECTION if each is target else JUMP_HOST + each.shown
+        through = f", through {', '.join(jumps)}" if jumps and each is target else ""
+        async for finding in _hop_findings(config, options, through, openssh):
             yield replace(finding, where=where)
 
 
 async def _hop_findings(
-    config: HostConfig, applied: list[AppliedOption] | None, way: str, openssh: bool
+    config: HostConfig, applied: list[AppliedOption] | None, through: str, openssh: bool
 ) -> AsyncIterator[Finding]:
-    way = way or (", by ProxyCommand" if config.route.proxy_command else "")
-    yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{way}")
+    through = through or (", through a ProxyCommand" if config.route.proxy_command else "")
+    yield _finding("address", State.INFO, f"{config.user}@{config.hostname} port {config.port}{through}")
     if applied is None:
-        yield _finding("ssh options", State.INFO, "not listed: no OpenSSH on this machine says where they come from")
+        yield _finding(
+            "ssh options", State.INFO, "not listed: without OpenSSH on this machine, their origin is not known"
+        )
     else:
         lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
         yield _finding("ssh options", State.INFO, "\n".join(lines) or "all defaults")
@@ -74,11 +74,11 @@ async def _hop_findings(
         fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
         yield _finding("without effect", State.INFO, ", ".join(idle), fix)
     yield await asyncio.to_thread(_known, config)
-    yield await asyncio.to_thread(keys_finding, WHERE, config.identities.files)
+    yield await asyncio.to_thread(keys_finding, CONNECTION, config.identities.files)
 
 
 def _public_value(name: str, value: str) -> str:
-    """A value without what may be a secret in it: the output of the doctor is shown to others."""
+    """The value of an option without what may be a secret: people show the doctor's report to others."""
     if name == "setenv":
         return f"{value.partition('=')[0]}=…"
     if name in _COMMANDS:
@@ -94,12 +94,14 @@ def _known(config: HostConfig) -> Finding:
     try:
         known = look_up(trust.known_hosts, name, port)
     except CcbError as error:
-        return error_finding(WHERE, "known_hosts", error)
+        return error_finding(CONNECTION, "known_hosts", error)
     if port != 22:
         name = f"[{name}]:{port}"
     if known.unread:
         text = "\n".join(known.unread)
-        return Finding(WHERE, "known_hosts", State.WARN, text, "Make the file readable for you, or name another one.")
+        return Finding(
+            CONNECTION, "known_hosts", State.WARN, text, "Make the file readable for yourself, or name another one."
+        )
     if known.places:
         return _finding("known_hosts", State.OK, f"keys of {name} at {', '.join(known.places)}")
     if known.trusted or known.authorities:
@@ -109,15 +111,18 @@ def _known(config: HostConfig) -> Finding:
 
 
 def login_failed(error: CcbError) -> Finding:
-    """Why there is no connection."""
+    """The error of the login as a finding."""
     name = (
         "host key" if isinstance(error, HostKeyError) else "login" if isinstance(error, AuthFailed) else "reachability"
     )
-    return error_finding(WHERE, name, error)
+    return error_finding(CONNECTION, name, error)
 
 
-def login_findings(transport: Transport, seconds: float, *, known: bool, by_hand: str = "") -> list[Finding]:
-    """What the login found out; `known`: the host's key was on file before; `by_hand` logs in with -v in a terminal."""
+def login_findings(transport: Transport, seconds: float, *, key_known: bool, verbose_login: str = "") -> list[Finding]:
+    """What the login showed.
+
+    `key_known` says that the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v.
+    """
     from ccb.tunnel.openssh.transport import OpenSshTransport
     from ccb.tunnel.ssh.transport import SshTransport
 
@@ -125,9 +130,9 @@ def login_findings(transport: Transport, seconds: float, *, known: bool, by_hand
     if not isinstance(transport, SshTransport):
         found = [_finding("reachability", State.OK, f"the way there is open, within {took}")]
         if isinstance(transport, OpenSshTransport):
-            text = "not examined over this transport: ssh checks it by itself"
+            text = "not checked with this transport: ssh checks it itself"
             found.append(_finding("host key", State.INFO, text))
-            text = f"not examined over this transport: `{by_hand}` shows what is tried"
+            text = f"not checked with this transport: `{verbose_login}` shows what ssh tries"
             found.append(_finding("login", State.INFO, text))
         return found
     found = [_finding("reachability", State.OK, f"connected and logged in within {took}")]
@@ -137,27 +142,27 @@ def login_findings(transport: Transport, seconds: float, *, known: bool, by_hand
     packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
     found.append(_finding("SSH server", State.INFO, f"{facts.server} ({facts.cipher}{packed})"))
     found.append(
-        _finding("host key", State.OK, f"{facts.host_key}, {'verified' if known else 'accepted with this login'}")
+        _finding("host key", State.OK, f"{facts.host_key}, {'verified' if key_known else 'accepted at this login'}")
     )
     found.append(_finding("login", State.OK, f"as {facts.user}. {facts.tried}"))
     return found
 
 
 async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
-    """What the server allows beside the one channel that ccb needs. `socket_path` is where somebody listens on the host."""
+    """What the server allows besides the one channel that ccb needs. `socket_path` is a socket on the host that accepts."""
     from ccb.tunnel.openssh.transport import OpenSshTransport
     from ccb.tunnel.ssh.transport import SshTransport
 
     if isinstance(transport, SshTransport):
-        return await _rights_of_ours(transport, socket_path)
-    untried = "not tried over this transport, only over the built-in SSH; ccb needs neither"
-    found = [Finding("host", "forwarding", State.INFO, untried)]
+        return await _rights_of_asyncssh(transport, socket_path)
+    untried = "not tested with this transport, only with the built-in SSH; ccb needs neither"
+    found = [Finding(HOST, "forwarding", State.INFO, untried)]
     if isinstance(transport, OpenSshTransport):
         return [*found, _sessions(await _more_commands(transport))]
-    return [*found, Finding("host", "MaxSessions", State.INFO, "not tried: there is no connection of SSH to share")]
+    return [*found, Finding(HOST, "MaxSessions", State.INFO, "not tested: there is no SSH connection to share")]
 
 
-async def _rights_of_ours(transport: SshTransport, socket_path: str) -> list[Finding]:
+async def _rights_of_asyncssh(transport: SshTransport, socket_path: str) -> list[Finding]:
     from ccb.tunnel.ssh.facts import may_forward_ports, may_forward_sockets, more_sessions
 
     words = {True: "allowed", False: "forbidden", None: "not known"}
@@ -165,18 +170,18 @@ async def _rights_of_ours(transport: SshTransport, socket_path: str) -> list[Fin
     sockets = await may_forward_sockets(transport, socket_path) if socket_path else None
     text = f"TCP {words[ports]}, Unix sockets {words[sockets]}; ccb needs neither"
     return [
-        Finding("host", "forwarding", State.INFO, text),
+        Finding(HOST, "forwarding", State.INFO, text),
         _sessions(await more_sessions(transport, _MORE_SESSIONS)),
     ]
 
 
 def _sessions(more: int) -> Finding:
     several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
-    return Finding("host", "MaxSessions", State.INFO, f"{several} at a time on one connection; ccb needs one")
+    return Finding(HOST, "MaxSessions", State.INFO, f"{several} at the same time on one connection; ccb needs one")
 
 
 async def _more_commands(transport: Transport) -> int:
-    """How many more commands run at the same time, each seen to run."""
+    """How many more commands can run at the same time; each must print a mark to count."""
     mark = secrets.token_hex(8).encode()
     pipes: list[Pipe] = []
     more = 0

@@ -1,4 +1,4 @@
-"""What the doctor finds, as lines for people and as JSON."""
+"""A finding of the doctor, as lines for people and as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import textwrap
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
+
+from ..command_line.error_text import evidence_lines
+
+LAPTOP, CONNECTION, HOST = "laptop", "connection", "host"
+JUMP_HOST = "jump host "
+"""Where a finding belongs. The name of the jump host follows JUMP_HOST."""
 
 _NAME = 15
 _MARK = 8
@@ -15,7 +22,7 @@ _NARROW = 60  # from here on down the evidence stands below the name
 
 
 class State(Enum):
-    """How a finding stands to a session."""
+    """What a finding means for a session."""
 
     OK = "ok"
     WARN = "warn"  # works, but not as well as it could
@@ -28,8 +35,11 @@ _MARKS = {State.OK: "ok", State.WARN: "warn", State.BLOCK: "BLOCK", State.INFO: 
 
 @dataclass(frozen=True)
 class Finding:
-    """`where` is laptop, `jump host …`, connection or host; `found` the evidence (lines), `fix` the one thing to do, "" when there
-    is none."""
+    """One thing that the doctor looked at.
+
+    `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines), `fix` the one thing to do, "" if
+    nothing is to be done.
+    """
 
     where: str
     name: str
@@ -38,8 +48,13 @@ class Finding:
     fix: str = ""
 
 
+def error_finding(where: str, name: str, error: CcbError) -> Finding:
+    """An error as a finding that blocks."""
+    return Finding(where, name, State.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
+
+
 def finding_lines(finding: Finding, width: int) -> list[str]:
-    """At most `width` cells each (from 40 on), nothing of the host shown as it came."""
+    """The finding as lines of at most `width` cells (40 or more), with control characters of the host neutralised."""
     narrow = width < _NARROW
     indent = " " * (_MARK if narrow else _MARK + _NAME + 1)
     room = max(30, width - len(indent) - 1)
@@ -55,12 +70,12 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
 
 
 def finding_json(finding: Finding) -> str:
-    """One line."""
+    """The finding as a JSON object on one line."""
     return json.dumps({**asdict(finding), "state": finding.state.value})
 
 
 def skew_text(seconds: float, exact: float, other: str) -> str:
-    """How far a clock is from that of `other`; `exact` is how far off the measurement may be, in seconds."""
+    """How far a clock is ahead of or behind the clock of `other`. `exact` is the error of the measurement in seconds."""
     far = abs(seconds)
     if far <= exact:
         return f"as {other} says, within {exact:g} s"

@@ -1,4 +1,4 @@
-"""The doctor's checks of what a person logs in with, and of the place that keeps the key for the provider."""
+"""The doctor's checks of key files for SSH, and of the keyring that keeps the key for the provider."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..terminal.stdio import in_thread
 from .findings import Finding, State
 
 _KEYRING_S = 10.0
-_MOST_KEY = 64 * 1024
+_MAX_KEY = 64 * 1024
 _OPEN_SSH = "-----BEGIN OPENSSH PRIVATE KEY-----"
 _MAGIC = b"openssh-key-v1\0"
 
 
 def default_keys() -> list[Path]:
-    """The key files that ssh tries when nobody names any; they need not exist."""
+    """The key files that ssh tries if none is named. They may not exist."""
     return [_ssh_directory() / name for name in DEFAULT_KEYS]
 
 
 def _ssh_directory() -> Path:
-    """That of ssh, which does not look at HOME."""
+    """The `.ssh` of ssh, which ignores HOME."""
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh"
     except KeyError:
@@ -38,31 +38,31 @@ def _ssh_directory() -> Path:
 
 
 def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
-    """The private keys in files: which are there, locked or not, and safe from others."""
+    """Check the private key files: which exist, whether they have a passphrase, whether others can read them."""
     lines, problems = [], []
-    usual = (_ssh_directory(), Path.home() / ".ssh")  # the second where there is no OpenSSH
+    usual = (_ssh_directory(), Path.home() / ".ssh")  # without OpenSSH, ccb reads the second
     for path in dict.fromkeys(paths):
         try:
             mode = path.stat().st_mode
         except OSError as error:
-            if not (path.parent in usual and path.name.startswith("id_")):  # one that ssh tries by itself
+            if not (path.parent in usual and path.name.startswith("id_")):  # nobody named it
                 problems.append(f"{path}: {error.strerror}")
             continue
         kind = _kind(path)
         lines.append(f"{path}: {kind}")
         if mode & (stat.S_IRWXG | stat.S_IRWXO) and not kind.startswith("public"):
             problems.append(f"{path} can be read by others, so ssh does not use it: chmod 600 {path}")
-    text = "\n".join([*lines, *problems]) or "none in files: an agent or a password must do"
+    text = "\n".join([*lines, *problems]) or "no key files: only an agent or a password can log in"
     if problems:
-        return Finding(where, "keys", State.WARN, text, "Mend these files, or name others with -i or IdentityFile.")
+        return Finding(where, "keys", State.WARN, text, "Correct these files, or name others with -i or IdentityFile.")
     return Finding(where, "keys", State.OK if lines else State.INFO, text)
 
 
 def _kind(path: Path) -> str:
-    """What a key file says of itself without being unlocked."""
+    """The kind of a key file, as far as it shows without being unlocked."""
     try:
         with path.open("rb") as file:
-            text = file.read(_MOST_KEY).decode("ascii", "replace").strip()
+            text = file.read(_MAX_KEY).decode("ascii", "replace").strip()
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     if text.startswith(_OPEN_SSH):
@@ -76,16 +76,16 @@ def _kind(path: Path) -> str:
     if text.startswith("-----BEGIN"):
         return "with passphrase" if "ENCRYPTED" in text[:400] else "without passphrase"
     if text.startswith(("ssh-", "ecdsa-", "sk-")):
-        return "public half only: the agent must hold the other"
-    return "no private key"
+        return "public key only: the agent must hold the private key"
+    return "not a private key"
 
 
 async def keyring_finding(where: str) -> Finding:
-    """Whether `ccb auth login` has a place to store a key."""
+    """Check whether `ccb auth login` can store a key."""
     try:
         name = await asyncio.wait_for(in_thread(KeyStore().require), _KEYRING_S)
     except NoKeyring:
-        return Finding(where, "keyring", State.INFO, "none that can be used; only `ccb auth login` needs one")
+        return Finding(where, "keyring", State.INFO, "no usable keyring; only `ccb auth login` needs one")
     except CcbError as error:
         return Finding(where, "keyring", State.WARN, f"{error.what} {error.evidence}".strip(), error.do)
     except TimeoutError:

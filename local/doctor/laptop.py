@@ -21,45 +21,38 @@ from ccb.tunnel.proxy.providers.endpoint import Endpoint, proxy_variable
 from ccb.tunnel.proxy.providers.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
-from ..command_line.error_text import evidence_lines
 from ..config.credentials import credential_source
 from ..config.log import state_dir
 from ..config.settings import Settings, load_settings, settings_path
 from ..terminal.stdio import in_thread
-from .findings import Finding, State, skew_text
+from .findings import LAPTOP, Finding, State, error_finding, skew_text
 from .keys import default_keys, keyring_finding, keys_finding
 
 _PROVIDER_S = 10.0
 _CREDENTIAL_S = 20.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
-_WHERE = "laptop"
 
 
 async def laptop_findings(environ: Mapping[str, str] = os.environ) -> AsyncIterator[Finding]:
-    """Every check of this machine, one by one. No error leaves it."""
+    """Yield every check of this machine. Errors become findings."""
     version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield _finding("ccb", State.INFO, version)
     yield await _openssh()
     yield await _agent(environ)
-    yield keys_finding(_WHERE, default_keys())
+    yield keys_finding(LAPTOP, default_keys())
     settings, found = _settings(environ)
     yield found
     yield _state_directory(environ)
     yield await in_thread(_bundle)
     yield _terminal(environ)
-    yield await keyring_finding(_WHERE)
+    yield await keyring_finding(LAPTOP)
     async for finding in _provider(environ, settings):
         yield finding
 
 
 def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
-    return Finding(_WHERE, name, state, found, fix)
-
-
-def error_finding(where: str, name: str, error: CcbError) -> Finding:
-    """What an error says, as something that blocks."""
-    return Finding(where, name, State.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
+    return Finding(LAPTOP, name, state, found, fix)
 
 
 async def _openssh() -> Finding:
@@ -75,7 +68,7 @@ async def _openssh() -> Finding:
     except TimeoutError:
         process.kill()
         await process.wait()
-        return _finding("OpenSSH", State.WARN, f"{path} does not answer", "Look what `ssh -V` does.")
+        return _finding("OpenSSH", State.WARN, f"{path} does not answer", "Run `ssh -V` to see what is wrong.")
     return _finding("OpenSSH", State.OK, f"{path}: {said.decode('utf-8', 'replace').strip()}")
 
 
@@ -89,13 +82,17 @@ async def _agent(environ: Mapping[str, str]) -> Finding:
         async with asyncio.timeout(_PROGRAM_S), asyncssh.connect_agent(where) as agent:
             keys = await agent.get_keys()
     except (OSError, ValueError, asyncssh.Error, TimeoutError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "too slow"
+        why = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else str(error) or f"no answer within {_PROGRAM_S:g} s"
+        )
         text = f"{where} does not answer: {why}"
         return _finding("ssh agent", State.WARN, text, "Start an agent, or unset SSH_AUTH_SOCK.")
     fix = (
         ""
         if len(keys) <= 5
-        else "Name the right key with IdentityFile and IdentitiesOnly: servers end logins after six."
+        else "Name the right key with IdentityFile and IdentitiesOnly: servers end a login after about six keys."
     )
     text = f"{len(keys)} {'key' if len(keys) == 1 else 'keys'} at {where}"
     return _finding("ssh agent", State.WARN if fix else State.OK, text, fix)
@@ -106,10 +103,12 @@ def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
     try:
         settings = load_settings(environ)
     except CcbError as error:
-        return Settings(), error_finding(_WHERE, "settings", error)
+        return Settings(), error_finding(LAPTOP, "settings", error)
     warnings = settings.warnings(path)
     if warnings:
-        return settings, _finding("settings", State.WARN, "\n".join(warnings), f"Correct the names in {path}.")
+        return settings, _finding(
+            "settings", State.WARN, "\n".join(warnings), f"Correct or remove these keys in {path}."
+        )
     return settings, _finding("settings", State.OK, f"{path}{'' if path.exists() else ' (none, all defaults)'}")
 
 
@@ -143,11 +142,11 @@ def _terminal(environ: Mapping[str, str]) -> Finding:
 
 
 async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIterator[Finding]:
-    """The way to the provider, then the credential: one request tells about both."""
+    """Check the connection to the provider and the credential; one request tests both."""
     try:
         client = anthropic_client(environ)
     except CcbError as error:
-        yield error_finding(_WHERE, "provider", error)
+        yield error_finding(LAPTOP, "provider", error)
         return
     endpoint = client.endpoint
     credential: Credential | None = None
@@ -160,7 +159,7 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
         missing = ConfigError(
             f"The keyring did not answer in {_CREDENTIAL_S:g} s.", do="Unlock it, or export ANTHROPIC_API_KEY."
         )
-    way = _way(endpoint, environ)
+    route = _route(endpoint, environ)
     yield _proxy(endpoint, environ)
     started = time.monotonic()
     try:
@@ -169,35 +168,35 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
         cause = str(error) or f"no answer within {_PROVIDER_S:g} s"
         fix = "Check the network of this machine (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL)."
         if endpoint.proxy is not None:
-            fix = f"Check the proxy that {proxy_variable(endpoint.base, environ)} names, or except this host with NO_PROXY."
-        yield _finding("provider", State.BLOCK, f"{way}: {cause}", fix)
+            fix = f"Check the proxy in {proxy_variable(endpoint.base, environ)}, or exclude this host with NO_PROXY."
+        yield _finding("provider", State.BLOCK, f"{route}: {cause}", fix)
         status, date = 0, None
     else:
         took = (time.monotonic() - started) * 1000
-        text = f"{way}: answered in {took:.0f} ms (HTTP {status})"
+        text = f"{route}: answered in {took:.0f} ms (HTTP {status})"
         if status >= 500:
-            yield _finding("provider", State.WARN, text, "Try again later: the provider has trouble.")
+            yield _finding("provider", State.WARN, text, "Try again later: the provider has a problem.")
         else:
             yield _finding("provider", State.OK, text)
-    yield error_finding(_WHERE, "credential", missing) if missing else _credential(credential, status)
+    yield error_finding(LAPTOP, "credential", missing) if missing else _credential(credential, status)
     if date is not None:
         yield _clock(date)
 
 
 def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
-    """Which proxy model calls take; never its password."""
+    """The proxy that model calls use, without its password."""
     name = proxy_variable(endpoint.base, environ)
     if endpoint.proxy is not None:
         login = ", with a login" if endpoint.proxy.user else ""
         text = f"{endpoint.proxy.scheme}://{endpoint.proxy.host}:{endpoint.proxy.port} ({name}{login})"
     elif name is not None:
-        text = f"none for {endpoint.host}: NO_PROXY or its address excepts it from {name}"
+        text = f"none for {endpoint.host}: NO_PROXY or its address excludes it from {name}"
     else:
         text = "none"
     return _finding("proxy", State.INFO, text)
 
 
-def _way(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
     proxy = f" through the proxy {endpoint.proxy.host}:{endpoint.proxy.port}" if endpoint.proxy is not None else ""
     name = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if environ.get(name)), "")
     return f"{endpoint.base.scheme}://{endpoint.host}{proxy}{f', CAs of {name}' if name and endpoint.secure else ''}"
@@ -217,7 +216,7 @@ def _credential(credential: Credential | None, status: int) -> Finding:
     assert credential is not None
     text = f"{credential.source}, sent as {credential.kind.value}"
     if status in (401, 403):
-        fix = f"Check {credential.source}: the provider knows no such key, or it may not be used."
+        fix = f"Check {credential.source}: the provider does not know this key, or does not allow its use."
         return _finding("credential", State.BLOCK, f"{text}: refused (HTTP {status})", fix)
     if status in (200, 429):
         return _finding("credential", State.OK, f"{text}: accepted")

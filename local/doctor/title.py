@@ -1,4 +1,4 @@
-"""What may be said of a command that leads to a container: people write passwords into commands; its name is none."""
+"""The part of a `--transport` command that may be shown: the container's name. Its arguments may contain passwords."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _HOLDS_VALUE = re.compile(r"--[a-z-]+=.*|-[euwnc].+", re.DOTALL)
 
 
 def entered_container(connection: ConnectionOptions) -> str:
-    """`docker exec web` for a command of `--transport` that enters `web`; "" for every other one, and where it is not sure which
-    word is the name."""
+    """`docker exec web` for a command of `--transport` that enters `web`.
+
+    Returns "" for every other command, and if it is not certain which word is the name.
+    """
     if (
         transport_kind(connection) is not TransportKind.COMMAND
         or connection.target is not None
@@ -44,7 +46,7 @@ def entered_container(connection: ConnectionOptions) -> str:
 
 
 def _first_argument(words: Sequence[str]) -> str:
-    """The first word that is neither an option nor the value of one; "" behind an option that is not known."""
+    """The first word that is neither an option nor its value; "" if an unknown option comes before it."""
     rest = iter(words)
     for word in rest:
         if _WITH_VALUE.fullmatch(word):

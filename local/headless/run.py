@@ -24,9 +24,9 @@ from ..connect.connect import Connected, connect_session
 from ..login.prompts import prompts_for
 from ..session.client import ControlError, LinkState
 from ..session.session import Session
+from ..terminal.console import stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
-from ..terminal.stdout import failure_code
 from .event_printer import GOODBYE_S, EventPrinter
 from .input_pump import InputPump
 from .output import make_output
@@ -66,7 +66,7 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
                 bug, code = error, ExitCode.INTERNAL
                 await run.fail([f"a bug in ccb: {type(error).__name__}"], reason="internal_error")
         else:
-            code = interrupts.first.result() if interrupts.first.done() else failure_code(writer.broken.result())
+            code = interrupts.first.result() if interrupts.first.done() else stdout_failure(writer.broken.result())
             interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
             await _first_of(interrupting, interrupts.second)
             if not interrupting.done():
@@ -77,7 +77,7 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
         await run.finish()
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
-            code = failure_code(writer.broken.result())
+            code = stdout_failure(writer.broken.result())
         writer.close()
     if bug is not None:
         raise bug

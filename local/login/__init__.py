@@ -1,1 +1,1 @@
-"""Questions of a login (passphrases, codes, host keys): who asks them, and what happens when nobody can."""
+"""Questions of a login (passphrases, codes, host keys): how they are asked, and what happens where nobody can answer."""

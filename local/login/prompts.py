@@ -1,4 +1,4 @@
-"""What a login asks, on the plain terminal: unknown host keys, passphrases, passwords, challenges."""
+"""Ask what a login needs on the plain terminal: unknown host keys, passphrases, passwords, challenges."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from ccb.tunnel.login.host_keys import HostKeyInfo, pattern_for
 from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.plain_text import neutralise
 
-from ..terminal.line_prompt import typed
+from ..terminal.line_prompt import read_line
 
-_MOST_BANNERS = 4
+_MAX_BANNERS = 4
 
 
 class TerminalPrompts:
-    """Asks on the controlling terminal; diagnostics go to stderr so that stdout stays clean. `pause` makes the terminal free
-    for a question (a full-screen interface steps aside); None where nothing has to. That interface hears with `heard` what is
-    said without a question: it may be where to log in."""
+    """Asks on the controlling terminal. Other texts go to stderr, so that stdout stays clean.
+
+    A full-screen interface sets `pause`, which suspends it for a question, and `heard`, which receives banners that come
+    without a question (they may say where to log in). `asked_s` is how long questions have waited for the person.
+    """
 
     def __init__(self) -> None:
         self.memory = LoginMemory()
         self.pause: Callable[[], AbstractContextManager[None]] | None = None
         self.heard: Callable[[str], None] | None = None
-        self.asked_s = 0.0  # how long questions have waited for the person
-        self._banners: deque[str] = deque(maxlen=_MOST_BANNERS)
+        self.asked_s = 0.0
+        self._banners: deque[str] = deque(maxlen=_MAX_BANNERS)
 
     @contextlib.contextmanager
     def _free_terminal(self) -> Iterator[None]:
@@ -36,7 +38,7 @@ class TerminalPrompts:
         try:
             with self.pause() if self.pause is not None else contextlib.nullcontext():
                 while self._banners:
-                    self._say(self._banners.popleft())
+                    self._show(self._banners.popleft())
                 yield
         finally:
             self.asked_s += time.monotonic() - began
@@ -46,30 +48,30 @@ class TerminalPrompts:
             return await self._confirm(info)
 
     async def _confirm(self, info: HostKeyInfo) -> bool:
-        self._say(
+        self._show(
             f"The host key of {neutralise(pattern_for(info.host, info.port))} is not known.\n"
             f"  {info.algorithm} {info.fingerprint}\n"
             f"It would be stored in {info.store}."
         )
         if info.others:
-            self._say(f"Keys of other kinds are on file for this host: {', '.join(info.others)}.")
+            self._show(f"Keys of other types are stored for this host: {', '.join(info.others)}.")
         while True:
-            answer = await typed("Trust it and go on? (yes/no, or the fingerprint) ")
+            answer = await read_line("Trust it and go on? (yes/no, or the fingerprint) ")
             if answer is None or answer.lower() in ("no", "n"):
                 return False
             if answer.lower() in ("yes", "y") or answer == info.fingerprint:
                 return True
-            self._say("Please answer yes or no.")
+            self._show("Please answer yes or no.")
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
         with self._free_terminal():
-            return await typed(f"Passphrase for {neutralise(path)}{again}: ", hidden=True)
+            return await read_line(f"Passphrase for {neutralise(path)}{again}: ", hidden=True)
 
     async def password(self, prompt: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
         with self._free_terminal():
-            return await typed(f"Password for {neutralise(prompt)}{again}: ", hidden=True)
+            return await read_line(f"Password for {neutralise(prompt)}{again}: ", hidden=True)
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         with self._free_terminal():
@@ -78,10 +80,10 @@ class TerminalPrompts:
     async def _challenge(self, texts: Sequence[str], prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         for text in texts:
             if text.strip():
-                self._say(neutralise(text))
+                self._show(neutralise(text))
         answers = []
         for text, echo in prompts:
-            answer = await typed(neutralise(text), hidden=not echo)
+            answer = await read_line(neutralise(text), hidden=not echo)
             if answer is None:
                 return None
             answers.append(answer)
@@ -91,28 +93,28 @@ class TerminalPrompts:
         if not text.strip():
             return
         if self.pause is None:
-            self._say(text.rstrip())
+            self._show(text.rstrip())
         else:
-            self._banners.append(text.rstrip())  # said again with the next question, if there is one
+            self._banners.append(text.rstrip())  # shown again with the next question, if there is one
             if self.heard is not None:
                 self.heard(text.rstrip())
 
-    def _say(self, text: str) -> None:
+    def _show(self, text: str) -> None:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
 
 def prompts_for(*, headless: bool) -> Prompts:
-    """Who answers: the person at the terminal, or nobody in a headless run."""
+    """The prompts for a run: the terminal, or `NobodyToAsk` in a headless run and where stdin is no terminal."""
     return NobodyToAsk(tell=_on_stderr) if headless or not sys.stdin.isatty() else TerminalPrompts()
 
 
 def _on_stderr(sentence: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it: no reason to connect to nowhere
+    with contextlib.suppress(OSError):  # nobody reads stderr: no reason not to connect
         sys.stderr.write(f"ccb: {sentence}\n")
         sys.stderr.flush()
 
 
 async def ask_line(prompt: str) -> str:
-    """One line typed on the terminal; "" at the end of input."""
-    return await typed(prompt) or ""
+    """Ask for one line on the terminal; "" at the end of input."""
+    return await read_line(prompt) or ""

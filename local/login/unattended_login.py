@@ -1,4 +1,4 @@
-"""A login while the person does something else: nobody is asked, and what waits for them is handed to them."""
+"""Log in again while the person does something else: without questions, and with a clear error if the login needs them."""
 
 from __future__ import annotations
 
@@ -11,50 +11,53 @@ from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Transport
 
-WORDS_S = 20.0
-"""Seconds for a login in which a banner, a jump host or a ProxyCommand has said something: it may be where to log in."""
+BANNER_LIMIT_S = 20.0
+"""Seconds for a login after a banner, a jump host or a ProxyCommand has printed something: it may say where to log in."""
 
-_MOST_SAID = 160
-_MOST_KEPT = 20
-_LONGEST_KEPT = 2_000
+_MAX_QUOTED = 160
+_MAX_BANNERS = 20
+_MAX_BANNER = 2_000
 
 
-class _Overheard(NobodyToAsk):
-    """Tells of the first words, and keeps the last of them, until the login is `over`: a transport may speak later, too."""
+class _BannerWatch(NobodyToAsk):
+    """Calls `first` at the first banner and keeps the last banners, until the login is `over` (banners may come later, too)."""
 
     def __init__(self, prompts: Prompts, first: Callable[[], None]) -> None:
         super().__init__(prompts.memory)
-        self.words: deque[str] = deque(maxlen=_MOST_KEPT)
+        self.banners: deque[str] = deque(maxlen=_MAX_BANNERS)
         self.over = False
         self._first = first
 
     def banner(self, text: str) -> None:
         if text.strip() and not self.over:
-            if not self.words:
+            if not self.banners:
                 self._first()
-            self.words.append(text.strip()[:_LONGEST_KEPT])
+            self.banners.append(text.strip()[:_MAX_BANNER])
 
 
-async def log_in_quietly(
-    log_in: Callable[[Prompts], Awaitable[Transport]], prompts: Prompts, host: str, *, words_s: float = WORDS_S
+async def log_in_unattended(
+    log_in: Callable[[Prompts], Awaitable[Transport]], prompts: Prompts, host: str, *, limit_s: float = BANNER_LIMIT_S
 ) -> Transport:
-    """`log_in` without asking. Raises AuthFailed with the words that were said when they are not followed by a login, and what
-    `log_in` raises. Where there is never a person, it may take as long as it takes."""
+    """Call `log_in` with prompts that ask nobody, and return its transport.
+
+    Raises AuthFailed with the banners if they are not followed by a login within `limit_s`, and whatever `log_in` raises. A
+    headless run has no limit here.
+    """
     if isinstance(prompts, NobodyToAsk):
         return await log_in(prompts)
     loop = asyncio.get_running_loop()
     limit = asyncio.timeout(None)
-    overheard = _Overheard(prompts, lambda: limit.reschedule(loop.time() + words_s))
+    watch = _BannerWatch(prompts, lambda: limit.reschedule(loop.time() + limit_s))
     try:
         async with limit:
-            return await log_in(overheard)
+            return await log_in(watch)
     except TimeoutError:
         if not limit.expired():
             raise
         raise AuthFailed(
-            f"the login to {host} waits for you: {one_line(overheard.words[-1])[:_MOST_SAID]}",
-            evidence="\n".join(overheard.words),
-            do="Log in again with r: what it says is shown there.",
+            f"the login to {host} waits for you: {one_line(watch.banners[-1])[:_MAX_QUOTED]}",
+            evidence="\n".join(watch.banners),
+            do="Press r to log in again: what it asks is shown there.",
         ) from None
     finally:
-        overheard.over = True
+        watch.over = True

@@ -1,5 +1,7 @@
-"""One line typed on the terminal, hidden or not. Ctrl+Z, a cancelled question and the end of the window leave the terminal as it
-was, and nobody reading from it."""
+"""Ask for one line on the terminal, hidden or not.
+
+Ctrl+Z, a cancelled question and a closed window leave the terminal as it was, with no thread reading from it.
+"""
 
 from __future__ import annotations
 
@@ -21,53 +23,55 @@ _PIECE = 4096
 _STDIN = 0
 
 
-async def typed(prompt: str, *, hidden: bool = False) -> str | None:
-    """What is typed at `prompt`; None at the end of input. Read in a thread, so that connections stay alive."""
-    leave, left = os.pipe()
+async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
+    """Show `prompt` and return what is typed; None at the end of input. A thread reads, so connections stay alive."""
+    stop, stopping = os.pipe()
     try:
         with _asking(prompt, hidden=hidden, loop=asyncio.get_running_loop()) as terminal:
-            mine = os.dup(terminal)
-            said = await in_thread(lambda: _line(mine, leave))
+            copy = os.dup(terminal)
+            answer = await in_thread(lambda: _read_terminal(copy, stop))
     except EOFError:
         return None
     finally:
-        os.close(left)  # a thread that still reads leaves the terminal to whoever comes next
-    return said if hidden else said.strip()
+        os.close(stopping)  # ends a thread that still reads, so that it takes no input from whoever asks next
+    return answer if hidden else answer.strip()
 
 
-def typed_secret(prompt: str) -> str:
-    """The same, blocking and hidden. Raises EOFError."""
+def read_secret(prompt: str) -> str:
+    """Show `prompt` and return what is typed, hidden. Blocks. Raises EOFError at the end of input."""
     with _asking(prompt, hidden=True) as terminal:
-        return _line(os.dup(terminal))
+        return _read_terminal(os.dup(terminal))
 
 
-def _line(terminal: int, leave: int | None = None) -> str:
-    """A line as the terminal gives it; both files are closed. Raises EOFError, also when the other end of `leave` is closed."""
-    said = b""
+def _read_terminal(terminal: int, stop: int | None = None) -> str:
+    """Read a line and close both files. Raises EOFError at the end of input, and when the other end of `stop` is closed."""
+    line = b""
     try:
-        while not said.endswith(b"\n"):
-            if leave is not None and leave in select.select([terminal, leave], [], [])[0]:
+        while not line.endswith(b"\n"):
+            if stop is not None and stop in select.select([terminal, stop], [], [])[0]:
                 raise EOFError
             piece = os.read(terminal, _PIECE)
-            if not piece and not said:
+            if not piece and not line:
                 raise EOFError
             if not piece:
                 break
-            said += piece
+            line += piece
     except OSError:  # the window is closed
         raise EOFError from None
     finally:
-        for file in (terminal, leave):
+        for file in (terminal, stop):
             if file is not None:
                 os.close(file)
-    return said.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
+    return line.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
 
 
 @contextlib.contextmanager
 def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
-    """The terminal, with `prompt` on it. Ctrl+Z stops here as in any program, also where a full-screen interface that stands
-    aside has its own idea of it. A shell that goes on with us has set the terminal to echo, so what is typed is hidden
-    again, and asked for again. The modes are put back at the end."""
+    """Show `prompt` and give the terminal's file; put its modes back at the end.
+
+    Ctrl+Z stops the program here as it does anywhere, even if a suspended full-screen interface handles that signal itself.
+    A shell that resumes us has set the terminal to echo, so the input is hidden again and the prompt shown again.
+    """
     with _terminal() as terminal:
         before = _modes(terminal)
 
@@ -77,12 +81,12 @@ def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None
                 _set(terminal, termios.TCSAFLUSH, modes)
             _write(terminal, prompt)
 
-        def go_on(_number: int, _frame: FrameType | None) -> None:
+        def resume(_number: int, _frame: FrameType | None) -> None:
             with contextlib.suppress(OSError):
                 if os.tcgetpgrp(terminal) == os.getpgrp():  # else reading stops us again
                     ask()
 
-        with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, go_on, loop):
+        with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, resume, loop):
             try:
                 ask()
                 yield terminal
@@ -140,8 +144,10 @@ def _set(terminal: int, when: int, modes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _handling(number: signal.Signals, handler: Any, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[None]:
-    """`handler` for a signal, unless that is ignored or another thread's. A `loop` that waits is woken to run it, whichever thread
-    the signal comes to."""
+    """Install `handler` for a signal, unless the signal is ignored or this is not the main thread.
+
+    With `loop`, the waiting loop is woken to run it, whichever thread receives the signal.
+    """
     before = signal.getsignal(number)
     try:
         if before is not signal.SIG_IGN and loop is not None:

@@ -1,4 +1,7 @@
-"""Signals as events: of a run, where the first asks for an orderly end and the second ends at once, and of everything else."""
+"""Signals as events.
+
+In a run the first signal asks for an orderly end and the second ends it at once; everything else ends at the first.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,11 @@ _CODES = {
 
 
 class Interrupts:
-    """Use as a context in the main thread. Signals that were ignored when the program started stay ignored (nohup). After the
-    `last` thing a program does nothing is left to interrupt: Ctrl+C is ignored from there on."""
+    """The first and the second signal of a run as futures. Use as a context manager in the main thread.
+
+    Signals that were ignored when the program started stay ignored (nohup). With `last`, this run is the last thing the
+    program does, so Ctrl+C is ignored after it.
+    """
 
     def __init__(self, *, last: bool = False) -> None:
         self._last = last
@@ -53,32 +59,35 @@ class Interrupts:
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
-    """The exit code of `work`. SIGTERM and SIGHUP cancel it, as SIGINT does in any case, so that it gives back what it holds:
-    the modes of the terminal, child processes, private directories. A second SIGTERM ends at once. In the main thread."""
+    """Return the exit code of `work`, which SIGTERM and SIGHUP cancel, as asyncio does for SIGINT. Call in the main thread.
+
+    Cancelled work cleans up: the modes of the terminal, child processes, private directories. A second SIGTERM ends the
+    process at once.
+    """
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     assert task is not None
-    came: list[ExitCode] = []
+    received: list[ExitCode] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
-        if not came:
-            came.append(_CODES[signal.Signals(number)])
+        if not received:
+            received.append(_CODES[signal.Signals(number)])
             loop.call_soon_threadsafe(task.cancel)
 
-    taken = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, before in taken.items():
+    before_all = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, before in before_all.items():
         if before is not signal.SIG_IGN:
             signal.signal(number, note)
     try:
         return await work
     except asyncio.CancelledError:
-        if not came:
+        if not received:
             raise
         with contextlib.suppress(OSError):  # the window may be closed
-            sys.stderr.write(f"ccb: {'terminated' if came[0] is ExitCode.TERMINATED else 'hung up'}\n")
+            sys.stderr.write(f"ccb: {'terminated' if received[0] is ExitCode.TERMINATED else 'hung up'}\n")
             sys.stderr.flush()
-        return came[0]
+        return received[0]
     finally:
-        for number, before in taken.items():
+        for number, before in before_all.items():
             signal.signal(number, before)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run a blocking call in a thread of its own. When cancelled, the thread is left to itself."""
+    """Run a blocking call in a new thread and return its result. Cancelling does not stop the thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -44,13 +44,16 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 async def read_pieces(fd: int) -> AsyncIterator[bytes]:
-    """The bytes of `fd` as they come, until its end; nothing is read ahead."""
+    """Yield the bytes of `fd` as they arrive, until its end. Nothing is read ahead."""
     while piece := await in_thread(lambda: _read(fd)):
         yield piece
 
 
 class Writer:
-    """Writes to `fd` in order. `broken` resolves with the error when it cannot be written any more; later writes are dropped."""
+    """Writes to `fd` in order, in a thread.
+
+    `broken` resolves with the error when `fd` cannot be written any more; later writes are dropped.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -67,7 +70,7 @@ class Writer:
         self._thread.start()
 
     async def write(self, data: bytes) -> None:
-        """Queue `data`; waits while more than a megabyte is unwritten."""
+        """Queue `data`. Waits while more than a megabyte is unwritten."""
         while not self.broken.done():
             with self._lock:
                 if self._size < _MAX_PENDING:
@@ -80,11 +83,11 @@ class Writer:
             await self._room.wait()
 
     async def drain(self) -> None:
-        """Wait until everything is written, or nobody reads."""
+        """Wait until everything is written, or until writing has failed."""
         await self._drained.wait()
 
     def close(self) -> None:
-        """Let the thread end after what is queued."""
+        """Let the thread end once the queue is written."""
         with self._lock:
             self._closing = True
             self._lock.notify()

@@ -26,7 +26,7 @@ def _version() -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        from ccb.local.terminal.stdout import flush_stdout
+        from ccb.local.terminal.console import flush_stdout
 
         return flush_stdout() or 0
     return 0

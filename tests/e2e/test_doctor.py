@@ -183,7 +183,7 @@ async def test_a_key_that_nobody_verified_is_not_called_so(
     argv = ["doctor", f"{host_user.name}@127.0.0.1", "--json", *words, "-o", "StrictHostKeyChecking=accept-new"]
     first, second = findings(await laptop.run(argv)), findings(await laptop.run(argv))
     assert first["connection", "known_hosts"]["state"] == "info"
-    assert first["connection", "host key"]["found"].endswith("accepted with this login")
+    assert first["connection", "host key"]["found"].endswith("accepted at this login")
     assert second["connection", "known_hosts"]["state"] == "ok"
     assert second["connection", "host key"]["found"].endswith("verified")
 
@@ -266,9 +266,9 @@ async def test_over_the_openssh_client_it_says_what_is_not_tried(
         async with serve(tmp_path / f"sshd{most}", [f"MaxSessions {most}"]) as server:
             done, found = await doctor(laptop, host_user.name, server, "--transport", "ssh")
         assert (done.code, blocking(found)) == (0, [])
-        assert "not tried over this transport" in found["host", "forwarding"]["found"]
+        assert "not tested with this transport" in found["host", "forwarding"]["found"]
         for name in ("host key", "login"):
-            assert found["connection", name]["found"].startswith("not examined over this transport")
+            assert found["connection", name]["found"].startswith("not checked with this transport")
         several = "1 at a time" if most == 1 else "3 or more"
         assert found["host", "MaxSessions"]["found"].startswith(several)
     assert gone(host_user)
@@ -319,7 +319,7 @@ async def test_every_jump_host_is_described_before_the_host_behind_it(
             assert places == ["laptop", "jump host me@127.0.0.1", "jump host you@localhost", "connection"]
             assert found[places[1], "address"]["found"] == f"me@127.0.0.1 port {hop.port}"
             assert found[places[2], "address"]["found"] == f"you@localhost port {hop.port}"
-            assert found["connection", "address"]["found"].endswith("by way of me@127.0.0.1, you@localhost")
+            assert found["connection", "address"]["found"].endswith("through me@127.0.0.1, you@localhost")
             assert f"no key of [127.0.0.1]:{hop.port}" in found[places[1], "known_hosts"]["found"]
             assert found["connection", "known_hosts"]["state"] == "ok"
             for where in places[1:]:
@@ -390,4 +390,4 @@ async def test_secrets_of_options_and_environment_are_not_shown(
         assert logs and "hunter" not in "".join([done.stdout, done.stderr, *logs])
     for said in ("--json", "--debug"):
         done = await laptop.run(["doctor", said, "--transport", "false --password hunter66"])
-        assert done.code == 1 and "false [struck out]" in done.stdout and "hunter" not in done.stdout
+        assert done.code == 1 and "false [redacted]" in done.stdout and "hunter" not in done.stdout

@@ -292,7 +292,7 @@ async def test_a_session_is_chosen_from_a_list(host: Host, fake_model: FakeModel
         await running.shows("Session (")
         assert running.text.index("the second thing") < running.text.index("the first thing")
         running.type("nonsense\n")
-        await running.shows("Nothing fits")
+        await running.shows("No session matches")
         running.type("NORTH\n")
         await running.shows("The first answer.")
         assert "The second answer." not in running.text

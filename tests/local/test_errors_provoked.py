@@ -32,6 +32,7 @@ from ccb.local.config.credentials import HelperCredential, checked
 from ccb.local.connect import session_list
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.doctor import host as doctor_host
+from ccb.local.doctor import worker_channel
 from ccb.local.doctor.findings import State
 from ccb.local.session.connection import Terms
 from ccb.local.session.outbox import Outbox
@@ -342,7 +343,7 @@ async def test_a_host_that_takes_longer_than_the_settings_allow(laptop: Laptop) 
 
 
 async def test_sessions_cannot_be_chosen_where_nobody_is() -> None:
-    with pytest.raises(UsageError, match="nobody can choose one"):
+    with pytest.raises(UsageError, match="no terminal to choose one"):
         await choose_session([SessionRow(session="a" * 36)])
 
 
@@ -363,7 +364,7 @@ def repeated(body: str) -> str:
     [
         ("echo nonsense", "sent bytes that are no frame"),
         (repeated('"session", "body": {"session": "x"}'), "reports without end"),
-        (reported('"session", "body": {"session": 7}'), "reported something odd"),
+        (reported('"session", "body": {"session": 7}'), "sent a report that makes no sense"),
         ("true", "ended before its answer was complete"),
     ],
 )
@@ -379,15 +380,18 @@ async def test_a_host_whose_list_of_sessions_is_odd(answer: str, part: str, monk
     ("answer", "part"),
     [
         ("echo nonsense", "sent bytes that are no frame"),
-        (BYE, "answered something else than its checks"),
+        (BYE, "sent a frame that is not a report of its checks"),
         (repeated('"check", "body": {"name": "x", "state": "ok"}'), "reports without end"),
         ("sleep 60", "went silent in the middle of its checks"),
-        (reported('"check", "body": {"name": "home", "state": "ok"}') + "; sleep 60", "It came as far as home."),
+        (
+            reported('"check", "body": {"name": "home", "state": "ok"}') + "; sleep 60",
+            "The last check that it reported: home.",
+        ),
     ],
 )
 async def test_a_host_whose_checks_are_odd(answer: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_host, "_MOST_CHECKS", 20)
-    monkeypatch.setattr(doctor_host, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(doctor_host, "_MAX_CHECKS", 20)
+    monkeypatch.setattr(worker_channel, "_ANSWER_S", 1.0)
     async with instead_of_the_worker(HAVE + answer, monkeypatch) as transport:
         found = [finding async for finding in doctor_host.host_findings(transport, Bundle.of(b"x"))]
         transport.abort()

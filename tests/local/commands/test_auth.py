@@ -150,9 +150,9 @@ async def test_status_names_what_outranks_the_keyring(machine: Machine) -> None:
     machine.write_settings('{"apiKeyHelper": "echo k"}')
     helper = await machine.auth("status")
     login = await machine.auth("login", "--api-key-stdin", stdin=API_KEY)
-    assert "ANTHROPIC_AUTH_TOKEN of the environment, sent as bearer" in environ.out and "t0ken" not in environ.out
+    assert "ANTHROPIC_AUTH_TOKEN from the environment, sent as bearer" in environ.out and "t0ken" not in environ.out
     assert "apiKeyHelper" in helper.out and str(machine.settings) in helper.out
-    assert "apiKeyHelper is set and is used instead" in login.out
+    assert "apiKeyHelper is set, and ccb uses it instead" in login.out
 
 
 async def test_a_broken_settings_file_is_named(machine: Machine) -> None:

@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
 def test_what_looks_like_a_secret_is_struck_out(path: Path, text: str, secret: str) -> None:
     log.warning("said: %s", text)
     written = path.read_text(encoding="utf-8")
-    assert "said: " in written and "[struck out]" in written
+    assert "said: " in written and "[redacted]" in written
     assert secret not in written
 
 
@@ -116,4 +116,4 @@ def test_what_stands_behind_the_program_of_a_command_is_not_logged(tmp_path: Pat
         log.warning("no connection to %s", "ssh -o X=hunter44  y -v alice@host")
     written = path.read_text(encoding="utf-8")
     assert "hunter" not in written
-    assert "no connection to sshpass [struck out]; docker; SetEnv [struck out] refused" in written
+    assert "no connection to sshpass [redacted]; docker; SetEnv [redacted] refused" in written

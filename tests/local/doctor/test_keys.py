@@ -28,7 +28,7 @@ def test_keys_are_told_apart_without_being_unlocked(tmp_path: Path) -> None:
     assert found.found.splitlines() == [
         f"{plain}: without passphrase",
         f"{locked}: with passphrase",
-        f"{plain}.pub: public half only: the agent must hold the other",
+        f"{plain}.pub: public key only: the agent must hold the private key",
     ]
     old.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\n", encoding="ascii")
     assert keys_finding("laptop", [old]).found.endswith(": damaged")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.support.ssh_asks import SshAsks
 
-from ccb.local.login.unattended_login import log_in_quietly
+from ccb.local.login.unattended_login import log_in_unattended
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
 from ccb.tunnel.transports.local import LocalTransport
@@ -24,7 +24,7 @@ async def test_words_that_no_login_follows_are_handed_to_the_person() -> None:
         raise AssertionError
 
     with pytest.raises(AuthFailed) as caught:
-        await log_in_quietly(waits, SshAsks(), "box", words_s=0.05)
+        await log_in_unattended(waits, SshAsks(), "box", limit_s=0.05)
     assert caught.value.what == f"the login to box waits for you: {URL}"
     assert caught.value.evidence == f"Company property.\n{URL}"
 
@@ -38,7 +38,7 @@ async def test_of_a_way_that_never_stops_talking_the_last_words_are_kept() -> No
         raise AssertionError
 
     with pytest.raises(AuthFailed) as caught:
-        await log_in_quietly(talks, SshAsks(), "box", words_s=0.05)
+        await log_in_unattended(talks, SshAsks(), "box", limit_s=0.05)
     assert caught.value.evidence.endswith(URL) and len(caught.value.evidence) < 50_000
 
 
@@ -53,7 +53,7 @@ async def test_a_login_that_comes_is_taken(words: str) -> None:
         assert await prompts.passphrase("key", 1) is None and prompts.memory is person.memory
         return LocalTransport()
 
-    assert (await log_in_quietly(comes, person, "box")).name == "local"
+    assert (await log_in_unattended(comes, person, "box")).name == "local"
     given[0].banner("Words of a command, later.")
     assert person.told == ""
 
@@ -64,7 +64,7 @@ async def test_where_there_is_nobody_the_login_may_take_its_time() -> None:
         await asyncio.sleep(0.2)  # longer than a person's login may take here
         return LocalTransport()
 
-    assert (await log_in_quietly(slow, NobodyToAsk(), "box", words_s=0.01)).name == "local"
+    assert (await log_in_unattended(slow, NobodyToAsk(), "box", limit_s=0.01)).name == "local"
 
 
 async def test_a_login_that_times_out_by_itself_is_no_login_that_waits() -> None:
@@ -73,4 +73,4 @@ async def test_a_login_that_times_out_by_itself_is_no_login_that_waits() -> None
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        await log_in_quietly(late, SshAsks(), "box")
+        await log_in_unattended(late, SshAsks(), "box")

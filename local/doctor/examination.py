@@ -1,0 +1,83 @@
+"""All checks of the doctor in order: this machine, what ssh is told, the login, the host."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from ccb.deploy import bundle
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.login.prompter import Prompts
+from ccb.tunnel.transports.command_line import words_of
+from ccb.tunnel.transports.pipe import Transport
+
+from ..command_line.model import Arguments
+from ..command_line.transport_choice import TransportKind, ssh_target, transport_kind
+from ..config.settings import Settings
+from ..connect.startup import Startup, StartupLoader, load_startup
+from ..connect.transport import first_transport
+from ..login.prompts import TerminalPrompts, prompts_for
+from .connection import login_failed, login_findings, ssh_findings
+from .findings import CONNECTION, Finding, State
+from .host import host_findings
+from .laptop import laptop_findings
+
+
+async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    """Yield every finding as soon as it is known. Without a host, this machine alone is examined. No CcbError leaves it."""
+    async for finding in laptop_findings(environ):
+        yield finding
+    connection = arguments.connection
+    kind = transport_kind(connection)
+    if kind is TransportKind.LOCAL and not connection.local and connection.container is None:
+        return
+    key_known, verbose_login = False, ""
+    if connection.target is not None and kind in (TransportKind.ASYNCSSH, TransportKind.OPENSSH):
+        target = ssh_target(connection)
+        words = words_of(connection.ssh_command or "ssh", "--ssh-command")
+        verbose_login = target.shell_command(words, "-v")
+        async for finding in ssh_findings(target, openssh=kind is TransportKind.OPENSSH, words=words):
+            key_known = key_known or _is_known_key(finding)
+            yield finding
+    prompts = prompts_for(headless=False)
+    began = time.monotonic()
+    try:
+        transport, worker = await _connected(arguments, prompts, environ)
+    except CcbError as error:
+        yield login_failed(error)
+        return
+    try:
+        asked_s = prompts.asked_s if isinstance(prompts, TerminalPrompts) else 0.0
+        took_s = time.monotonic() - began - asked_s
+        for finding in login_findings(transport, took_s, key_known=key_known, verbose_login=verbose_login):
+            yield finding
+        async for finding in host_findings(transport, worker):
+            yield finding
+    finally:
+        await transport.close()
+
+
+def _is_known_key(finding: Finding) -> bool:
+    """Whether the finding says that the host's key is in a known_hosts file."""
+    return finding.where == CONNECTION and finding.name == "known_hosts" and finding.state is State.OK
+
+
+async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
+    """Connect as a session would, also if the settings or the credential of this machine are wrong."""
+    async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
+        transport = await first_transport(arguments, prompts, environ, loader)
+        try:
+            worker = (await loader.loaded()).bundle
+        except BaseException:
+            await transport.close()
+            raise
+    return transport, worker
+
+
+def _startup(environ: Mapping[str, str]) -> Startup:
+    try:
+        return load_startup(environ)
+    except CcbError:  # this machine's checks have reported it
+        return Startup(Settings(), (), bundle.load())

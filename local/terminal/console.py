@@ -1,0 +1,81 @@
+"""stdout of a command that answers in lines: written at once, with one exit code for each way in which writing fails."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+from ccb.tunnel.errors import NoStorage
+
+from ..command_line.error_text import code_of, error_text
+from ..command_line.exit_codes import ExitCode
+from .signals import ended_by_signals
+
+_NO_READER = (errno.EPIPE, errno.EBADF)
+
+
+def print_line(line: str) -> None:
+    """Write one line and flush it: the next one may take a while."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def run_command(work: Coroutine[Any, Any, int]) -> ExitCode:
+    """Run a command that prints lines in a loop of its own; return its exit code.
+
+    When nobody reads stdout any more (`| head`), the command ends with HANGUP.
+    """
+    try:
+        return ExitCode(asyncio.run(ended_by_signals(work)))
+    except BrokenPipeError:
+        _drop_stdout(sys.stdout.fileno())
+        return ExitCode.HANGUP
+
+
+def write_stdout(text: str) -> ExitCode:
+    """Write `text` and flush it; return OK, or the exit code of the failure. Nothing stays in the buffer after a failure."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        return _given_up(error)
+    return ExitCode.OK
+
+
+def flush_stdout() -> ExitCode | None:
+    """Flush stdout; return None, or the exit code of the failure.
+
+    What could not be written stays in the buffer of `sys.stdout`. So this also tells whether an OSError that was caught
+    elsewhere came from stdout.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return _given_up(error)
+    return None
+
+
+def stdout_failure(error: OSError) -> ExitCode:
+    """The exit code for an error of writing to stdout. Unless the reader has left, the error is shown on stderr."""
+    if error.errno in _NO_READER:
+        return ExitCode.HANGUP
+    shown = NoStorage(
+        f"stdout cannot be written: {error.strerror or type(error).__name__}",
+        do="Make room where the output goes, or send it somewhere else.",
+    )
+    sys.stderr.write(error_text(shown))
+    return code_of(shown)
+
+
+def _given_up(error: OSError) -> ExitCode:
+    _drop_stdout(1)
+    return stdout_failure(error)
+
+
+def _drop_stdout(fd: int) -> None:
+    """Let stdout go nowhere, or the interpreter complains when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
