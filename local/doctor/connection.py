@@ -177,7 +177,7 @@ async def _rights_of_asyncssh(transport: SshTransport, socket_path: str) -> list
 
 def _sessions(more: int) -> Finding:
     several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
-    return Finding(HOST, "MaxSessions", State.INFO, f"{several} at the same time on one connection; ccb needs one")
+    return Finding(HOST, "MaxSessions", State.INFO, f"{several} at a time on one connection; ccb needs one")
 
 
 async def _more_commands(transport: Transport) -> int:

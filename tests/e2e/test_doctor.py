@@ -256,7 +256,7 @@ async def test_a_host_where_nothing_can_be_written_blocks_nothing(laptop: Laptop
     assert found["host", "home"]["fix"].startswith("Mount it for writing")
     assert "sessions are kept in memory only" in found["host", "state"]["found"]
     assert "nothing can be stored" in found["host", "bundle cache"]["found"]
-    assert "no connection of SSH" in found["host", "MaxSessions"]["found"]
+    assert "no SSH connection" in found["host", "MaxSessions"]["found"]
 
 
 async def test_over_the_openssh_client_it_says_what_is_not_tried(
@@ -304,7 +304,7 @@ async def test_an_ssh_with_options_of_its_own_is_described_as_it_connects(
     assert "serveraliveinterval 77  (command line)" in options and "compression yes  (command line)" in options
     assert f"at {sshd.known_hosts}:1" in found["connection", "known_hosts"]["found"]
     assert str(sshd.identity) in found["connection", "keys"]["found"]
-    assert " -v box true` shows what is tried" in found["connection", "login"]["found"]
+    assert " -v box true` shows what ssh tries" in found["connection", "login"]["found"]
 
 
 async def test_every_jump_host_is_described_before_the_host_behind_it(
