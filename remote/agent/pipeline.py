@@ -19,13 +19,14 @@ from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 from ..permissions.decision import Behavior, Decision
 from ..permissions.headless import headless_denial
 from ..tools.contract import Tool, ToolResult
+from ..tools.output import limited
+from ..tools.schema import issues
 from . import messages
 from .conversation import tool_result_message
-from .denials import DenialCounter
 from .deps import AgentConfig, AgentDeps
 from .executor import ToolCall
 from .recorder import Recorder
-from .schema import issues
+from .state import DenialCounter
 
 Json = dict[str, Any]
 
@@ -226,6 +227,15 @@ async def post_tool_use(context: PipelineContext, call: ToolCall, outcome: CallO
     return outcome
 
 
+async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
+    """Cut a text that is longer than the tool declares; a file keeps the whole. Tools that limit themselves stay below."""
+    content = outcome.result.content
+    if call.tool is None or not isinstance(content, str):
+        return outcome
+    text = limited(content, context.config.context.spill, call.name, call.tool.declaration.max_output_chars)
+    return replace(outcome, result=replace(outcome.result, content=text))
+
+
 async def record_end(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
     """Put the result on record."""
     result = outcome.result
@@ -243,6 +253,7 @@ BEFORE: tuple[Callable[[PipelineContext, ParsedCall], Awaitable[ParsedCall]], ..
 )
 AFTER: tuple[Callable[[PipelineContext, ToolCall, CallOutcome], Awaitable[CallOutcome]], ...] = (
     post_tool_use,
+    limit,
     record_end,
 )
 

@@ -19,12 +19,11 @@ from ..ports import NotKept
 from . import messages
 from .answer import AnswerListener
 from .conversation import close_open_tool_uses
-from .denials import DENIAL_FEEDBACK
 from .deps import AgentConfig, AgentDeps, Prompt
 from .executor import ToolCall, ToolExecutor
 from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
 from .recorder import Recorder
-from .state import AgentState, Ending, Terminal, TurnState
+from .state import DENIAL_FEEDBACK, AgentState, Ending, Terminal, TurnState
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -20,6 +20,7 @@ from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.matchers import Askable
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.registry import ToolRegistry
+from ccb.remote.tools.spill import Spill
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_json
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
@@ -368,6 +369,7 @@ def make_world(
     ledger: Ledger | None = None,
     model: str | None = None,
     heartbeat_s: float = 30.0,
+    spill: Spill | None = None,
 ) -> World:
     log: list[str] = []
     read, write = SpyTool("Look", read_only=True, log=log), SpyTool("Change", read_only=False, log=log)
@@ -387,7 +389,7 @@ def make_world(
         prompts=FixedPrompts(),
         tools=ToolRegistry([read, write]),
         permissions=permissions,
-        context=ToolContext(nothing, "/srv/app", [], nothing, cast(Any, NoShells()), nothing, nothing),
+        context=ToolContext(nothing, "/srv/app", [], nothing, cast(Any, NoShells()), spill or nothing, nothing),
         model=model,
         max_turns=max_turns,
         partial_messages=partial,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable
 
-from ccb.remote.agent.schema import issues
 from ccb.remote.tools.contract import Tool, ToolContext, ToolResult
 from ccb.remote.tools.registry import close_context, default_tools, make_context
+from ccb.remote.tools.schema import issues
 
 Json = dict[str, Any]
 

@@ -12,12 +12,13 @@ from . import media, notebook
 from .edit_common import refusal
 from .patch import bounded_text
 from .paths import absolute, missing, os_error, path_error
-from .read_text import MOST_LINE, MOST_LINES, Binary, TextRange, read_range
+from .read_text import MOST_CHARS, MOST_LINE, MOST_LINES, Binary, TextRange, read_range
 
 Json = dict[str, Any]
 
 _HEAD = 16
 _WHOLE = (1, MOST_LINES)
+_NOTE_CHARS = 2_000  # room for the notes around the lines
 
 _READ_SCHEMA: Json = {
     "type": "object",
@@ -44,7 +45,7 @@ _READ_DESCRIPTION = (
 class Read(Tool):
     """Shows a file and remembers which version was shown."""
 
-    declaration = ToolDeclaration(tool_traits.READ, _READ_DESCRIPTION, _READ_SCHEMA)
+    declaration = ToolDeclaration(tool_traits.READ, _READ_DESCRIPTION, _READ_SCHEMA, MOST_CHARS + _NOTE_CHARS)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return path_error(tool_input["file_path"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +22,10 @@ from tests.remote.agent_kit import (
 )
 
 from ccb.remote.agent.executor import ToolCall, ToolExecutor
-from ccb.remote.agent.schema import issues
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.tools.contract import ToolResult
+from ccb.remote.tools.schema import issues
+from ccb.remote.tools.spill import Spill
 from ccb.tunnel.wire.requests import ToolPermission
 
 Json = dict[str, Any]
@@ -246,6 +248,18 @@ async def test_an_exception_of_a_tool_is_a_result() -> None:
     assert _result_text(world.emitter) == "Look failed: ValueError: a bug"
     assert world.emitter.messages("user")[0]["message"]["content"][0]["is_error"] is True
     assert result["subtype"] == "success"
+
+
+async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), spill=Spill(str(tmp_path)))
+    whole = "\n".join(f"line {number}" for number in range(10_000))
+    world.read.results = {"a": ToolResult(whole)}
+    await world.turn()
+    shown = _result_text(world.emitter)
+    assert len(shown) <= world.read.declaration.max_output_chars < len(whole)
+    assert shown.startswith("line 0\n") and shown.endswith("\nline 9999")
+    (kept,) = tmp_path.iterdir()
+    assert str(kept) in shown and kept.read_text() == whole
 
 
 async def test_an_error_result_is_handed_on() -> None:
