@@ -1,30 +1,55 @@
-"""The exit codes of `ccb`, one enum for every command."""
+"""The exit codes of `ccb`: one enum for every command. docs/reference/exit-codes.md is made from it."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ExitCode(IntEnum):
-    """Documented in the README; a test compares the two tables."""
+    """Each member is a code and what it means to the person."""
 
-    OK = 0
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    OK = 0, "Everything worked."
     AGENT_FAILED = (
-        1  # the model or the agent failed, a turn was interrupted by request, no such session, doctor: something blocks
+        1,
+        (
+            "The model or the agent failed, a turn was interrupted on request, the session does not exist, `ccb stop` or "
+            "`ccb clean` had to leave something, or `ccb doctor` found something that blocks."
+        ),
     )
-    USAGE = 2  # wrong flag, wrong target, wrong combination
-    PERMISSION_DENIED = 3  # ended well, but a tool call was denied as nobody could be asked; or one waits for an answer
-    LIMIT_REACHED = 4  # --max-turns
-    NO_SUCH_PATH = 66  # the directory does not exist on the host
-    UNREACHABLE = 69  # name does not resolve, port closed, time-out, channel refused
-    INTERNAL = 70  # a bug in ccb; the log file is named
-    NO_PYTHON = 72  # the host has no Python >= 3.9
-    NO_STORAGE = 73  # home or runtime directory not usable, disk full
-    LINK_LOST = 75  # the connection was lost in the middle; the session may go on
-    PROTOCOL = 76  # worker and laptop do not understand each other
-    AUTH_FAILED = 77  # SSH authentication or model credential refused
-    CONFIG = 78  # settings file, ssh_config or credential store unusable
-    HOST_KEY = 79  # host key unknown (headless) or changed
-    INTERRUPTED = 130  # SIGINT
-    HANGUP = 129  # SIGHUP
-    TERMINATED = 143  # SIGTERM
+    USAGE = 2, "An option, a target or their combination makes no sense."
+    PERMISSION_DENIED = (
+        3,
+        (
+            "The run ended, but a tool call was denied because nobody could be asked, or a question in the session waits for "
+            "an answer that this run cannot give."
+        ),
+    )
+    LIMIT_REACHED = 4, "The run stopped at `--max-turns`."
+    NO_SUCH_PATH = 66, "The directory does not exist on the host."
+    UNREACHABLE = (
+        69,
+        (
+            "There is no connection to the host: its name does not resolve, the port is closed, it does not answer in time, or "
+            "it refuses a channel."
+        ),
+    )
+    INTERNAL = 70, "A bug in ccb. The message names the log file."
+    NO_PYTHON = 72, "The host has no Python 3.9 or newer."
+    NO_STORAGE = 73, "The home or runtime directory cannot be used, or a disk is full."
+    LINK_LOST = 75, "The connection was lost during the run. The session on the host may go on."
+    PROTOCOL = 76, "The worker on the host and this ccb do not understand each other."
+    AUTH_FAILED = 77, "The SSH login failed, or the model credential is missing or was refused."
+    CONFIG = 78, "The settings file, ssh_config or the keyring cannot be used."
+    HOST_KEY = 79, "The host key has changed, or it is unknown and nobody could be asked."
+    HANGUP = 129, "SIGHUP, or nobody reads stdout any more."
+    INTERRUPTED = 130, "SIGINT (Ctrl+C)."
+    TERMINATED = 143, "SIGTERM."

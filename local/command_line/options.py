@@ -150,7 +150,7 @@ OPTIONS = (
     ),
     Option(
         ("--allowedTools", "--allowed-tools"), Group.AGENT, "allowed_tools", _VARIADIC,
-        "Allow tool calls that match these rules without asking, for example \"Bash(git *),Edit(src/**)\".", "rules",
+        "Allow tool calls that match these rules without asking, for example `Bash(git *),Edit(src/**)`.", "rules",
     ),
     Option(
         ("--disallowedTools", "--disallowed-tools"), Group.AGENT, "disallowed_tools", _VARIADIC,

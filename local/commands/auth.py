@@ -45,14 +45,14 @@ def run_auth(args: Sequence[str]) -> int:
 
 
 def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
-    options = _parser().parse_args(list(args))
+    options = auth_parser().parse_args(list(args))
     host = anthropic_endpoint(environ, allow_plain=True).host
     if options.command == "login":
         return _login(host, environ, from_stdin=options.api_key_stdin)
     return _status(host, environ) if options.command == "status" else _logout(host, environ)
 
 
-def _parser() -> _Parser:
+def auth_parser() -> _Parser:
     parser = _Parser(prog="ccb auth", description="Keep the API key of the model in the keyring of this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="login|status|logout")
     login = commands.add_parser("login", help="check a key against the API and store it")

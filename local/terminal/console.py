@@ -24,13 +24,13 @@ def print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def run_command(work: Coroutine[Any, Any, int]) -> ExitCode:
+def run_command(work: Coroutine[Any, Any, ExitCode]) -> ExitCode:
     """Run a command that prints lines in a loop of its own; return its exit code.
 
     When nobody reads stdout any more (`| head`), the command ends with HANGUP.
     """
     try:
-        return ExitCode(asyncio.run(ended_by_signals(work)))
+        return asyncio.run(ended_by_signals(work))
     except BrokenPipeError:
         _drop_stdout(sys.stdout.fileno())
         return ExitCode.HANGUP

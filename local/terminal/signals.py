@@ -11,9 +11,11 @@ import signal
 import sys
 from collections.abc import Coroutine
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ..command_line.exit_codes import ExitCode
+
+T = TypeVar("T")
 
 _CODES = {
     signal.SIGINT: ExitCode.INTERRUPTED,
@@ -58,7 +60,7 @@ class Interrupts:
                 return
 
 
-async def ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
+async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
     """Return the exit code of `work`, which SIGTERM and SIGHUP cancel, as asyncio does for SIGINT. Call in the main thread.
 
     Cancelled work cleans up: the modes of the terminal, child processes, private directories. A second SIGTERM ends the

@@ -38,7 +38,7 @@ _HEAD = """\
 
 Made from the code by `python -m tests.support.error_table`; do not edit. `…` stands for what differs
 from case to case. Every error is shown as what happened, the evidence (what the host or the system said), and behind
-`->` the one thing to do. Exit codes: see the README.
+`->` the one thing to do. Exit codes: see [exit codes](reference/exit-codes.md).
 """
 
 

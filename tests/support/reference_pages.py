@@ -1,0 +1,206 @@
+"""The pages of docs/reference, made from the code: command line, settings and exit codes.
+
+`python -m tests.support.reference_pages` writes them; a project test says whether they are current.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.command_line.help_text import HOSTS, PATHS
+from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS, Group, Option, OptionKind, Subcommand
+from ccb.local.commands.auth import auth_parser
+from ccb.local.config.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "reference"
+RUN = "python -m tests.support.reference_pages"
+_NOTE = f"Made from the code by `{RUN}`; do not edit."
+_CODE = re.compile(r"((?<![\w-])--?[A-Za-z][\w-]*|'[^' ][^']*'|\{\w+\})")
+_NAMES = {NoneType: "none", str: "text", float: "number", int: "whole number", bool: "true or false"}
+
+
+def pages() -> dict[Path, str]:
+    """Every page and its text."""
+    return {
+        FOLDER / "command-line.md": _page("Command line", _command_line()),
+        FOLDER / "settings.md": _page("Settings", _settings()),
+        FOLDER / "exit-codes.md": _page("Exit codes", _exit_codes()),
+    }
+
+
+def _page(title: str, blocks: Iterable[str]) -> str:
+    return "\n\n".join([f"# {title}", _NOTE, *map(_wrapped, blocks)]) + "\n"
+
+
+def _command_line() -> Iterator[str]:
+    yield (
+        "Options may stand anywhere. A value follows its option as the next word or behind `=`; options of one letter also "
+        "take it attached (`-P22`). `--` ends the options. An option on the command line outranks the "
+        "[settings](settings.md). For the codes with which a command ends see [exit codes](exit-codes.md)."
+    )
+    yield "## Commands"
+    yield _table(
+        ("command", "what it does"),
+        ((f"[`{_shown(each)}`](#{_anchor(_shown(each))})", each.summary) for each in SUBCOMMANDS),
+    )
+    yield f"```\n{PATHS}\n{HOSTS}\n```"
+    for command in SUBCOMMANDS:
+        yield from _command(command)
+    yield "## Options"
+    for group in Group:
+        yield f"### {group.title}"
+        yield _option_table((option for option in OPTIONS if option.group is group), owners=True)
+
+
+def _command(command: Subcommand) -> Iterator[str]:
+    yield f"### {_shown(command)}"
+    yield "```\n" + "\n".join(command.usage) + "\n```"
+    yield _with_code(command.description)
+    if command.name == "auth":
+        yield _table(("option", "meaning"), _auth_options())
+    if own := [option for option in OPTIONS if option.commands and command.takes(option)]:
+        yield _option_table(own)
+    if command.groups:
+        start = "Also takes" if own else "Takes"
+        names = ", ".join(f"[{group.title}](#{_anchor(group.title)})" for group in (*command.groups, Group.GENERAL))
+        left_out = ", ".join(f"`{name}`" for name in command.without)
+        yield f"{start} the options of {names}{f', except {left_out}' if left_out else ''}."
+
+
+def _auth_options() -> Iterator[tuple[str, str]]:
+    """The options of `ccb auth`, which has a parser of its own."""
+    for action in auth_parser()._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            continue
+        for name, parser in action.choices.items():
+            for option in parser._actions:
+                if not isinstance(option, argparse._HelpAction):
+                    yield f"`ccb auth {name} {' '.join(option.option_strings)}`", _sentence(str(option.help))
+
+
+def _option_table(options: Iterable[Option], *, owners: bool = False) -> str:
+    """`owners`: say which commands an option belongs to."""
+    rows = ((_spellings(option), _meaning(option, owners=owners)) for option in options)
+    return _table(("option", "meaning"), rows)
+
+
+def _spellings(option: Option) -> str:
+    value = f" <{option.metavar}>" if option.metavar else ""
+    value = f" [{option.metavar}]" if option.kind is OptionKind.OPTIONAL else value
+    value += " …" if option.kind is OptionKind.VARIADIC else ""
+    return ", ".join(f"`{name}{value}`" for name in option.names)
+
+
+def _meaning(option: Option, *, owners: bool) -> str:
+    text = _with_code(option.help)
+    if not (owners and option.commands):
+        return text
+    return f"{text} ({' and '.join(f'`ccb {command}`' for command in option.commands)})"
+
+
+def _shown(command: Subcommand) -> str:
+    return f"ccb {command.name}".strip()
+
+
+def _settings() -> Iterator[str]:
+    yield (
+        "ccb reads `~/.config/ccb/settings.json` (`$XDG_CONFIG_HOME/ccb/settings.json` if that variable is set): a JSON "
+        "object with any of these keys. A key that this version does not know has no effect and is reported; a wrong value "
+        "ends ccb with exit code 78. The file must not contain secrets: `ccb auth login` puts a key into the keyring."
+    )
+    yield _table(("key", "type", "default", "meaning"), _setting_rows(Settings))
+    yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
+
+
+def _setting_rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    for name, found in model.model_fields.items():
+        kind = found.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _setting_rows(kind, f"{prefix}{name}.")
+            continue
+        yield f"`{prefix}{name}`", _type_text(kind) + _limits(found), _default(found.default), str(found.description)
+
+
+def _type_text(kind: Any) -> str:
+    origin, members = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(_type_text(each) for each in members if each is not NoneType)
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in members)
+    if origin is list:
+        return f"list of {_type_text(members[0])}s"
+    return _NAMES[kind]
+
+
+def _limits(found: FieldInfo) -> str:
+    texts = []
+    for each in found.metadata:
+        match each:
+            case Gt():
+                texts.append(f"more than {each.gt:g}")
+            case Ge():
+                texts.append(f"at least {each.ge:g}")
+            case Le():
+                texts.append(f"at most {each.le:g}")
+    return f" ({', '.join(texts)})" if texts else ""
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "not set"
+    return f"{value:g}" if isinstance(value, int | float) else f"`{value}`"
+
+
+def _exit_codes() -> Iterator[str]:
+    yield (
+        "Every command ends with one of these codes. [Errors](../errors.md) lists the messages that belong to a code. The "
+        "names are those of `ExitCode` in `local/command_line/exit_codes.py`."
+    )
+    yield _table(
+        ("code", "name", "meaning"), ((str(int(code)), f"`{code.name}`", code.meaning) for code in sorted(ExitCode))
+    )
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _wrapped(block: str) -> str:
+    """A paragraph in lines of at most 120 columns; tables and code stay as they are."""
+    if block.startswith(("|", "```", "#")):
+        return block
+    return textwrap.fill(block, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def _with_code(text: str) -> str:
+    """Options and commands in a sentence of the help, marked as code."""
+    pieces = text.split("`")  # every second piece is code already
+    pieces[::2] = [_CODE.sub(r"`\1`", piece) for piece in pieces[::2]]
+    return "`".join(pieces)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _anchor(heading: str) -> str:
+    return "".join(char for char in heading.lower().replace(" ", "-") if char.isalnum() or char == "-")
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
