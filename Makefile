@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-repl test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults soak clean
+.PHONY: help setup demo demo-repl screenshot test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,6 +31,9 @@ demo: $(STAMP) ## one headless session on an embedded SSH server with a scripted
 
 demo-repl: $(STAMP) ## the REPL on the same embedded SSH server
 	@$(BIN)/python -m tests.support.demo --repl $(if $(REAL),--real)
+
+screenshot: $(STAMP) ## docs/repl.svg, a picture of the REPL on the demo's server
+	@$(BIN)/python -m tests.support.screenshot
 
 test: ## everything CI runs: lint, types, room contracts, all tests, the worker under every Python here
 	@.ci/system-packages venv $(PYTHON)

@@ -16,14 +16,16 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support.demo_project import CART, PROMPT, TEST_COMMAND, make_project, script
 from tests.support.embedded_sshd import embedded_sshd
 from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.model_script import ScriptEntry
 
 _KEPT = ("PATH", "TERM", "COLORTERM", "LANG", "LC_ALL", "TZ", "HTTPS_PROXY", "SSL_CERT_FILE", "PYENV_VERSION")
 
@@ -72,12 +74,28 @@ async def _repl(argv: list[str], env: Mapping[str, str]) -> int:
     return await child.wait()
 
 
-async def _run(*, repl: bool, real: bool) -> int:
+@dataclass(frozen=True)
+class DemoHost:
+    """An SSH server with a project on it, and a laptop without any configuration. `port` is the server's, `command` runs ccb
+    on the project, `env` is the laptop's environment."""
+
+    port: int
+    project: Path
+    command: list[str]
+    env: dict[str, str]
+
+
+@asynccontextmanager
+async def demo_host(
+    make: Callable[[Path], None], replies: Callable[[Path], Sequence[ScriptEntry]], *, real: bool = False
+) -> AsyncIterator[DemoHost]:
+    """Serve a new project, which `make` writes, until the context ends. The model answers with `replies`; with `real` the real
+    model is asked."""
     async with AsyncExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ccb-demo-")))
         host_home, laptop_home, project = top / "host", top / "laptop", top / "host" / "shop"
         laptop_home.mkdir()
-        make_project(project)
+        make(project)
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         host_env = {**kept, "HOME": str(host_home), "XDG_RUNTIME_DIR": str(host_home / "run")}
         (host_home / "run").mkdir(mode=0o700)
@@ -87,29 +105,38 @@ async def _run(*, repl: bool, real: bool) -> int:
             names = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
             env |= {name: os.environ[name] for name in names if name in os.environ}
         else:
-            model = await stack.enter_async_context(FakeModel(script(project)))
+            model = await stack.enter_async_context(FakeModel(replies(project)))
             env |= {"ANTHROPIC_API_KEY": API_KEY, "ANTHROPIC_BASE_URL": model.url}
-        words = ["ssh", f"127.0.0.1:{project}", *sshd.client_options()]
-        command = [sys.executable, "-m", "ccb", *words]
-        _say(f"An SSH server listens on 127.0.0.1:{sshd.port}; it has never seen ccb, has no key and no pip packages.")
-        if repl:
-            code = await _repl(command, env)
-            if code == 0:
-                _say(
-                    "\nThe demo's server has ended, and the session with it; on a real host that command comes back to it."
-                )
-            return code
-        headless = ["--permission-mode", "acceptEdits", "--allowedTools", f"Bash({TEST_COMMAND})"]
-        _say(f"$ ccb ssh 127.0.0.1:{project} -p {PROMPT!r} \\\n      {' '.join(headless)}\n")
-        code = await _headless([*command, "-p", PROMPT, *headless, "--output-format", "stream-json", "--verbose"], env)
-        after = (project / "cart.py").read_text(encoding="utf-8")
-        changed = "".join(
-            difflib.unified_diff(CART.splitlines(True), after.splitlines(True), "cart.py before", "cart.py after")
-        )
-        _say("\nWhat changed on the host:\n\n" + (changed or "nothing\n"))
-        if code == 0 and not changed:
-            return 1
-        return code
+        command = [sys.executable, "-m", "ccb", "ssh", f"127.0.0.1:{project}", *sshd.client_options()]
+        yield DemoHost(sshd.port, project, command, env)
+
+
+async def _run(*, repl: bool, real: bool) -> int:
+    async with demo_host(make_project, script, real=real) as host:
+        _say(f"An SSH server listens on 127.0.0.1:{host.port}; it has never seen ccb, has no key and no pip packages.")
+        return await (_open_repl(host) if repl else _run_headless(host))
+
+
+async def _open_repl(host: DemoHost) -> int:
+    code = await _repl(host.command, host.env)
+    if code == 0:
+        _say("\nThe demo's server has ended, and the session with it; on a real host that command comes back to it.")
+    return code
+
+
+async def _run_headless(host: DemoHost) -> int:
+    flags = ["--permission-mode", "acceptEdits", "--allowedTools", f"Bash({TEST_COMMAND})"]
+    _say(f"$ ccb ssh 127.0.0.1:{host.project} -p {PROMPT!r} \\\n      {' '.join(flags)}\n")
+    stream = ["--output-format", "stream-json", "--verbose"]
+    code = await _headless([*host.command, "-p", PROMPT, *flags, *stream], host.env)
+    after = (host.project / "cart.py").read_text(encoding="utf-8")
+    changed = "".join(
+        difflib.unified_diff(CART.splitlines(True), after.splitlines(True), "cart.py before", "cart.py after")
+    )
+    _say("\nWhat changed on the host:\n\n" + (changed or "nothing\n"))
+    if code == 0 and not changed:
+        return 1
+    return code
 
 
 def main() -> int:
