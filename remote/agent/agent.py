@@ -1,4 +1,5 @@
-"""An agent: one conversation with a model, one turn at a time. A session runs one main agent and any number of others."""
+"""An agent: one conversation with a model, one turn at a time. A session runs one main agent and any number of
+others."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ Json = dict[str, Any]
 
 
 class Agent:
-    """`conversation` and `ledger` are the projections of this agent's records in the journal. The tools that the model is
-    offered change only with the configuration or the registry of tools, at the start of a turn, so that the request prefix
-    stays the same."""
+    """`conversation` and `ledger` are the projections of this agent's records in the journal. The tools that the model
+    is offered change only with the configuration or the registry of tools, at the start of a turn, so that the request
+    prefix stays the same."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
         self._config = config
@@ -55,16 +56,16 @@ class Agent:
         return self._turn is not None
 
     def set_model(self, name: str | None) -> None:
-        """Use another model from the next model call on; None means the one of the configuration. The conversation drops the
-        thinking of the old one."""
+        """Use another model from the next model call on; None means the one of the configuration. The conversation
+        drops the thinking of the old one."""
         model = resolve_model(name or self._next.model)
         if model != self._state.model:
             self._state.model = model
             self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
 
     def configure(self, config: AgentConfig) -> None:
-        """Use another configuration from the next turn on. Its model is what `set_model(None)` means; it is not chosen by
-        this."""
+        """Use another configuration from the next turn on. Its model is what `set_model(None)` means; it is not chosen
+        by this."""
         self._next = config
 
     def interrupt(self) -> bool:
@@ -75,8 +76,8 @@ class Agent:
         return True
 
     async def run_turn(self, prompts: Sequence[Prompt]) -> Json:
-        """Run one turn and return its `result` message, which is recorded and durable like all others. Raise NotKept when the
-        journal fails, and CancelledError (without a result, tools stopped) when the session is shut down."""
+        """Run one turn and return its `result` message, which is recorded and durable like all others. Raise NotKept
+        when the journal fails, and CancelledError (without a result, tools stopped) when the session is shut down."""
         if self._turn is not None:
             raise RuntimeError("a turn is running")
         self._take_config()
@@ -87,8 +88,8 @@ class Agent:
             self._turn = None
 
     def _take_config(self) -> None:
-        """Take over a new configuration and what the registry of tools has new. Make the request prefix anew when the prompts
-        or the declarations of the tools have changed."""
+        """Take over a new configuration and what the registry of tools has new. Make the request prefix anew when the
+        prompts or the declarations of the tools have changed."""
         old, new = self._config, self._next
         registered = new.tools.begin_turn()
         if new is old and registered == self._registered:

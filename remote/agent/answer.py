@@ -73,8 +73,8 @@ class AnswerListener:
             self._submit(ToolCall(block["id"], name, block["input"], self._tools.get(name), done.broken))
 
     def _sendable(self, block: Json) -> Json:
-        """Return the call with an id of its own (some providers count from zero in each answer) and a valid name: the API
-        refuses a history with others."""
+        """Return the call with an id of its own (some providers count from zero in each answer) and a valid name: the
+        API refuses a history with others."""
         if not _WORD.fullmatch(block["id"]) or self._recorder.conversation.is_used(block["id"]):
             block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}
         if not _WORD.fullmatch(block["name"]):

@@ -20,8 +20,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt of the person, as content blocks. `input_id` is the id of the journalled input that brought it, so that the
-    journal holds its text once; "" when no input did."""
+    """A prompt of the person, as content blocks. `input_id` is the id of the journalled input that brought it, so that
+    the journal holds its text once; "" when no input did."""
 
     blocks: Sequence[Json]
     input_id: str = ""
@@ -37,8 +37,8 @@ class AgentConfig:
     """What tells one agent from another. An immutable value: `Agent.configure` replaces it, from the next turn on.
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
-    `max_turns` is the agent's budget of model calls in one turn. `take_queued` returns the prompts that have joined the queue
-    during a turn, and empties the queue."""
+    `max_turns` is the agent's budget of model calls in one turn. `take_queued` returns the prompts that have joined the
+    queue during a turn, and empties the queue."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -57,8 +57,9 @@ class AgentConfig:
 
 @dataclass(frozen=True)
 class AgentDeps:
-    """What a session lends to each of its agents. `link_up_since` returns the monotonic second since which the link to the
-    laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of life of a running tool."""
+    """What a session lends to each of its agents. `link_up_since` returns the monotonic second since which the link to
+    the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of life of a running
+    tool."""
 
     emitter: Emitter
     transport: ModelTransport

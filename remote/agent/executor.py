@@ -22,8 +22,8 @@ _CANCEL_GRACE = 5.0  # seconds a cancelled tool has to clean up before the turn 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One tool_use block of the model. `tool` is None when there is no tool of that name. `broken` says why the input is not
-    a JSON object, "" when it is one."""
+    """One tool_use block of the model. `tool` is None when there is no tool of that name. `broken` says why the input
+    is not a JSON object, "" when it is one."""
 
     id: str
     name: str
@@ -40,9 +40,9 @@ class _Entry:
 
 
 class ToolExecutor:
-    """Starts tool calls in the order of the model. A call that may run in parallel starts when no earlier call that must run
-    alone is left, up to MAX_AT_ONCE of them. A call that must run alone starts when every call before it is done, and no
-    later one starts until it is done itself."""
+    """Starts tool calls in the order of the model. A call that may run in parallel starts when no earlier call that
+    must run alone is left, up to MAX_AT_ONCE of them. A call that must run alone starts when every call before it is
+    done, and no later one starts until it is done itself."""
 
     def __init__(
         self,

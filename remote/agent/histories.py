@@ -26,8 +26,8 @@ class AgentHistory(Projection):
 
 
 class AgentHistories(Projection):
-    """The history of the main agent, and of every other agent that was cut in a turn. The history of one that has ended its
-    turn is dropped: it takes memory, and nothing in it is open. `Conversation.from_records` can read it again."""
+    """The history of the main agent, and of every other agent that was cut in a turn. The history of one that has ended
+    its turn is dropped: it takes memory, and nothing in it is open. `Conversation.from_records` can read it again."""
 
     def __init__(self) -> None:
         self.main = AgentHistory(MAIN_AGENT)
@@ -50,8 +50,8 @@ class AgentHistories(Projection):
         return self._by_id[agent_id]
 
     def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
-        """Close what is open in each history, for the reason `why(conversation, tool_use_id)`. Yield the results, each with the
-        id of its agent, for the caller to emit."""
+        """Close what is open in each history, for the reason `why(conversation, tool_use_id)`. Yield the results, each
+        with the id of its agent, for the caller to emit."""
         for agent_id, history in self._by_id.items():
             conversation = history.conversation
 

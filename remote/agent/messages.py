@@ -179,8 +179,8 @@ def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
 
 @dataclass(frozen=True)
 class TurnReport:
-    """What the result of a turn reports besides its ending. Durations in seconds; `num_turns` as the public protocol counts
-    them, user messages included; `denials` are the tool calls that were denied."""
+    """What the result of a turn reports besides its ending. Durations in seconds; `num_turns` as the public protocol
+    counts them, user messages included; `denials` are the tool calls that were denied."""
 
     duration: float
     duration_api: float

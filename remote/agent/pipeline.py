@@ -1,8 +1,9 @@
 """The pipeline of a tool call: from the tool_use block of the model to the tool_result on record.
 
-A call passes the steps in BEFORE, one after the other. Each returns the call, perhaps with another input, or raises Refused:
-then the tool does not run. After `run`, or after a refusal, the outcome passes the steps in AFTER. A failing tool, a refusal
-and a check that fails are all outcomes with a result for the model; other exceptions are faults of the worker."""
+A call passes the steps in BEFORE, one after the other. Each returns the call, perhaps with another input, or raises
+Refused: then the tool does not run. After `run`, or after a refusal, the outcome passes the steps in AFTER. A failing
+tool, a refusal and a check that fails are all outcomes with a result for the model; other exceptions are faults of the
+worker."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 @dataclass(frozen=True)
 class CallOutcome:
     """How a tool call ended. `denial` is its entry in the `permission_denials` of the turn's result, None unless it was
-    denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model has been
-    denied so often that it has to be told (DENIAL_FEEDBACK)."""
+    denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model has
+    been denied so often that it has to be told (DENIAL_FEEDBACK)."""
 
     result: ToolResult
     ran: bool = False
@@ -228,7 +229,8 @@ async def post_tool_use(context: PipelineContext, call: ToolCall, outcome: CallO
 
 
 async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
-    """Cut a text that is longer than the tool declares; a file keeps the whole. Tools that limit themselves stay below."""
+    """Cut a text that is longer than the tool declares; a file keeps the whole. Tools that limit themselves stay
+    below."""
     content = outcome.result.content
     if call.tool is None or not isinstance(content, str):
         return outcome

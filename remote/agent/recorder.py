@@ -13,7 +13,8 @@ Json = dict[str, Any]
 
 
 class Recorder:
-    """Emits the records of a turn and applies each to the agent's conversation. Every method but `progress` raises NotKept."""
+    """Emits the records of a turn and applies each to the agent's conversation. Every method but `progress` raises
+    NotKept."""
 
     def __init__(self, emitter: Emitter, conversation: Conversation) -> None:
         self.conversation = conversation
@@ -32,7 +33,8 @@ class Recorder:
             self.user_messages += 1
 
     def begin(self, init: Json) -> None:
-        """Announce the turn, if it is one of the main agent: clients take `init` for the start of the session's turn."""
+        """Announce the turn, if it is one of the main agent: clients take `init` for the start of the session's
+        turn."""
         if self.agent_id == MAIN_AGENT:
             self.message(init)
 
@@ -48,7 +50,8 @@ class Recorder:
         self.conversation.apply(self._emitter.emit(content))
 
     def progress(self, key: str, body: Json) -> None:
-        """Show something that may be lost and is not journalled. A newer object with the same non-empty `key` replaces it."""
+        """Show something that may be lost and is not journalled. A newer object with the same non-empty `key` replaces
+        it."""
         self._emitter.progress(key, body)
 
     async def commit(self) -> None:

@@ -1,4 +1,5 @@
-"""The states of the loop: what an agent keeps from turn to turn, why a turn makes another model call, and how it ended."""
+"""The states of the loop: what an agent keeps from turn to turn, why a turn makes another model call, and how it
+ended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ DENIAL_FEEDBACK = (
 
 
 class DenialCounter:
-    """Counts the denied tool calls of one agent over all its turns: a model may try a refused action again in variants."""
+    """Counts the denied tool calls of one agent over all its turns: a model may try a refused action again in
+    variants."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
@@ -43,9 +45,9 @@ class DenialCounter:
 
 @dataclass
 class AgentState:
-    """What an agent keeps from one turn to the next. `tools` are those the model is offered. `prefix` opens every request:
-    the first turn makes it, and a later one only when the prompts or the tools have changed. `feedback_due`: the model is to
-    be told of its many denials with the next tool results."""
+    """What an agent keeps from one turn to the next. `tools` are those the model is offered. `prefix` opens every
+    request: the first turn makes it, and a later one only when the prompts or the tools have changed. `feedback_due`:
+    the model is to be told of its many denials with the next tool results."""
 
     conversation: Conversation
     ledger: Ledger
@@ -57,8 +59,8 @@ class AgentState:
 
 
 class Terminal(Enum):
-    """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself failed.
-    STORAGE_FULL: the host has no room for the journal."""
+    """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
+    failed. STORAGE_FULL: the host has no room for the journal."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
@@ -89,8 +91,8 @@ class Transition(Enum):
 
 @dataclass(frozen=True)
 class TurnState:
-    """What one model call of a turn hands to the next. `calls` is what `max_turns` limits: a call that repeats or continues
-    an answer counts with the call before it."""
+    """What one model call of a turn hands to the next. `calls` is what `max_turns` limits: a call that repeats or
+    continues an answer counts with the call before it."""
 
     transition: Transition = Transition.FIRST
     calls: int = 1
@@ -109,7 +111,8 @@ class TurnState:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a turn ended. `text` is the answer or the error for the person; `errors` is what results of subtype `error_…` list."""
+    """How a turn ended. `text` is the answer or the error for the person; `errors` is what results of subtype `error_…`
+    list."""
 
     terminal: Terminal
     text: str = ""

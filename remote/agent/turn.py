@@ -72,8 +72,8 @@ class Turn:
             self._stop.set_result(None)
 
     async def run(self, prompts: Sequence[Prompt]) -> Json:
-        """Run the turn and return its result message, which is journalled and durable. Raise NotKept, with the result, when
-        the journal does not take it, and CancelledError."""
+        """Run the turn and return its result message, which is journalled and durable. Raise NotKept, with the result,
+        when the journal does not take it, and CancelledError."""
         try:
             return await self._run(prompts)
         except NotKept as error:
@@ -272,7 +272,8 @@ class Turn:
         self._recorder.message(messages.api_error(text, failure, kind, self._deps.clock.wall()))
 
     async def _interrupted(self) -> Ending:
-        """Stop everything, keep the part of the answer that has come, close open tool calls, and leave the model a note."""
+        """Stop everything, keep the part of the answer that has come, close open tool calls, and leave the model a
+        note."""
         call, self._call = self._call, None
         await self._executor.cancel()
         if call is not None:

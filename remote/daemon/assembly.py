@@ -64,8 +64,8 @@ class SessionHost:
 
 
 def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
-    """Start a new session; `facts` go with its first record. Raises JournalError, and ValueError if the options make no sense on
-    this host."""
+    """Start a new session; `facts` go with its first record. Raises JournalError, and ValueError if the options make no
+    sense on this host."""
     log = host.log()
     parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
     agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context)
@@ -76,8 +76,8 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 
 
 def resume_session(host: SessionHost) -> tuple[Session, str]:
-    """Go on from a journal that has records. Return the session and the mark of the processes that the last worker may have left
-    running. Raises JournalError."""
+    """Go on from a journal that has records. Return the session and the mark of the processes that the last worker may
+    have left running. Raises JournalError."""
     restored = restore(host.log(), host.watchers)
     agent = AgentFactory(restored.parts, host.calls, host.version).main_agent(host.context)
     return _answering(take_up(restored, agent)), restored.recovered.mark
@@ -90,8 +90,8 @@ def _answering(session: Session) -> Session:
 
 @dataclass(frozen=True)
 class AgentFactory:
-    """Makes agents that record in the log of a session and call the model over `calls`. Any number of them can run at the same
-    time, each with a history of its own."""
+    """Makes agents that record in the log of a session and call the model over `calls`. Any number of them can run at
+    the same time, each with a history of its own."""
 
     parts: SessionParts
     calls: Calls
@@ -138,7 +138,8 @@ class AgentFactory:
         return self.agent(config, self.restore().main)
 
     def restore(self) -> AgentHistories:
-        """Read the histories of all agents from the journal, and close the tool calls that an earlier worker left open."""
+        """Read the histories of all agents from the journal, and close the tool calls that an earlier worker left
+        open."""
         log = self.parts.log
         histories = AgentHistories()
         replay(log.journal.read(0, log.journal.seq), histories)

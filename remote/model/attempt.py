@@ -1,11 +1,15 @@
 """One attempt at a model call: one call id, one request, one answer.
 
-Nothing is told before it counts. A finished block waits until the next block starts or the stop reason is known, its
-`content_block_stop` with it, so that an answer of one text block that is cut off needs no withdrawal, and the block is
-always told before its `content_block_stop`. A finished tool_use with valid input is told at once, since tools start
-while the model is still streaming; from then on the attempt is `committed`: whatever happens to the stream, the answer
-stands and is never asked for again. An attempt that dies before is discarded: open blocks are closed for those who
-watch the events, and blocks already told (thinking or text before another block) are withdrawn by their message id."""
+The listener hears a finished block only when it counts. The attempt holds the block, and its `content_block_stop`
+event, until the next block starts or the stop reason is known. So an answer of one text block that is cut off needs no
+withdrawal, and the listener always hears a block before its `content_block_stop`.
+
+A finished tool_use with valid input is the exception: the listener hears it at once, because tools start while the
+model still streams. From then on the attempt is committed: whatever happens to the stream, the answer stands and the
+model is not called again for it.
+
+An attempt that fails before that is discarded. Clients that watch the events see open blocks closed, and blocks that
+the listener has heard (thinking or text before another block) are withdrawn by their message id."""
 
 from __future__ import annotations
 
@@ -38,22 +42,22 @@ _MAX_ERROR_BODY = 64 * 1024
 
 
 class Listener(Protocol):
-    """Hears what a model call brings, in order."""
+    """Hears what a model call yields, in order."""
 
     def event(self, event: Json) -> None:
-        """A raw API event, for those who watch the stream."""
+        """A raw API event, for clients that watch the stream."""
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
         """A finished content block that counts."""
 
     def withdrawn(self, message_id: str) -> None:
-        """Blocks told with this message id do not count: the call is made again."""
+        """The blocks of this message id do not count: the call is made again."""
 
 
 @dataclass(frozen=True)
 class MessageEnd:
-    """How an answer ended. `lost` is set when the stream died after a finished tool_use; `withdrawn` when the answer was
-    cut at the output limit and does not count, as the caller wished."""
+    """How an answer ended. `lost` is the error of a stream that died after a finished tool_use. `withdrawn`: the answer
+    was cut at the output limit and does not count (see CallSettings)."""
 
     head: MessageHead
     stop_reason: str | None
@@ -64,8 +68,9 @@ class MessageEnd:
 
 @dataclass(frozen=True)
 class CallSettings:
-    """What all attempts of a call share. `link_up_since` gives the monotonic second since which the link to the laptop has
-    been up, None while it is down: a lost link is no silence of the model."""
+    """What all attempts of a call share. `withdraw_truncated`: an answer that is cut at the output limit does not
+    count, because the caller asks again with a higher limit. `link_up_since` returns the monotonic second since which
+    the link to the laptop has been up, or None while it is down: a lost link does not count as silence of the model."""
 
     transport: ModelTransport
     clock: Clock
@@ -77,14 +82,15 @@ class CallSettings:
 
 
 class Attempt:
-    """See the module. `run` once; then `discard` if it failed, or `salvage` if it was cancelled."""
+    """Call `run` once, then `discard` if it failed or `salvage` if it was cancelled. The module says what the listener
+    hears when."""
 
     def __init__(self, settings: CallSettings, listener: Listener) -> None:
         self._settings = settings
         self._listener = listener
         self._assembler = MessageAssembler()
         self._held: tuple[BlockDone, Json] | None = None
-        self._told = False
+        self._heard = False
         self._committed = False
         self._next_index = 0
         self._message_stop_sent = False
@@ -93,7 +99,7 @@ class Attempt:
         self._last_sound = settings.clock.now()
 
     async def run(self) -> MessageEnd:
-        """Raises ModelError; nothing else unless the transport is broken."""
+        """Make the call. Raise ModelError."""
         reader = asyncio.ensure_future(self._read())
         watchdog = asyncio.ensure_future(self._watch())
         try:
@@ -115,14 +121,15 @@ class Attempt:
             await asyncio.gather(reader, watchdog, return_exceptions=True)
 
     def discard(self) -> None:
-        """The attempt failed and does not count: close what watchers saw open, withdraw what was told."""
+        """The attempt failed and does not count: close the events that clients saw open, and withdraw the blocks."""
         self._close_events(from_index=0)
         head = self._assembler.head
-        if head is not None and self._told:
+        if head is not None and self._heard:
             self._listener.withdrawn(head.id)
 
     def salvage(self) -> tuple[MessageHead, str, str] | None:
-        """The call was interrupted: tell the finished block, and give (head, text, request id) of an unfinished answer."""
+        """The call was interrupted: let the listener hear the finished block, and return (head, text, request id) of an
+        unfinished answer."""
         head = self._assembler.head
         if head is None or self._message_stop_sent:
             return None
@@ -130,7 +137,7 @@ class Attempt:
         return head, self._assembler.partial_text(), self._request_id
 
     def close_events(self) -> None:
-        """After `salvage` and its line: close what watchers saw open."""
+        """Close the events that clients saw open. Called after the text from `salvage` is recorded."""
         self._close_events(from_index=None)
 
     async def _read(self) -> MessageEnd:
@@ -172,7 +179,7 @@ class Attempt:
             self._release()
         if isinstance(step, BlockDone):
             self._next_index = step.index + 1
-            self._release()  # none is held unless blocks overlap
+            self._release()  # a block is held here only if blocks overlap
             self._held = (step, event)
             if step.block.get("type") == "tool_use" and not step.broken:
                 self._committed = True
@@ -183,16 +190,17 @@ class Attempt:
             self._listener.event(event)
 
     def _truncated(self) -> bool:
-        """The answer was cut at the output limit, and the caller prefers to ask again with a higher one."""
+        """Whether the answer was cut at the output limit and the caller wants to ask again with a higher one."""
         return self._assembler.stop_reason == "max_tokens" and self._settings.withdraw_truncated and not self._committed
 
     def _release(self) -> None:
+        """Let the listener hear the block that is held."""
         if self._held is None:
             return
         (done, stop_event), self._held = self._held, None
         head = self._assembler.head
         assert head is not None
-        self._told = True
+        self._heard = True
         self._listener.block(head, done, self._request_id)
         self._listener.event(stop_event)
 
@@ -229,7 +237,7 @@ class Attempt:
         self._last_sound = self._settings.clock.now()
 
     async def _watch(self) -> None:
-        """Returns when the model has been silent for too long while the link was up."""
+        """Return when the model has been silent for too long while the link was up."""
         clock, limits = self._settings.clock, self._settings.limits
         while True:
             limit = limits.idle_timeout if self._head_seen else limits.head_timeout
@@ -254,7 +262,7 @@ def _check_type(response: ModelResponse) -> None:
 
 
 async def _http_error(response: ModelResponse, wall: float) -> ModelError:
-    """The error a response with a status other than 200 stands for."""
+    """Return the error that a response with a status other than 200 stands for."""
     pieces, size = [], 0
     async for chunk in response.body():
         pieces.append(chunk)
@@ -274,6 +282,7 @@ async def _http_error(response: ModelResponse, wall: float) -> ModelError:
 
 
 def _error_fields(text: str) -> tuple[str, str]:
+    """Return type and message of the error in a JSON body, "" where they are missing."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

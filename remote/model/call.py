@@ -13,7 +13,7 @@ from .stream import MessageHead
 
 @dataclass(frozen=True)
 class Retrying:
-    """A failed attempt is about to be followed by another one. `delay` in seconds."""
+    """An attempt failed, and another one follows after `delay` seconds. `attempt` counts from 1."""
 
     attempt: int
     max_retries: int
@@ -22,13 +22,14 @@ class Retrying:
 
 
 class CallListener(Listener, Protocol):
-    """Hears the attempts as well."""
+    """Hears of failed attempts as well."""
 
-    def retrying(self, retry: Retrying) -> None: ...
+    def retrying(self, retry: Retrying) -> None:
+        """An attempt failed; another one follows."""
 
 
 class ModelCall:
-    """One call as the loop sees it. Cancel `run` to interrupt it, then `salvage` what was there."""
+    """One model call, with all its attempts. To interrupt it, cancel `run`, then call `salvage`."""
 
     def __init__(self, settings: CallSettings, listener: CallListener, policy: RetryPolicy) -> None:
         self._settings = settings
@@ -37,7 +38,7 @@ class ModelCall:
         self._attempt: Attempt | None = None
 
     async def run(self) -> MessageEnd:
-        """Raises the ModelError of the last attempt when the policy gives up."""
+        """Return the end of the answer. Raise the ModelError of the last attempt when the policy gives up."""
         while True:
             self._attempt = Attempt(self._settings, self._listener)
             try:
@@ -48,14 +49,17 @@ class ModelCall:
                 delay = self._policy.delay(failure)
                 if delay is None:
                     raise
-                self._listener.retrying(Retrying(self._policy.attempt, self._policy.most(failure), delay, failure))
+                self._listener.retrying(
+                    Retrying(self._policy.attempt, self._policy.max_retries_for(failure), delay, failure)
+                )
                 await self._settings.clock.sleep(delay)
 
     def salvage(self) -> tuple[MessageHead, str, str] | None:
-        """After a cancelled `run`: finished blocks are told; gives head, partial text and request id of the answer."""
+        """After a cancelled `run`: let the listener hear the finished block, and return head, text and request id of an
+        unfinished answer."""
         return self._attempt.salvage() if self._attempt is not None else None
 
     def close_events(self) -> None:
-        """Close the events of the interrupted answer for those who watch them."""
+        """Close the events of the interrupted answer for clients that watch them."""
         if self._attempt is not None:
             self._attempt.close_events()

@@ -1,4 +1,4 @@
-"""Time as a dependency, so that back-off and watchdogs can be tested without waiting."""
+"""The clock of the agent loop. Tests replace it, so that they do not wait for back-off and watchdogs."""
 
 from __future__ import annotations
 

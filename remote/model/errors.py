@@ -1,7 +1,8 @@
-"""What can go wrong with a model call, in one shape."""
+"""The one error of a failed model call, and what the person and the public protocol are told of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 _STATUS_OF_TYPE = {
@@ -19,7 +20,7 @@ _STATUS_OF_TYPE = {
 
 
 class Retry(Enum):
-    """What the answer itself says about trying again (`x-should-retry`, or our own certainty)."""
+    """What an error answer itself says about trying again: its `x-should-retry` header, or a judgement of ours."""
 
     BY_STATUS = "by_status"
     YES = "yes"
@@ -27,36 +28,30 @@ class Retry(Enum):
 
 
 OF_THE_LAPTOP = "laptop_"
-"""Error types that start so are the auth proxy's own: no provider has answered, and the status of the answer means nothing."""
+"""The prefix of the auth proxy's own error types: no provider has answered, so the status of the answer means
+nothing."""
 
 
+@dataclass(eq=False)
 class ModelError(Exception):
-    """A model call that failed. `status` is the HTTP status, or the one an `error` event in the stream stands for, or None
-    when there was no answer (link, cut, silence). `retry_after` is in seconds. `unanswered`: after minutes of silence."""
+    """A model call that failed. `status` is the HTTP status, or the one that an `error` event in the stream stands for;
+    None when nothing answered (lost link, cut stream, silence). `retry_after` is in seconds. `unanswered`: the model
+    was silent for minutes before its answer began."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        error_type: str = "",
-        retry_after: float | None = None,
-        retry: Retry = Retry.BY_STATUS,
-        request_id: str = "",
-        unanswered: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.status = status
-        self.error_type = error_type
-        self.retry_after = retry_after
-        self.retry = retry
-        self.request_id = request_id
-        self.unanswered = unanswered
+    message: str
+    status: int | None = None
+    error_type: str = ""
+    retry_after: float | None = None
+    retry: Retry = Retry.BY_STATUS
+    request_id: str = ""
+    unanswered: bool = False
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def kind(self) -> str:
-        """The public protocol's word for it (`error` of assistant messages and of api_retry)."""
+        """The public protocol's name of the error: `error` in assistant messages and in `api_retry`."""
         status = self.status
         if status in (401, 403):
             return "authentication_failed"
@@ -76,10 +71,11 @@ class ModelError(Exception):
 
     @property
     def prompt_too_long(self) -> bool:
+        """Whether the conversation does not fit the model."""
         return self.status == 413 or (self.status == 400 and "prompt is too long" in self.message.lower())
 
     def prose(self, model: str) -> str:
-        """What the person reads: what happened and one thing to do."""
+        """Return what the person reads: what happened, and one thing to do. `model` is the id of the model called."""
         if self.prompt_too_long:
             return f"API Error: the conversation is too long for {model} ({self.message}). Start a new session."
         if self.status is None:
@@ -93,5 +89,5 @@ class ModelError(Exception):
 
 
 def status_of(error_type: str) -> int:
-    """The HTTP status that an `error` event in the stream stands for; 500 for a type we do not know."""
+    """Return the HTTP status that an `error` event of this type stands for; 500 for an unknown type."""
     return _STATUS_OF_TYPE.get(error_type, 500)

@@ -28,8 +28,8 @@ class ModelFacts:
     output_price: float = 0.0
 
 
-_UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # no more is asked of it: many refuse what is over their limit
-_FAMILIES = (  # the first prefix that fits counts
+_UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # many models refuse a request for more than their limit
+_FAMILIES = (  # the first matching prefix counts
     ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
     ("claude-opus-4-0", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
     ("claude-opus-4-2", ModelFacts(max_output=32_000, input_price=15, output_price=75)),  # claude-opus-4-20250514
@@ -47,13 +47,13 @@ _FAMILIES = (  # the first prefix that fits counts
 
 
 def resolve_model(name: str | None) -> str:
-    """The model id for what a person wrote: an alias, an id, or nothing."""
+    """Return the model id for an alias or an id; the default model for None and ""."""
     return _ALIASES.get(name, name) if name else DEFAULT_MODEL
 
 
 def facts(model: str) -> ModelFacts:
-    """Limits and prices; an unknown model costs 0, since a wrong sum is worse than none. Other providers put their own names
-    around those of models (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
+    """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none. Ids of
+    other providers are understood as well (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
     start = model.find("claude-")
     name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:
@@ -63,12 +63,13 @@ def facts(model: str) -> ModelFacts:
 
 
 def max_tokens(model: str, *, escalated: bool) -> int:
-    """The output limit to ask for."""
+    """Return the output limit to ask for, in tokens. `escalated`: the answer was cut at the default limit before."""
     return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, facts(model).max_output)
 
 
 def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
-    """The price of one answer. A cache write costs 1.25 times an input token, a cache read a tenth."""
+    """Return the price of one answer. A cache write costs 1.25 times as much as an input token, a cache read a
+    tenth."""
     known = facts(model)
     paid_input = (
         count(usage, "input_tokens")
@@ -79,6 +80,6 @@ def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
 
 
 def count(usage: Mapping[str, Any], name: str) -> int:
-    """A token count of a usage object; 0 for what is absent or no number."""
+    """Return a token count from a usage object; 0 when it is missing or not a whole number."""
     value = usage.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,7 +1,8 @@
 """The bytes of a model request.
 
-Order of the body: system, tools, messages, and only then what may change from call to call, so that a request starts
-with the very bytes of the one before it (invariant 10); the cache marks are the one difference."""
+The body holds system, tools and messages in this order, and only then what may change from call to call. So each
+request starts with the same bytes as the one before it, except for the cache marks, and the provider can cache them
+(invariant 10)."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from ccb.tunnel.wire.ndjson import dump, to_bytes
 Json = dict[str, Any]
 
 PATH = "/v1/messages"
-_MOST_CACHE_MARKS = 4  # the API's limit for one request
-_MESSAGE_MARKS = 2  # the newest user message, and the one before: it was marked last time
+_MAX_CACHE_MARKS = 4  # the API's limit for one request
+_MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which the last request marked
 
 
 class Encodable(Protocol):
-    """A message of the history, as far as a request looks at it."""
+    """A message of the history, as a request needs it."""
 
     role: str
 
@@ -29,22 +30,22 @@ class Encodable(Protocol):
 
 
 class RequestPrefix:
-    """System and tools of a session, encoded once."""
+    """System blocks and tools of an agent, encoded once."""
 
     def __init__(self, system: Sequence[Json], tools: Sequence[Json]) -> None:
         used = sum(1 for block in system if "cache_control" in block)
         marked = [dict(tool) for tool in tools]
-        if marked and used < _MOST_CACHE_MARKS:
+        if marked and used < _MAX_CACHE_MARKS:
             marked[-1]["cache_control"] = {"type": "ephemeral"}
             used += 1
-        self.message_marks = max(0, min(_MESSAGE_MARKS, _MOST_CACHE_MARKS - used))
+        self.message_marks = max(0, min(_MESSAGE_MARKS, _MAX_CACHE_MARKS - used))
         self.encoded = to_bytes(f'{{"system":{_array(system)},"tools":{_array(marked)},"messages":[')
 
 
 def body(
     prefix: RequestPrefix, messages: Sequence[Encodable], *, model: str, max_tokens: int, session_id: str
 ) -> list[bytes]:
-    """The body in pieces: large histories are not joined here, and unchanged messages are not encoded again."""
+    """Return the body in pieces: a large history is not copied, and unchanged messages are not encoded again."""
     users = [i for i, message in enumerate(messages) if message.role == "user"]
     marked = set(users[len(users) - prefix.message_marks :]) if prefix.message_marks else set()
     pieces = [prefix.encoded]
@@ -59,7 +60,7 @@ def body(
 
 
 def headers(version: str) -> dict[str, str]:
-    """The request's headers. No credential: the proxy on the laptop adds it."""
+    """Return the headers of a request. The auth proxy on the laptop adds the credential."""
     return {
         "content-type": "application/json",
         "accept": "text/event-stream",

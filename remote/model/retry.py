@@ -1,4 +1,4 @@
-"""When a failed model call is tried again, and after how long: the one place in the worker that retries."""
+"""Decides whether and when a failed model call is tried again. Nothing else in the worker retries."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Callable
 from .errors import ModelError, Retry
 
 _FIRST_DELAY = 0.5
-_LONGEST_DELAY = 32.0
+_MAX_DELAY = 32.0
 _JITTER = 0.125
-_LONGEST_RETRY_AFTER = 600.0  # a limit that lasts longer is told to the person instead of waited for
-_MOST_UNANSWERED = 3  # attempts of one call that wait for an answer in vain, each for `head_timeout`
+_MAX_RETRY_AFTER = 600.0  # seconds; when a rate limit lasts longer, the person is told instead
+_MAX_UNANSWERED = 3  # attempts of one call that may wait in vain for an answer, each for `head_timeout`
 _RETRIED = (408, 409, 429)
 
 
 @dataclass(frozen=True)
 class RetrySettings:
-    """Limits of one model call. Times in seconds."""
+    """Limits of one model call. Times are in seconds."""
 
     max_retries: int = 10
-    idle_timeout: float = 90.0  # silence inside an answer, pings count as sound
-    head_timeout: float = 360.0  # until the answer's head is there
+    idle_timeout: float = 90.0  # silence inside an answer; pings end it
+    head_timeout: float = 360.0  # until the head of the answer has come
 
     @staticmethod
     def from_env(environ: Mapping[str, str]) -> RetrySettings:
-        """CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS; what is no number is ignored."""
+        """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS. A value that is not a whole number is ignored."""
         default = RetrySettings()
         retries = _whole(environ.get("CCB_MAX_RETRIES"))
         idle = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
@@ -38,7 +38,7 @@ class RetrySettings:
 
 
 class RetryPolicy:
-    """The decisions of one model call; counts its failures."""
+    """Decides for one model call, and counts its failures."""
 
     def __init__(self, max_retries: int, chance: Callable[[], float] = random.random) -> None:
         self.max_retries = max_retries
@@ -48,17 +48,17 @@ class RetryPolicy:
         self._unanswered = 0
 
     def delay(self, failure: ModelError) -> float | None:
-        """Seconds to wait before the next attempt, or None when the failure is final."""
+        """Return the seconds to wait before the next attempt, or None when the failure is final."""
         if self.attempt >= self.max_retries or not self._worth_it(failure):
             return None
-        backoff = min(_FIRST_DELAY * 2**self.attempt, _LONGEST_DELAY) * (1 + _JITTER * self._chance())
+        backoff = min(_FIRST_DELAY * 2**self.attempt, _MAX_DELAY) * (1 + _JITTER * self._chance())
         self.attempt += 1
         return failure.retry_after or backoff
 
-    def most(self, failure: ModelError) -> int:
-        """How many retries there will be at most if every attempt from now on fails like this one."""
+    def max_retries_for(self, failure: ModelError) -> int:
+        """Return how many retries there are at most if every attempt from now on fails like this one."""
         if failure.unanswered:
-            return min(self.max_retries, self.attempt - 1 + _MOST_UNANSWERED - self._unanswered)
+            return min(self.max_retries, self.attempt - 1 + _MAX_UNANSWERED - self._unanswered)
         if failure.status == 401 and failure.retry is not Retry.YES:
             return self.attempt
         return self.max_retries
@@ -66,11 +66,11 @@ class RetryPolicy:
     def _worth_it(self, failure: ModelError) -> bool:
         if failure.retry is Retry.NO:
             return False
-        if failure.retry_after is not None and failure.retry_after > _LONGEST_RETRY_AFTER:
+        if failure.retry_after is not None and failure.retry_after > _MAX_RETRY_AFTER:
             return False
         if failure.unanswered:
             self._unanswered += 1
-            return self._unanswered < _MOST_UNANSWERED
+            return self._unanswered < _MAX_UNANSWERED
         if failure.retry is Retry.YES or failure.status is None:
             return True
         if failure.status == 401:  # once: the proxy may have refreshed the credential by then
@@ -80,24 +80,30 @@ class RetryPolicy:
 
 
 def retry_after(value: str | None, wall: float) -> float | None:
-    """Seconds meant by a Retry-After header (a number or an HTTP date); None when absent or unreadable."""
+    """Return the seconds in a Retry-After header (a number or an HTTP date); None when it is absent or unreadable.
+    `wall` is the time now, in seconds since the epoch."""
     if not value:
         return None
     try:
         seconds = float(value)
     except ValueError:
         try:
-            # Here, since it takes a tenth of the daemon's start and hardly anybody sends a date.
+            # Imported here: it takes a tenth of the daemon's start, and hardly any server sends a date.
             from email.utils import parsedate_to_datetime
 
             seconds = parsedate_to_datetime(value).timestamp() - wall
-        except (ImportError, TypeError, ValueError, OverflowError):  # the Python of a long session may be gone
+        except (
+            ImportError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # ImportError: Python was removed while the session ran
             return None
     return max(0.0, seconds) if seconds == seconds else None
 
 
 def should_retry(value: str | None) -> Retry:
-    """The meaning of an x-should-retry header."""
+    """Return the meaning of an x-should-retry header."""
     return {"true": Retry.YES, "false": Retry.NO}.get(value or "", Retry.BY_STATUS)
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes, however they are chunked."""
+"""Parses server-sent events from a stream of bytes."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import re
 from dataclasses import dataclass
 
 MAX_EVENT = 4 * 1024 * 1024
-"""Largest event in bytes, all its lines together."""
+"""Size limit of an event in bytes, all its lines together."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseError(Exception):
-    """The bytes are not an event stream this client accepts."""
+    """An event is over the size limit."""
 
 
 @dataclass(frozen=True)
 class SseEvent:
-    """`name` is the `event:` field ("" if absent), `data` the `data:` lines joined by newlines."""
+    """One event. `name` is its `event:` field ("" if absent); `data` are its `data:` lines, joined by newlines."""
 
     name: str
     data: str
 
 
 class SseParser:
-    """Incremental parser. Comments, `id` and `retry` are dropped; an event without data is none; an unfinished event at
-    the end of the stream does not count."""
+    """Incremental parser. It skips comments, `id` and `retry` fields, events without data, and an unfinished event at
+    the end of the stream."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
@@ -38,7 +38,7 @@ class SseParser:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """The events completed by `data`. Raises SseError when one outgrows the limit."""
+        """Return the events that `data` completes. Raise SseError when one is over the limit."""
         if self._after_cr and data:
             self._after_cr = False
             if data.startswith(b"\n"):
@@ -78,7 +78,7 @@ class SseParser:
         elif field == b"data":
             self._data.append(text)
         elif not self._data and not self._name:
-            self._size = 0  # a comment between events belongs to none
+            self._size = 0  # a comment between two events counts for neither
         return None
 
     def _finish(self) -> SseEvent | None:

@@ -1,4 +1,4 @@
-"""The event state machine of a streamed answer: API events in, finished blocks and the end of the message out."""
+"""Assembles a streamed answer: takes API events, and yields finished content blocks and the end of the message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import ModelError, status_of
 Json = dict[str, Any]
 
 MAX_MESSAGE = 32 * 1024 * 1024
-"""Most characters of text and tool input in one answer."""
+"""Limit of an answer in characters: text and tool input together."""
 
 PUBLIC_EVENTS = frozenset(
     (
@@ -24,12 +24,13 @@ PUBLIC_EVENTS = frozenset(
         "message_stop",
     )
 )
-"""Events that clients may see as `stream_event`; `ping`, `error` and what a later API adds are not among them."""
+"""Events that clients may see as `stream_event`. Clients do not get `ping`, `error`, and events that a later API
+adds."""
 
 
 @dataclass(frozen=True)
 class MessageHead:
-    """What `message_start` tells: shared by all blocks of the answer."""
+    """The content of `message_start`, which all blocks of the answer share."""
 
     id: str
     model: str
@@ -38,12 +39,14 @@ class MessageHead:
 
 @dataclass(frozen=True)
 class BlockStarted:
+    """A content block starts."""
+
     index: int
 
 
 @dataclass(frozen=True)
 class BlockDone:
-    """A finished content block. `broken` says why the input of a tool_use is not usable ("" when it is)."""
+    """A finished content block. `broken` says why the input of a tool_use cannot be used, "" when it can."""
 
     index: int
     block: Json
@@ -61,7 +64,7 @@ Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
 
 
 class _Block:
-    """A block under construction. Text starts empty whatever the start event repeats: only deltas count."""
+    """A block that is not finished. Its text is made of deltas only: text in the start event is ignored."""
 
     def __init__(self, start: Json) -> None:
         self.start = start
@@ -70,6 +73,7 @@ class _Block:
         self.signature = str(start.get("signature") or "")
 
     def add(self, delta: Json) -> int:
+        """Append a delta. Return how many characters it brought. Raise ModelError when its text is missing."""
         kind = delta.get("type")
         if kind == "text_delta":
             piece = delta.get("text")
@@ -88,7 +92,7 @@ class _Block:
         return len(piece)
 
     def finish(self) -> tuple[Json, str]:
-        """The block, and why its tool input is unusable ("" when all is well)."""
+        """Return the block, and why its tool input cannot be used ("" when it can)."""
         text = "".join(self.parts)
         if self.kind == "text":
             return {"type": "text", "text": text}, ""
@@ -108,7 +112,7 @@ class _Block:
 
 
 class MessageAssembler:
-    """One answer. `feed` raises ModelError for an `error` event and for events that fit no answer."""
+    """Assembles one answer. `feed` raises ModelError for an `error` event, and for events that are out of order."""
 
     def __init__(self) -> None:
         self.head: MessageHead | None = None
@@ -123,7 +127,7 @@ class MessageAssembler:
         return sorted(self._open)
 
     def feed(self, event: Json) -> Step:
-        """Take one event and say what it completed."""
+        """Take one event and return what it completes."""
         kind = event.get("type")
         if kind == "error":
             _raise(event)
@@ -155,7 +159,8 @@ class MessageAssembler:
         return None
 
     def partial_text(self) -> str:
-        """Text of the block that is still open (thinking and tool input do not count: they are useless in part)."""
+        """Return the text of blocks that are still open. Thinking and tool input are left out: a part of them has no
+        use."""
         return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
 
     def _start(self, message: Json) -> MessageHead:
@@ -193,7 +198,7 @@ class MessageAssembler:
 
 
 def decode_event(data: str) -> Json:
-    """The object in an event's data; what is no strict JSON object raises ModelError."""
+    """Return the object in the data of an event. Raise ModelError when it is not a strict JSON object."""
     try:
         event = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -204,6 +209,8 @@ def decode_event(data: str) -> Json:
 
 
 def _tool_input(text: str, start: object) -> tuple[Json, str]:
+    """Return the input of a tool_use and why it cannot be used. `start` is the input in the start event, which counts
+    when no deltas came."""
     if not text.strip():
         return (dict(start) if isinstance(start, dict) else {}), ""
     try:

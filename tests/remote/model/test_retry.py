@@ -54,7 +54,7 @@ def test_as_many_retries_are_announced_as_there_will_be(failure: ModelError, ret
     policy = RetryPolicy(10)
     announced = []
     while policy.delay(failure) is not None:
-        announced.append((policy.attempt, policy.most(failure)))
+        announced.append((policy.attempt, policy.max_retries_for(failure)))
     assert announced == [(attempt, retries) for attempt in range(1, retries + 1)]
 
 
