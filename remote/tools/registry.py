@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class ToolRegistry(Sequence["Tool"]):
-    """Tools in the order in which the model sees them. Additions and removals wait for the start of a turn, and new tools go
-    to the end, sorted by name: so the request prefix changes only when the set of tools does."""
+    """Tools in the order in which the model sees them. Additions and removals wait for the start of a turn, and new
+    tools go to the end, sorted by name: so the request prefix changes only when the set of tools does."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -29,8 +29,8 @@ class ToolRegistry(Sequence["Tool"]):
         return len(self._tools)
 
     def add(self, tools: Iterable[Tool]) -> None:
-        """Offer more tools from the next turn on. A tool whose name was added before replaces that one, in its place. Raise
-        ValueError for the name of a built-in tool."""
+        """Offer more tools from the next turn on. A tool whose name was added before replaces that one, in its place.
+        Raise ValueError for the name of a built-in tool."""
         added = {tool.name: tool for tool in tools}
         self._refuse_built_in(added)
         self._waiting.update(added)

@@ -1,2 +1,1 @@
-"""The search program: lists and greps a tree. It runs in a process of its own (see `tools.searching`), so that a slow
-pattern can be stopped and memory is given back; its modules import nothing but the standard library and each other."""
+"""The tools Glob and Grep, and the search program that does their work (`program`, started by `run_program`)."""

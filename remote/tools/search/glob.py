@@ -1,4 +1,4 @@
-"""Glob: files by name pattern, newest first."""
+"""Glob: finds files by name pattern, newest first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..files.paths import absolute, missing, os_error, path_error, tree_path
 from ..output import limited
-from .globs import BadGlob, Globs
-from .run_program import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
+from .program.globs import BadGlob, Globs
+from .run_program import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
 
 Json = dict[str, Any]
 
-MOST_FILES = 100
+MAX_FILES = 100
 
 _GLOB_SCHEMA: Json = {
     "type": "object",
@@ -26,7 +26,7 @@ _GLOB_SCHEMA: Json = {
         "pattern": {
             "type": "string",
             "minLength": 1,
-            "maxLength": MOST_PATTERN,
+            "maxLength": MAX_PATTERN,
             "description": "The glob pattern to match files against",
         },
         "path": {
@@ -41,7 +41,7 @@ _GLOB_SCHEMA: Json = {
 
 _GLOB_DESCRIPTION = (
     "Finds files by a glob pattern, such as `**/*.py` or `src/**/*.{ts,tsx}`; gives absolute paths, the most recently "
-    f"changed first, at most {MOST_FILES}.\n"
+    f"changed first, at most {MAX_FILES}.\n"
     "- A pattern without a slash matches names at any depth. * and ? stay inside a name, ** crosses directories.\n"
     "- Hidden files are found; .git, and in a git repository what .gitignore leaves out, are not."
 )
@@ -73,9 +73,7 @@ class Glob(Tool):
                 return refusal(await missing(context.host, root, context.cwd))
             if info.kind is not FileKind.DIRECTORY:
                 return refusal(f"{root} is not a directory.")
-            found = await search(
-                context, {"op": "glob", "root": root, "globs": [pattern], "limit": MOST_FILES}, SECONDS
-            )
+            found = await search(context, {"op": "glob", "root": root, "globs": [pattern], "limit": MAX_FILES}, SECONDS)
         except SearchFailed as error:
             return refusal(str(error))
         except OSError as error:
@@ -94,8 +92,8 @@ class Glob(Tool):
 
 
 def _literal_head(pattern: str) -> tuple[str, str]:
-    """(directory, pattern below it) of an absolute pattern or one that climbs; other patterns start where the search
-    does."""
+    """Split a pattern that is absolute or starts with `../` or `~/` into its directory and the pattern below that. Other
+    patterns have no directory of their own."""
     if not pattern.startswith(("/", "~/", "../")):
         return "", pattern
     parts = pattern.split("/")

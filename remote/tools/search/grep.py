@@ -1,4 +1,4 @@
-"""Grep: lines and files that match a regular expression."""
+"""Grep: finds lines and files that match a regular expression."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from ..files.edit_common import refusal
 from ..files.patch import bounded_text
 from ..files.paths import absolute, missing, os_error, path_error, tree_path
 from ..output import limited
-from .globs import BadGlob, Globs
-from .program import BadRequest, compiled
-from .run_program import LEFT_OUT, MOST_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
-from .types import TYPES
+from .program.file_types import TYPES
+from .program.globs import BadGlob, Globs
+from .program.main import BadRequest, compiled
+from .run_program import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
 
 Json = dict[str, Any]
 
 HEAD_LIMIT = 250
+_MAX_STRUCTURED = 1000  # names of files for clients
 _MODES = ["content", "files_with_matches", "count"]
 
 
@@ -35,7 +36,7 @@ _GREP_SCHEMA: Json = {
         "pattern": {
             "type": "string",
             "minLength": 1,
-            "maxLength": MOST_PATTERN,
+            "maxLength": MAX_PATTERN,
             "description": "The regular expression to search for",
         },
         "path": {
@@ -44,7 +45,7 @@ _GREP_SCHEMA: Json = {
         },
         "glob": {
             "type": "string",
-            "maxLength": MOST_PATTERN,
+            "maxLength": MAX_PATTERN,
             "description": "Glob patterns for files, separated by spaces",
         },
         "type": {"type": "string", "description": "File type, such as js, py, rust, go, java"},
@@ -124,7 +125,8 @@ class Grep(Tool):
 
 
 def _prefix(root: str, session: list[str]) -> str:
-    """What goes before the names: nothing in the session's directory, the way below it, or the whole path outside."""
+    """What goes before the names: nothing for the session's directory, the relative path below it, the whole path
+    outside."""
     for directory in session:
         below = os.path.relpath(root, directory)
         if below == ".":
@@ -135,9 +137,9 @@ def _prefix(root: str, session: list[str]) -> str:
 
 
 def _request(tool_input: Json, path: str, is_file: bool) -> Json:
-    around: int = tool_input.get("-C") or 0
-    before: int = tool_input.get("-B", around)
-    after: int = tool_input.get("-A", around)
+    both: int = tool_input.get("-C") or 0
+    before: int = tool_input.get("-B", both)
+    after: int = tool_input.get("-A", both)
     limit = tool_input.get("head_limit")
     return {
         "op": "grep",
@@ -158,7 +160,7 @@ def _request(tool_input: Json, path: str, is_file: bool) -> Json:
 
 
 def _globs(text: str) -> list[str]:
-    """Patterns separated by spaces or commas; a comma inside braces is the pattern's own."""
+    """Split patterns at spaces and commas. A comma inside braces belongs to its pattern."""
     parts: list[str] = []
     for word in text.split():
         depth, start = 0, 0
@@ -174,36 +176,47 @@ def _globs(text: str) -> list[str]:
 def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> ToolResult:
     mode, items = request["mode"], found["items"]
     lines = [item if item == "--" else prefix + item for item in items]
+    notes = _notes(request, found)
+    if not lines:
+        lines = ["No files found" if mode == "files_with_matches" else "No matches found"]
+    elif mode == "files_with_matches":
+        lines.insert(0, f"Found {len(items)} file{'s' if len(items) != 1 else ''}")
+    elif mode == "count":
+        notes.insert(0, f"\nFound {found['matches']} matching lines in {found['files']} files.")
+    text = "\n".join([*lines, *notes])
+    structured = _structured(request, found, prefix, "\n".join(lines))
+    return ToolResult(limited(text, context.spill, tool_traits.GREP.name), structured=structured)
+
+
+def _notes(request: Json, found: Json) -> list[str]:
+    """Sentences about what the result does not show."""
     notes = []
     if found["more"]:
-        shown = request["offset"] + len(items)
-        notes.append(f"[Showing results with pagination = limit: {request['limit']}, offset: {request['offset']}; "
-                     f"go on with offset={shown}]")  # fmt: skip
+        limit, offset = request["limit"], request["offset"]
+        shown = offset + len(found["items"])
+        notes.append(f"[Showing results with pagination = limit: {limit}, offset: {offset}; go on with offset={shown}]")
     if found["partial"]:
         notes.append(f"[The search was stopped after {SECONDS:g} s; there may be more matches]")
     if found["left_out"]:
         notes.append(LEFT_OUT)
-    notes += unsearched(found)
-    if mode == "files_with_matches" and lines:
-        notes.insert(0, "")
-        lines.insert(0, f"Found {len(items)} file{'s' if len(items) != 1 else ''}")
-        notes = [note for note in notes if note]
-    if mode == "count" and lines:
-        notes.insert(0, f"\nFound {found['matches']} matching lines in {found['files']} files.")
-    if not lines:
-        lines = ["No files found" if mode == "files_with_matches" else "No matches found"]
-    text = "\n".join([*lines, *notes])
+    return notes + unsearched(found)
+
+
+def _structured(request: Json, found: Json, prefix: str, content: str) -> Json:
+    """The public shape of the result."""
+    mode, items = request["mode"], found["items"]
+    lists_files = mode == "files_with_matches"
     structured: Json = {
         "mode": mode,
         "numFiles": found["files"],
-        "filenames": [prefix + item for item in items[:1000]] if mode == "files_with_matches" else [],
+        "filenames": [prefix + item for item in items[:_MAX_STRUCTURED]] if lists_files else [],
     }
-    if mode != "files_with_matches":
-        structured.update(content=bounded_text("\n".join(lines)), numLines=len(items))
+    if not lists_files:
+        structured.update(content=bounded_text(content), numLines=len(items))
     if mode == "count":
         structured["numMatches"] = found["matches"]
     if found["more"]:
         structured["appliedLimit"] = request["limit"]
     if request["offset"]:
         structured["appliedOffset"] = request["offset"]
-    return ToolResult(limited(text, context.spill, tool_traits.GREP.name), structured=structured)
+    return structured

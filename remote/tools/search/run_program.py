@@ -1,4 +1,5 @@
-"""Runs the search program in a process of its own: it can be stopped whatever it does, and its memory is not ours."""
+"""Runs the search program in a process of its own, so that any search can be stopped and its memory is not the
+worker's."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from ..contract import ToolContext
 Json = dict[str, Any]
 
 SECONDS = 20.0
-"""What a search may take before it gives what it has."""
+"""How long a search may take before it returns what it has found."""
 
-MOST_PATTERN = 10_000
+MAX_PATTERN = 10_000
 """Longest pattern in characters: a request travels in a command line."""
 
-_KILL_AFTER = 5.0  # seconds over that, for a program that does not look at its clock (a pattern that explodes)
-_MOST_ANSWER = 16 << 20
-_MODULES = ("globs", "ignore", "literals", "types", "walk", "scan", "program")
+_KILL_AFTER = 5.0  # seconds beyond that, for a program that is stuck in a pattern and does not look at its clock
+_MAX_ANSWER = 16 << 20
+_MODULES = ("globs", "ignore", "literals", "file_types", "walk", "scan", "main")  # in the order of their imports
 
 _BOOT = """
 import base64, json, sys, types, zlib
@@ -34,16 +35,16 @@ for name, text in json.loads(zlib.decompress(base64.b64decode(sys.argv[1]))):
     module.__package__ = "search"
     sys.modules["search." + name] = module
     exec(compile(text, "<search>/" + name + ".py", "exec"), module.__dict__)
-sys.modules["search.program"].main(sys.argv[2])
+sys.modules["search.main"].main(sys.argv[2])
 """
 
 
 LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
-"""The note that goes with a result when `left_out` of the answer is true."""
+"""The note for a result whose answer has `left_out` set."""
 
 
 def unsearched(found: Json) -> list[str]:
-    """The sentences about what a search did not look at, for the model."""
+    """Return sentences for the model about what a search did not look at."""
     unread, cut, large = found["unread"], found.get("cut", 0), found.get("large", 0)
     notes = []
     if unread:
@@ -64,16 +65,16 @@ def _was(number: int) -> str:
 
 
 class SearchFailed(Exception):
-    """There is no result; the text says why."""
+    """The search has no result; the text says why."""
 
 
 @lru_cache(maxsize=1)
 def load_program() -> str:
-    """The sources of the program, packed for a command line. The bundle they come from may be gone later, so they are
-    loaded when the tools are made."""
+    """Return the sources of the program, packed for a command line. They are loaded when the tools are made, because
+    the bundle that holds them may be gone later."""
     sources = []
     for name in _MODULES:
-        full_name = f"{__package__}.{name}"
+        full_name = f"{__package__}.program.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
         sources.append((name, cast(InspectLoader, spec.loader).get_source(full_name)))
@@ -81,7 +82,7 @@ def load_program() -> str:
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
-    """The program's answer to `request` (see `search.program.answer`). Raises SearchFailed."""
+    """Return the program's answer to `request` (see `program.main.answer`). Raise SearchFailed if there is none."""
     from asyncio import TimeoutError as Late
     from asyncio import wait_for
 
@@ -92,7 +93,7 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
     answer = bytearray()
 
     def take(data: bytes) -> None:
-        if len(answer) < _MOST_ANSWER:
+        if len(answer) < _MAX_ANSWER:
             answer.extend(data)
 
     argv = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, load_program(), json.dumps(whole)]

@@ -9,8 +9,8 @@ from ccb.tunnel.wire import tool_traits
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..output import clean, limited
-from ..search.program import BadRequest, compiled
-from ..search.run_program import MOST_PATTERN, SearchFailed, load_program, search
+from ..search.program.main import BadRequest, compiled
+from ..search.run_program import MAX_PATTERN, SearchFailed, load_program, search
 from .shells import Shell, Status
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ _BASH_OUTPUT_SCHEMA: Json = {
         "bash_id": {"type": "string", "description": "The ID of the background command"},
         "filter": {
             "type": "string",
-            "maxLength": MOST_PATTERN,
+            "maxLength": MAX_PATTERN,
             "description": "Optional regular expression for the lines to show",
         },
     },

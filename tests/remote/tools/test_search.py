@@ -22,12 +22,12 @@ import ccb.remote
 import ccb.tunnel.wire
 from ccb.remote.tools.registry import close_context, make_context
 from ccb.remote.tools.search.glob import Glob
-from ccb.remote.tools.search.globs import BadGlob, Globs, expand_braces
 from ccb.remote.tools.search.grep import Grep
-from ccb.remote.tools.search.literals import required
-from ccb.remote.tools.search.program import BadRequest, answer, compiled
+from ccb.remote.tools.search.program.globs import BadGlob, Globs, expand_braces
+from ccb.remote.tools.search.program.literals import required
+from ccb.remote.tools.search.program.main import BadRequest, answer, compiled
+from ccb.remote.tools.search.program.walk import Limits, files, walk
 from ccb.remote.tools.search.run_program import SearchFailed, search
-from ccb.remote.tools.search.walk import Limits, files, walk
 
 Json = dict[str, Any]
 

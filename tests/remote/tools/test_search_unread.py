@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.search.program import answer
+from ccb.remote.tools.search.program.main import answer
 
 Json = dict[str, Any]
 
 _PROGRAM = """
 import json, sys
-from ccb.remote.tools.search.program import BadRequest, answer
+from ccb.remote.tools.search.program.main import BadRequest, answer
 for request in json.loads(sys.argv[1]):
     try:
         print(json.dumps(answer(request)))

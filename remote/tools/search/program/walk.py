@@ -1,5 +1,5 @@
-"""The files of a tree: regular files, hidden ones too, nothing of .git, nothing that .gitignore leaves out; links are
-not followed. ripgrep lists them where it is, our own walker where it is not."""
+"""The files of a tree: regular files, hidden ones too, but nothing in .git and nothing that .gitignore excludes. Links
+are not followed. ripgrep lists the files where it is installed, our own walker where it is not."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from .globs import Globs
 from .ignore import Ignore
 
-_ARGUMENTS = 96 * 1024  # bytes of file names for one command line
-_TO_FINISH = 2.0  # seconds
+_MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
+_TO_FINISH = 2.0  # seconds to make a result of what was found in time
 
 
 class Deadline(Exception):
@@ -25,9 +25,9 @@ class Deadline(Exception):
 
 @dataclass
 class Limits:
-    """When to stop (monotonic seconds), and what was not looked at: `late` says that something was left out for lack of
-    time; `unread` are paths that the system did not let us read, `cut` counts lines that were not searched to their
-    end, `large` files that are too large for a multi-line search."""
+    """When to stop (`until`, monotonic seconds), and what was not searched. `late`: something was left out for lack of
+    time. `unread`: the paths that could not be read. `cut` counts lines that were not searched to their end, `large`
+    files that are too large for a multi-line search."""
 
     until: float
     late: bool = False
@@ -36,7 +36,7 @@ class Limits:
     large: int = 0
 
     def missed(self, path: str, error: OSError) -> None:
-        """`path` (absolute) could not be read. What is gone meanwhile is not missed."""
+        """Note that `path` (absolute) could not be read. A file that is gone is not noted."""
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             self.unread.add(path)
 
@@ -45,14 +45,14 @@ class Limits:
             raise Deadline
 
     def end_listing(self) -> None:
-        """The time is over: a little more, once, to make a result of what was found."""
+        """Note that the time is over, and grant a little more, once, to make a result of what was found."""
         if not self.late:
             self.late = True
             self.until += _TO_FINISH
 
     @property
     def left(self) -> float:
-        """Seconds for another program."""
+        """How many seconds another program may take."""
         return max(0.1, self.until - time.monotonic())
 
 
@@ -75,7 +75,7 @@ _COMPLAINT = re.compile(rb"^(?:rg: )?\./(.+?): [^\n]*\(os error ([0-9]+)\)$", re
 
 
 def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
-    """Relative paths of all files that every one of `chosen` matches."""
+    """Yield the relative paths of all files that every one of `chosen` matches."""
     listed = _by_ripgrep(root, [rg, *RIPGREP, *type_options(chosen), "--files", "./"], limits, False) if rg else None
     for path in walk(root, limits) if listed is None else listed:
         if all(globs.match(path) for globs in chosen):
@@ -83,8 +83,8 @@ def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[s
 
 
 def type_options(chosen: list[Globs]) -> list[str]:
-    """Options that spare ripgrep the files whose names are not wanted. As a file type, because there .gitignore goes
-    first; a `--glob` would bring ignored files back."""
+    """Return options that let ripgrep skip files by their names. They define a file type, because a `--glob` would
+    bring back files that .gitignore excludes."""
     named = [globs.names for globs in chosen if globs.names]
     if not named or any(":" in name for name in named[0]):
         return []
@@ -94,7 +94,7 @@ def type_options(chosen: list[Globs]) -> list[str]:
 def matching_by_ripgrep(
     root: str, rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool, limits: Limits
 ) -> list[str] | None:
-    """Files with one of the texts, and perhaps some without; None when ripgrep does not work here."""
+    """Return the files with one of the texts, and perhaps some without. None: ripgrep does not work here."""
     options = ["--text", "--fixed-strings", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
     wanted = [option for text in texts for option in ("-e", text)]
     command = [rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"]
@@ -107,7 +107,7 @@ def matching_by_ripgrep(
 def matching_by_grep(
     root: str, grep: str, paths: Iterable[str], texts: list[str], ignore_case: bool, limits: Limits
 ) -> Iterator[str]:
-    """Of `paths`, those with one of the texts, and perhaps some without."""
+    """Yield those of `paths` that have one of the texts, and perhaps some that do not."""
     wanted = [option for text in texts for option in ("-e", text)]
     command = [grep, "-lZaF", *(["-i"] if ignore_case else ()), *wanted, "--"]
     for batch in _batches(paths):
@@ -141,7 +141,7 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
     for path in paths:
         batch.append(path)
         size += len(os.fsencode(path)) + 12
-        if size > _ARGUMENTS:
+        if size > _MAX_ARGUMENTS:
             yield batch
             batch, size = [], 0
     if batch:
@@ -149,7 +149,8 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> list[str] | None:
-    """What it lists. Where it `reads`, the files that it could not read come with them: the scan decides."""
+    """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` them, the
+    files that it could not read are added: the scan decides on them."""
     try:
         done = subprocess.run(
             command,
@@ -170,7 +171,7 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
 
 
 def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
-    """The files among what ripgrep could not read; the directories are noted."""
+    """Note the directories that ripgrep could not read, and return the files if it `reads` them."""
     found: dict[str, None] = {}
     for name, number in _COMPLAINT.findall(complaints):
         path = os.path.join(root, os.fsdecode(name))
@@ -182,23 +183,23 @@ def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[s
 
 
 def _names(listed: bytes) -> list[str]:
-    """Relative paths out of names that each end in a NUL; one that was cut is left out."""
+    """Split names that each end in a NUL into relative paths. A last one that was cut short is left out."""
     return [os.fsdecode(name[2:] if name.startswith(b"./") else name) for name in listed.split(b"\0")[:-1]]
 
 
 def in_time(paths: Iterable[str], limits: Limits) -> list[str]:
-    """The paths that come before the time is over."""
+    """Return the paths that come before the time is over."""
     found: list[str] = []
     try:
         for path in paths:
-            found.append(path)  # noqa: PERF402 - what has come stays when the time ends
+            found.append(path)  # noqa: PERF402 - the paths that came in time are kept
     except Deadline:
         limits.end_listing()
     return found
 
 
 def walk(root: str, limits: Limits) -> Iterator[str]:
-    """Every file below `root`, as relative paths. Directories that cannot be read are noted and left out."""
+    """Yield every file below `root`, as a relative path. Directories that cannot be read are noted and skipped."""
     waiting = [(root, "", Ignore.at(root))]
     while waiting:
         limits.check()
@@ -227,8 +228,8 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
 
 
 def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
-    """The files with their times, newest first, then by path. What is gone meanwhile is left out, and what there is no
-    time for."""
+    """Return the files with their times, newest first, then by path, without those that are gone or that there is no
+    time to look at."""
     found = []
     for number, path in enumerate(paths):
         if not number % 1000 and time.monotonic() > limits.until:

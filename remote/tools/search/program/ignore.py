@@ -1,4 +1,4 @@
-"""What .gitignore files say, inside git repositories: the rules of git, from the patterns alone."""
+"""The .gitignore files of git repositories. The index is not consulted: a tracked file can be ignored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from .globs import translate
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class Rules:
@@ -20,7 +20,8 @@ class Rules:
         self._compiled: list[tuple[re.Pattern[str], bool, bool]] = []
 
     def verdict(self, path: str, is_directory: bool) -> bool | None:
-        """True: ignored; False: taken back by a `!` rule; None: no rule is about it. The last rule that matches wins."""
+        """Return True for an ignored path, False for one that a `!` rule takes back, None if no rule matches. The last
+        rule that matches wins."""
         if self._any is None or not self._any.fullmatch(path):
             return None
         if not self._compiled:
@@ -32,7 +33,7 @@ class Rules:
 
 
 class Ignore:
-    """The rules in force in one directory. `below` gives those of a directory in it."""
+    """The rules in force in one directory. `below` returns those of a directory in it."""
 
     def __init__(self, frames: list[tuple[int, Rules]], in_repository: bool) -> None:
         self._frames = frames  # (length of the directory's path with its slash, rules), the innermost last
@@ -40,7 +41,7 @@ class Ignore:
 
     @staticmethod
     def at(root: str) -> Ignore:
-        """The rules in force where a search starts: those of the directories above count, up to the repository's."""
+        """Return the rules in force where a search starts, with those of the directories above it in the same repository."""
         found = Ignore([], False)
         directories = [root]
         while directories[-1] != os.path.dirname(directories[-1]):
@@ -50,7 +51,7 @@ class Ignore:
         return found
 
     def below(self, directory: str, names: set[str] | None = None) -> Ignore:
-        """The rules inside `directory` (absolute). `names` are its entries, if the caller has them."""
+        """Return the rules inside `directory` (absolute). `names` are its entries, if the caller has them."""
         starts = os.path.lexists(os.path.join(directory, ".git")) if names is None else ".git" in names
         inside = starts or self._in_repository
         has_file = inside and (names is None or ".gitignore" in names)
@@ -74,13 +75,13 @@ class Ignore:
 def _text(path: str) -> str | None:
     try:
         with open(path, "rb") as file:
-            return os.fsdecode(file.read(_MOST_BYTES))
+            return os.fsdecode(file.read(_MAX_BYTES))
     except OSError:
         return None
 
 
 def _rule(line: str) -> tuple[str, bool, bool] | None:
-    """(regular expression, negated, directories only) of one line."""
+    """Return (regular expression, negated, directories only) for one line, None for a blank one or a comment."""
     if line.endswith("\r"):
         line = line[:-1]
     if line.startswith("#"):

@@ -1,4 +1,5 @@
-"""Texts that every match of a regular expression contains: what a fast program can look for first."""
+"""Literal texts in a regular expression, one of which every match contains: a fast program can search for them
+first."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import re
 import sys
 from typing import Any
 
-_MOST = 40
-_UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # other characters of Unicode match these when case is ignored
+_MAX_TEXTS = 40
+_UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # ignoring case, other Unicode characters match these
 
 
 def required(pattern: str, flags: int) -> tuple[list[str], bool]:
-    """(texts, ignore case): a line with a match has at least one of the texts. No text when nothing is sure."""
+    """Return (texts, ignore case). A line with a match contains at least one of the texts; no texts: nothing is
+    certain."""
     tree = _parser().parse(pattern, flags)
     finder = _Finder(bool(tree.state.flags & re.IGNORECASE) or _has_local_ignorecase(tree))
     found = finder.sequence(tree)
@@ -70,7 +72,7 @@ class _Finder:
                 if found is None:
                     return None
                 together |= found
-            return together if len(together) <= _MOST else None
+            return together if len(together) <= _MAX_TEXTS else None
         return None
 
     def _is_safe(self, char: str) -> bool:

@@ -1,11 +1,11 @@
-"""Glob patterns over paths relative to the searched directory."""
+"""Glob patterns for paths relative to the searched directory."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-MOST_ALTERNATIVES = 256
+MAX_ALTERNATIVES = 256
 
 
 class BadGlob(Exception):
@@ -13,7 +13,8 @@ class BadGlob(Exception):
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """`*.{a,b}` as `*.a`, `*.b`; nested braces too. An unclosed brace or one without a comma is literal."""
+    """Expand `*.{a,b}` to `*.a` and `*.b`, nested braces too. An unclosed brace and one without a comma are literal.
+    Raise BadGlob for too many patterns."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -24,8 +25,8 @@ def expand_braces(pattern: str) -> list[str]:
         else:
             start, end, parts = span
             waiting[:0] = [text[:start] + part + text[end:] for part in parts]
-        if len(done) + len(waiting) > MOST_ALTERNATIVES:
-            raise BadGlob(f"the glob {pattern!r} stands for more than {MOST_ALTERNATIVES} patterns")
+        if len(done) + len(waiting) > MAX_ALTERNATIVES:
+            raise BadGlob(f"the glob {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
     return done
 
 
@@ -52,38 +53,38 @@ def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
 
 @lru_cache(maxsize=1024)
 def translate(glob: str) -> str:
-    """The regular expression (for fullmatch) of one glob without braces: `*` and `?` stay inside a name, `**` as a
-    whole component stands for any directories."""
+    """Return the regular expression (for fullmatch) of a glob without braces. `*` and `?` stay inside a name; `**` as a
+    whole component matches any number of directories."""
     out: list[str] = []
-    i = 0
-    while i < len(glob):
-        char = glob[i]
+    at = 0
+    while at < len(glob):
+        char = glob[at]
         if char == "*":
-            end = i
-            while end < len(glob) and glob[end] == "*":
-                end += 1
-            starts = i == 0 or glob[i - 1] == "/"
-            if end - i >= 2 and starts and end < len(glob) and glob[end] == "/":
-                out.append("(?:[^/]+/)*")
-                end += 1
-            elif end - i >= 2 and starts and end == len(glob):
-                out.append(".+")
-            else:
-                out.append("[^/]*")
-            i = end
+            piece, at = _stars(glob, at)
         elif char == "?":
-            out.append("[^/]")
-            i += 1
+            piece, at = "[^/]", at + 1
         elif char == "[":
-            piece, i = _bracket(glob, i)
-            out.append(piece)
-        elif char == "\\" and i + 1 < len(glob):
-            out.append(re.escape(glob[i + 1]))
-            i += 2
+            piece, at = _bracket(glob, at)
+        elif char == "\\" and at + 1 < len(glob):
+            piece, at = re.escape(glob[at + 1]), at + 2
         else:
-            out.append(re.escape(char))
-            i += 1
+            piece, at = re.escape(char), at + 1
+        out.append(piece)
     return "".join(out)
+
+
+def _stars(glob: str, start: int) -> tuple[str, int]:
+    """The expression for a run of stars, and the place behind it. A component of two or more stars crosses
+    directories."""
+    end = start
+    while end < len(glob) and glob[end] == "*":
+        end += 1
+    if end - start >= 2 and (start == 0 or glob[start - 1] == "/"):
+        if glob[end : end + 1] == "/":
+            return "(?:[^/]+/)*", end + 1
+        if end == len(glob):
+            return ".+", end
+    return "[^/]*", end
 
 
 def _bracket(glob: str, start: int) -> tuple[str, int]:
@@ -103,8 +104,8 @@ def _bracket(glob: str, start: int) -> tuple[str, int]:
 
 
 class Globs:
-    """A choice of files. Without a slash a pattern looks at the name, at any depth; with one it is anchored where the
-    search starts. Patterns with `!` in front take files, and all below directories, away again."""
+    """A choice of files. A pattern without a slash matches names at any depth; one with a slash is anchored where the
+    search starts. Patterns with `!` in front exclude files, and everything below the directories they match."""
 
     def __init__(self, patterns: list[str]) -> None:
         wanted: list[str] = []
@@ -130,12 +131,13 @@ class Globs:
 
     @property
     def names(self) -> list[str] | None:
-        """The wanted patterns, when all of them are about names only: what another program can be told as file types."""
+        """The wanted patterns if all of them match names only, so that they can be given to ripgrep as a file type;
+        else None."""
         return self._names
 
     def _note_name(self, glob: str) -> None:
         if self._names is not None:
-            # no `?`: in a file type of ripgrep it is a byte, here it is a character
+            # no `?`: in a file type of ripgrep it matches a byte, here a character
             simple = re.fullmatch(r"[\w.*+@-]+", glob, re.ASCII) and "**" not in glob
             self._names = [*self._names, glob] if simple else None
 

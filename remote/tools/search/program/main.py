@@ -1,4 +1,4 @@
-"""One search: a request in, a result out, both JSON objects."""
+"""The search itself: takes a request and returns a result, both JSON objects."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import time
 import warnings
 from typing import Any, Callable
 
+from .file_types import TYPES
 from .globs import BadGlob, Globs
 from .literals import required
-from .scan import MOST_LINE, MOST_SHOWN, Pattern, scan
-from .types import TYPES
+from .scan import MAX_LINE, MAX_SHOWN, Pattern, scan
 from .walk import Deadline, Found, Limits, files, in_time, matching_by_grep, matching_by_ripgrep, with_times
 
 Json = dict[str, Any]
 
-MOST_ITEMS = 100_000
-MOST_CHARS = 2_000_000
-"""What a result may hold; beyond it is cut."""
+MAX_ITEMS = 100_000
+MAX_CHARS = 2_000_000
+"""Limits of a result: what goes beyond them is left out."""
 
 
 class BadRequest(Exception):
-    """The request cannot be served; the text says why."""
+    """The request cannot be answered; the text says why."""
 
 
 def main(argument: str) -> None:
-    """Serve the request in `argument` and print the result."""
+    """Answer the request in `argument` and print the result."""
     request = json.loads(argument)
     try:
         result = answer(request)
@@ -39,16 +39,18 @@ def main(argument: str) -> None:
 
 
 def answer(request: Json) -> Json:
-    """`{"items": [...], "partial": bool, "more": bool, ...}`; `more` says that the limit cut the result."""
+    """Return `{"items": [...], "partial": bool, "more": bool, ...}`. `partial`: the time was over before the search
+    was; `more`: the limit cut the result. Raise BadRequest or BadGlob for a request that cannot be answered."""
     limits = Limits(time.monotonic() + request["seconds"])
     if "root" in request:
         _check_readable(request["root"], request.get("file") or "")
-    serve: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep, "filter": _filter}[request["op"]]
-    return serve(request, limits)
+    operation: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep, "filter": _filter}[request["op"]]
+    return operation(request, limits)
 
 
 def _check_readable(root: str, file: str) -> None:
-    """What the search is about must be readable itself; what it meets on its way is counted. Raises BadRequest."""
+    """Raise BadRequest if the file or directory to search cannot be read. What cannot be read below it is only
+    counted."""
     path = os.path.join(root, file) if file else root
     try:
         if file:
@@ -60,8 +62,8 @@ def _check_readable(root: str, file: str) -> None:
 
 
 def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
-    """The pattern in the common dialect: what Python's `re` understands, and POSIX classes in brackets. Raises
-    BadRequest."""
+    """Compile a pattern in the dialect that ripgrep and Python share: the syntax of `re`, and POSIX classes in
+    brackets. Raise BadRequest for a wrong one."""
     flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE | re.DOTALL if multiline else 0)
     source = _posix_classes(text)
     try:
@@ -107,13 +109,13 @@ def _chosen(request: Json) -> list[Globs]:
 def _glob(request: Json, limits: Limits) -> Json:
     root, limit = request["root"], request["limit"]
     paths = in_time(files(root, _chosen(request), request["rg"], limits), limits)
-    kept = _Kept(request)
-    found = kept.of(with_times(root, paths, limits))
+    allowed = _PathFilter(request)
+    found = allowed.of(with_times(root, paths, limits))
     return {
         "items": [_show(file.path) for file in found[:limit]],
         "more": len(found) > limit,
         "partial": limits.late,
-        "left_out": kept.left_out,
+        "left_out": allowed.left_out,
         "unread": len(limits.unread),
     }
 
@@ -122,16 +124,16 @@ def _grep(request: Json, limits: Limits) -> Json:
     pattern = compiled(request["pattern"], request["ignore_case"], request["multiline"])
     collected = _Collected(request["offset"], request["limit"])
     mode = request["mode"]
-    kept = _Kept(request)
+    allowed = _PathFilter(request)
     try:
-        candidates = kept.of(_candidates(request, pattern, limits))
+        candidates = allowed.of(_candidates(request, pattern, limits))
         if mode != "files_with_matches":
             candidates.sort(key=lambda file: file.path)
         for file in candidates:
             if collected.full:
                 break
             limits.check()
-            _search_file(request, file, pattern, collected, limits)
+            _SEARCH_FILE[mode](request, file, pattern, collected, limits)
     except Deadline:
         limits.end_listing()
     return {
@@ -140,17 +142,18 @@ def _grep(request: Json, limits: Limits) -> Json:
         "partial": limits.late,
         "files": collected.files,
         "matches": collected.matches,
-        "left_out": kept.left_out,
+        "left_out": allowed.left_out,
         "unread": len(limits.unread),
         "cut": limits.cut,
         "large": limits.large,
     }
 
 
-class _Kept:
-    """Takes away the files that permission rules keep from the search: `left_out` of the request are regular
-    expressions of absolute paths in small letters. Links are not followed, so a file has two names at most. Also our
-    own `sessions`, unless the search begins there: a journal holds every word that was ever looked for."""
+class _PathFilter:
+    """Removes the files that permission rules keep from the search: `left_out` of the request holds regular expressions
+    of absolute paths in lower case. Links are not followed, so a file has two names at most. It also removes the
+    directory of our own `sessions`, unless the search begins there: a journal holds every word that was ever searched
+    for."""
 
     def __init__(self, request: Json) -> None:
         self.left_out = False
@@ -196,7 +199,7 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
 
 
 class _Collected:
-    """The lines of a result within offset and limit."""
+    """The items of a result, between its offset and its limit."""
 
     def __init__(self, offset: int, limit: int) -> None:
         self.items: list[str] = []
@@ -205,47 +208,51 @@ class _Collected:
         self.matches = 0
         self.any = False
         self._skip = offset
-        self._limit = min(limit or MOST_ITEMS, MOST_ITEMS)
+        self._limit = min(limit or MAX_ITEMS, MAX_ITEMS)
         self._chars = 0
 
     @property
     def full(self) -> bool:
-        """One item more than wanted was seen: nothing more is needed."""
+        """More items than the limit were found, so the search can stop."""
         return self.more
 
     def add(self, item: str) -> None:
         self.any = True
         if self._skip:
             self._skip -= 1
-        elif len(self.items) >= self._limit or self._chars > MOST_CHARS:
+        elif len(self.items) >= self._limit or self._chars > MAX_CHARS:
             self.more = True
         else:
             self.items.append(item)
             self._chars += len(item)
 
 
-def _search_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
-    mode, name = request["mode"], _show(file.path)
-    full = os.path.join(request["root"], file.path)
-    if mode == "files_with_matches":
-        cut = limits.cut
-        if next(scan(full, pattern, 0, 0, limits), None) is not None:
-            limits.cut = cut  # that there is a match is sure
-            collected.files += 1
-            collected.add(name)
-        return
-    if mode == "count":
-        count = sum(1 for _ in scan(full, pattern, 0, 0, limits))
-        if count:
-            collected.files += 1
-            collected.matches += count
-            collected.add(f"{name}:{count}")
-        return
+def _list_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
+    """Collect the name of a file with a match."""
+    cut = limits.cut
+    if next(scan(_full_path(request, file), pattern, 0, 0, limits), None) is not None:
+        limits.cut = cut  # with a match found, it does not matter that a line was not searched to its end
+        collected.files += 1
+        collected.add(_show(file.path))
+
+
+def _count_in_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
+    """Collect the number of matching lines of a file."""
+    count = sum(1 for _ in scan(_full_path(request, file), pattern, 0, 0, limits))
+    if count:
+        collected.files += 1
+        collected.matches += count
+        collected.add(f"{_show(file.path)}:{count}")
+
+
+def _show_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
+    """Collect the matching lines of a file and their context; `--` stands between lines that do not follow each other."""
+    name, before, after = _show(file.path), request["before"], request["after"]
     last = 0
-    for line in scan(full, pattern, request["before"], request["after"], limits):
+    for line in scan(_full_path(request, file), pattern, before, after, limits):
         if last == 0:
             collected.files += 1
-        if (request["before"] or request["after"]) and collected.any and (not last or line.number != last + 1):
+        if (before or after) and collected.any and (not last or line.number != last + 1):
             collected.add("--")
         last = line.number
         collected.matches += line.matches
@@ -256,8 +263,19 @@ def _search_file(request: Json, file: Found, pattern: Pattern, collected: _Colle
             return
 
 
+_SEARCH_FILE: dict[str, Callable[[Json, Found, Pattern, _Collected, Limits], None]] = {
+    "files_with_matches": _list_file,
+    "count": _count_in_file,
+    "content": _show_file,
+}
+
+
+def _full_path(request: Json, file: Found) -> str:
+    return os.path.join(request["root"], file.path)
+
+
 def _filter(request: Json, limits: Limits) -> Json:
-    """The lines of a range of bytes of one file that match."""
+    """Return the matching lines in a range of bytes of one file."""
     pattern = compiled(request["pattern"], False, False)
     with open(request["path"], "rb") as file:
         file.seek(request["start"])
@@ -271,14 +289,14 @@ def _filter(request: Json, limits: Limits) -> Json:
 
 
 def _shown(text: str, pattern: Pattern) -> str:
-    """A line as the model sees it: a very long one around its match."""
-    is_whole = pattern.multiline or len(text.encode("utf-8", "surrogateescape")) != MOST_LINE
+    """A line as the model sees it. Of a very long line, the part around its match."""
+    is_whole = pattern.multiline or len(text.encode("utf-8", "surrogateescape")) != MAX_LINE
     text = _show(text)
-    if len(text) <= MOST_SHOWN:
+    if len(text) <= MAX_SHOWN:
         return text
     match = None if pattern.multiline else pattern.regex.search(text)
-    start = max(0, match.start() - 100) if match and match.start() > MOST_SHOWN - 100 else 0
-    piece = text[start : start + MOST_SHOWN]
+    start = max(0, match.start() - 100) if match and match.start() > MAX_SHOWN - 100 else 0
+    piece = text[start : start + MAX_SHOWN]
     return f"{'…' if start else ''}{piece}… [line cut: {len(text):,} characters{'' if is_whole else ' or more'}]"
 
 

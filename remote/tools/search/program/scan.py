@@ -1,4 +1,4 @@
-"""Which lines of a file match, with context: the one place that decides, whatever has chosen the file."""
+"""The lines of a file that match, with context. Whichever program has chosen the file, this module decides."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from .walk import Limits
 
-MOST_LINE = 1 << 20
-"""Bytes of a line that are looked at."""
-MOST_SHOWN = 500
-"""Characters of a line that are shown."""
-MOST_MULTILINE = 32 << 20
-"""Largest file for a multi-line search."""
+MAX_LINE = 1 << 20
+"""How many bytes of a line are searched."""
+MAX_SHOWN = 500
+"""How many characters of a line are shown."""
+MAX_MULTILINE = 32 << 20
+"""Largest file of a multi-line search, in bytes."""
 
 _BLOCK = 1 << 20
 _SNIFF = 8192
@@ -24,8 +24,8 @@ _SNIFF = 8192
 
 @dataclass(frozen=True)
 class Pattern:
-    """What to look for. Lines end at a line feed; a carriage return before it belongs to the ending, unless the pattern
-    asks for it. `texts` are texts of which every match has one (see `literals`)."""
+    """What to search for. Lines end at a line feed; a carriage return before it belongs to the ending, unless the
+    pattern names it (`keeps_returns`). Every match contains one of `texts`, if there are any (see `literals`)."""
 
     regex: re.Pattern[str]
     texts: tuple[bytes, ...]
@@ -34,7 +34,7 @@ class Pattern:
     multiline: bool
 
     def may_match(self, data: bytes) -> bool:
-        """False when there surely is no match in these bytes."""
+        """Return False if there is certainly no match in these bytes."""
         if not self.texts:
             return True
         if self.ignore_case:
@@ -42,7 +42,7 @@ class Pattern:
         return any(text in data for text in self.texts)
 
     def line(self, raw: bytes) -> str | None:
-        """The text of a line that matches, else None."""
+        """Return the text of a line if it matches, else None."""
         if not self.may_match(raw):
             return None
         text = self.decode(raw)
@@ -64,8 +64,8 @@ class Line:
 
 
 def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
-    """Matching lines and their context, each once, in order. Nothing for binary files (a NUL in the first 8 KiB) and
-    what cannot be read, which is noted in `limits`."""
+    """Yield the matching lines and their context, each once, in order. Binary files (a NUL in the first 8 KiB) yield
+    nothing, and neither do files that cannot be read, which are noted in `limits`."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -87,7 +87,7 @@ def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -
 def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
     recent: deque[tuple[int, bytes]] = deque(maxlen=before)
     number = 0
-    owed = 0  # lines of context after a match that are still to come
+    owed = 0  # how many lines of context after a match are still to be shown
     for chunk in _chunks(file, pattern, limits):
         if not owed and not pattern.may_match(chunk):
             count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
@@ -119,19 +119,13 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
 
 
 def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
-    """Whole lines, many at a time. A line over MOST_LINE is cut there, which is noted where there may be a match
-    behind."""
+    """Yield whole lines, many at a time. Only the first MAX_LINE bytes of a line are kept; `limits.cut` counts the
+    lines that may have a match in the part that was dropped, and have none before."""
     rest = b""
-    first = True
     cutting = missed = False
     overlap = max(map(len, pattern.texts), default=1)
     tail = b""
-    while True:
-        limits.check()
-        block = os.read(file, _BLOCK)
-        if first and b"\0" in block[:_SNIFF]:
-            return
-        first = False
+    for block in _blocks(file, limits):
         if cutting:
             end = block.find(b"\n") if block else 0
             dropped = block if end < 0 else block[:end]
@@ -148,16 +142,30 @@ def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
         rest = data[end:]
         if end:
             yield data[:end]
-        if len(rest) >= MOST_LINE:
-            missed = pattern.may_match(rest[MOST_LINE - overlap :]) if len(rest) > MOST_LINE else False
+        if len(rest) >= MAX_LINE:
+            missed = pattern.may_match(rest[MAX_LINE - overlap :]) if len(rest) > MAX_LINE else False
             tail = rest[-overlap:]
-            rest, cutting = rest[:MOST_LINE], True
+            rest, cutting = rest[:MAX_LINE], True
     if rest:
         yield rest
 
 
+def _blocks(file: int, limits: Limits) -> Iterator[bytes]:
+    """Yield the blocks of a text file, and an empty one at its end. A binary file yields nothing."""
+    is_first = True
+    while True:
+        limits.check()
+        block = os.read(file, _BLOCK)
+        if is_first and b"\0" in block[:_SNIFF]:
+            return
+        is_first = False
+        yield block
+        if not block:
+            return
+
+
 def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
-    if size > MOST_MULTILINE:
+    if size > MAX_MULTILINE:
         limits.large += 1
         return
     data = b"".join(iter(lambda: os.read(file, _BLOCK), b""))

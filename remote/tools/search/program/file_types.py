@@ -1,4 +1,4 @@
-"""Names of file types, as ripgrep has them, for the types that models ask for."""
+"""File types by name, as ripgrep defines them: those that models ask for."""
 
 from __future__ import annotations
 
