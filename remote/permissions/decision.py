@@ -1,4 +1,4 @@
-"""The answer of the permission engine for one tool call."""
+"""What the permission engine decides on one tool call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Behavior(Enum):
-    """What happens to the call."""
+    """What happens to a call, and what a rule wants to happen."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -18,8 +18,8 @@ class Behavior(Enum):
 @dataclass(frozen=True)
 class Decision:
     """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`,
-    `subcommandResults` or `other` (the public protocol's words). `suggestions` are permission updates in the public
-    shape, the first one being what "allow for this session" would add."""
+    `subcommandResults` or `other`, as in the public protocol. `suggestions` are permission updates in its shape; the
+    first one is what "allow for this session" adds."""
 
     behavior: Behavior
     reason: str

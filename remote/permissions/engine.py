@@ -1,7 +1,7 @@
-"""The permission engine: one decision for each tool call, and the rules, mode and directories it stands on.
+"""The permission engine: decides on each tool call, by the rules, the mode and the directories of the session.
 
-Order: deny rules, ask rules, plan mode, bypass, protected files, allow rules, acceptEdits, the defaults. Whatever goes
-wrong on the way asks."""
+The order: deny rules, ask rules, plan mode, bypass, protected files, allow rules, acceptEdits, the defaults. If
+anything goes wrong on the way, the person is asked. The matchers know how rules apply to each kind of tool."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class PermissionEngine:
-    """Owns rules, mode and working directories of a session. `allowed` and `disallowed` are lists as given on the
-    command line, each item one or more rules. Raises RuleError or ModeError."""
+    """Owns the rules, the mode and the working directories of a session. `allowed` and `disallowed` are lists as the
+    command line gives them, each item one or more rules. `allow_bypass`: the person may switch to bypassPermissions.
+    Raises RuleError or ModeError."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class PermissionEngine:
         is_root: bool | None = None,
     ) -> None:
         self._is_root = is_root_without_sandbox() if is_root is None else is_root
-        self._allow_bypass = allow_bypass or mode == BYPASS  # chosen at the start: the session was launched with it
+        self._allow_bypass = allow_bypass or mode == BYPASS  # a session that starts in this mode may return to it
         check_mode(mode, self._allow_bypass, self._is_root)
         self._mode = mode
         self._home = home or os.path.expanduser("~")
@@ -57,11 +58,11 @@ class PermissionEngine:
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Real paths of the working directories, the session's first."""
+        """The real paths of the working directories, the session's first."""
         return self._places.roots
 
     def set_mode(self, mode: str) -> None:
-        """Raises ModeError."""
+        """Switch to another mode. Raise ModeError if it cannot be chosen."""
         check_mode(mode, self._allow_bypass, self._is_root)
         self._mode = mode
 
@@ -74,7 +75,8 @@ class PermissionEngine:
         add_dirs: Sequence[str],
         allow_bypass: bool,
     ) -> None:
-        """Another command line takes the place of the one before; rules of other origin stay. Raises RuleError, ModeError."""
+        """Take over another command line in place of the one before; rules of other origin stay. Raise RuleError or
+        ModeError."""
         may_bypass = self._allow_bypass or allow_bypass
         check_mode(mode, may_bypass, self._is_root)
         allow, deny = parse_rules(allowed), parse_rules(disallowed)
@@ -85,18 +87,17 @@ class PermissionEngine:
         self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
 
     def visible(self, tool_name: str) -> bool:
-        """False for a tool that a rule denies altogether: the model is not offered it."""
+        """Return False for a tool that a rule denies altogether: the model is not offered it."""
         return self._rules.whole_tool(Behavior.DENY, tool_name) is None
 
     def left_out(self, tool_name: str) -> list[str]:
-        """What a search must leave out of its results: regular expressions (for fullmatch) of absolute paths in lower
-        case."""
+        """Return what a search must leave out: regular expressions (for fullmatch) of absolute paths in lower case."""
         rules = self._state(self._places.cwd).path_rules(tool_name)
         patterns = [PathPattern(rule.content or "") for rule in rules]
         return [expression for pattern in patterns for expression in pattern.expressions(self._places)]
 
     def apply(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Permission updates in the public shape. One that cannot be applied is left out; the texts returned say why."""
+        """Apply permission updates in the public shape, except those that are wrong; the returned texts say why."""
         problems: list[str] = []
         for update in updates:
             problem = self._try_apply(update)
@@ -133,8 +134,9 @@ class PermissionEngine:
             self._places = Places.of(self._cwd, self._home, self._add_dirs)
 
     def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "") -> Decision:
-        """The decision for one call. `can_ask`: a person can be asked, so plan mode asks instead of denying. `shell_cwd`:
-        where Bash would run now, when an earlier `cd` took it away from the session's directory. Never raises."""
+        """The decision for one call. `can_ask`: a person can be asked, so plan mode asks instead of denying.
+        `shell_cwd`: where Bash would run now, when an earlier `cd` took it away from the session's directory. Never
+        raises."""
         try:
             start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
             return self._decide(tool, tool_input, can_ask, start)

@@ -1,4 +1,4 @@
-"""What the model is told when a call would ask and nobody can be asked."""
+"""The denial of a call that needs a question when nobody can be asked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .decision import Decision
 
 
 def headless_denial(decision: Decision, tool_name: str) -> str:
-    """Names the reason and, where there is one, the flag that would have allowed the call."""
+    """Return the text for the model: the reason and, if there is one, the flag that would have allowed the call."""
     text = f"Permission to use {tool_name} was not granted: {decision.reason} Nobody can be asked in this session."
     hint = _hint(decision)
     return (

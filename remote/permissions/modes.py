@@ -9,7 +9,7 @@ MODES = (ACCEPT_EDITS, BYPASS, DEFAULT, PLAN)
 
 
 class ModeError(ValueError):
-    """The mode cannot be chosen. `code` is the public protocol's word for why."""
+    """The mode cannot be chosen. `code` says why, as in the public protocol."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -17,12 +17,12 @@ class ModeError(ValueError):
 
 
 def is_root_without_sandbox() -> bool:
-    """Root may not skip permissions, unless the environment says that the machine is a sandbox."""
+    """Whether the user is root on a machine that is not declared a sandbox: then permissions may not be bypassed."""
     return os.geteuid() == 0 and os.environ.get("IS_SANDBOX") != "1"
 
 
 def check_mode(mode: str, allow_bypass: bool, is_root: bool) -> None:
-    """Raises ModeError."""
+    """Raise ModeError if the mode does not exist or cannot be chosen."""
     if mode not in MODES:
         raise ModeError("invalid_mode", f"Cannot set permission mode: must be one of {', '.join(MODES)}")
     if mode != BYPASS:

@@ -1,4 +1,4 @@
-"""Paths as rules see them: real, absolute, and matched by gitignore-like patterns."""
+"""Paths as permission rules see them: real, absolute, and matched by patterns as in .gitignore."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..system.host import is_under
+
 _WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a session may work. `roots` are real paths: the session's directory first, then the added ones."""
+    """The directories of a session. `roots` are the real paths of its working directories: its own first, then added
+    ones."""
 
     cwd: str
     home: str
@@ -26,7 +29,7 @@ class Places:
         return Places(real, home, (real, *dict.fromkeys(path for path in added if path != real)))
 
     def real(self, path: str, base: str = "") -> str:
-        """The real path of what a tool or a command calls `path`, from `base` or the session's directory."""
+        """Return the real path of `path`, which is relative to `base` or to the session's directory."""
         return real_path(path, base or self.cwd, self.home)
 
     def holds(self, real: str) -> bool:
@@ -34,46 +37,47 @@ class Places:
 
 
 def expand(path: str, cwd: str, home: str) -> str:
-    """Absolute, `~` expanded, `.` and `..` taken away by name. Another user's `~name` is left to be nowhere."""
+    """Return an absolute path with `~` expanded; `.` and `..` are removed without looking at links. `~name` is not
+    expanded."""
     if "\0" in path:
-        raise ValueError("a path holds a NUL")
+        raise ValueError("a path contains a NUL")
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     return os.path.normpath(os.path.join(cwd, path))
 
 
 def real_path(path: str, cwd: str, home: str) -> str:
-    """Symlinks resolved the way the kernel does it, so `link/..` is where it leads; the last parts need not exist."""
+    """Return the path with links resolved as the kernel does it: `link/..` is the parent of where the link leads. The
+    last parts need not exist."""
     if "\0" in path:
-        raise ValueError("a path holds a NUL")
+        raise ValueError("a path contains a NUL")
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     return os.path.realpath(os.path.join(cwd, path))
 
 
-def is_under(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
 @dataclass(frozen=True)
 class PathPattern:
-    """The content of a path rule. `//x` is absolute, `~/x` in the home, the rest from the session's directory; a
-    pattern without a slash matches at any depth, as in .gitignore."""
+    """The content of a path rule. `//x` is absolute, `~/x` is in the home directory, and other patterns start in the
+    session's directory. A pattern without a slash matches at any depth, as in .gitignore."""
 
     text: str
 
     def allows(self, real: str, places: Places) -> bool:
-        """Strict: the real path only, and a wildcard at the end does not reach into directories."""
+        """Whether an allow rule covers the path. Strict: only the real path counts, and a wildcard at the end does not
+        reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
     def forbids(self, path: str, places: Places, base: str = "") -> bool:
-        """Wide: the name as given and the real path, any case, and everything below what matches."""
+        """Whether a deny rule covers the path. Wide: the name as given and the real path count, in any case, and
+        everything below what matches."""
         names = {expand(path, base or places.cwd, places.home), places.real(path, base)}
         anchored = _anchored(self.text, places, wide=True)
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
 
     def expressions(self, places: Places) -> list[str]:
-        """Regular expressions (for fullmatch) of the absolute paths, in small letters, of all that `forbids` is true for."""
+        """Return regular expressions (for fullmatch) of the absolute paths, in lower case, that `forbids` returns True
+        for."""
         found: list[str] = []
         for root, glob in _anchored(self.text, places, wide=True):
             base = re.escape(root.casefold().rstrip("/"))
@@ -81,14 +85,15 @@ class PathPattern:
         return list(dict.fromkeys(found))
 
     def starts(self, places: Places) -> list[tuple[str, bool]]:
-        """(real directory or file, whether all that matches is that and what is below it): where to look for what it
-        forbids."""
+        """Return where to search for what the pattern forbids: (file or directory, whether it is forbidden as a
+        whole)."""
         return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
 
 
 def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
-    """(real directory, pattern below it). The literal head of a pattern is resolved like any path, so that a rule about
-    a symlinked directory means the directory; but a link in the project cannot lead a relative allow rule out of it."""
+    """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, so that a
+    rule about a link to a directory means the directory; but a link in the project leads no relative allow rule out of
+    it."""
     starts: list[tuple[str, str]] = []
     relative = False
     if text.startswith("//"):
@@ -113,8 +118,8 @@ def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
 
 
 def _split_literal_head(glob: str) -> tuple[str, str]:
-    """`src/a/*.py` is (`src/a`, `/*.py`): a tail with a slash in front is anchored. A literal pattern is all head, but
-    one without a slash keeps its freedom of depth."""
+    """Split `src/a/*.py` into `src/a` and `/*.py`: a tail with a leading slash is anchored. A literal pattern is all
+    head, except one without a slash, which matches at any depth."""
     rooted = glob.lstrip("/")
     if "/" not in glob.rstrip("/"):
         return "", rooted
@@ -211,8 +216,8 @@ _KERNEL_PLACES = ("/dev", "/proc", "/sys")
 
 
 def protection(real: str, home: str) -> str | None:
-    """Why writing `real` always needs a person's word, or None. Such files start programs or hold keys: who may write
-    them may do anything."""
+    """Return why writing the path always needs the approval of a person, or None. Such files start programs or hold
+    keys, so that writing them means being able to do anything."""
     name = real.casefold()
     parts = [part for part in name.split("/") if part]
     for part in parts:

@@ -151,7 +151,7 @@ class LocalHost:
     def which(self, name: str) -> str | None:
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
             found = shutil.which(name, path=directory) if os.path.isabs(directory) else None
-            if found and not any(_is_under(os.path.realpath(found), root) for root in self._untrusted):
+            if found and not any(is_under(os.path.realpath(found), root) for root in self._untrusted):
                 return found
         return None
 
@@ -386,5 +386,5 @@ def _sync_directory(directory: str) -> None:
             os.close(file)
 
 
-def _is_under(path: str, directory: str) -> bool:
+def is_under(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")

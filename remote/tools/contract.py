@@ -90,8 +90,8 @@ class Tool(ABC):
         return self.traits.parallel
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        """Return why `tool_input`, which matches the schema, cannot be run; None if it can. Called before the permission
-        check, so that nobody is asked about a call that would fail anyway."""
+        """Return why `tool_input`, which matches the schema, cannot be run; None if it can. Called before the
+        permission check, so that nobody is asked about a call that would fail anyway."""
         return None
 
     @abstractmethod

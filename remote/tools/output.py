@@ -1,18 +1,17 @@
-"""The text of an output as the model gets it: decoded, without terminal sequences, within a limit."""
+"""The output of a process as the model sees it: decoded, without terminal sequences, within a limit."""
 
 from __future__ import annotations
 
 import re
 
+from .contract import MAX_OUTPUT_CHARS
 from .spill import Spill, SpillFile
 
-MOST_CHARS = 30_000
-"""Most characters of an output that the model gets."""
-
-_KEPT = 128 * 1024  # bytes held in memory at each end: enough for MOST_CHARS of any text
+_KEPT = 128 * 1024  # bytes held in memory at each end: enough for MAX_OUTPUT_CHARS of any text
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
-    r"|\x1b[\]PX^_](?:[^\x07\x1b]{0,8192}(?:\x07|\x1b\\)|[^\x07\x1b\n]*)"  # OSC, DCS, SOS, PM, APC; without an end: the line
+    # OSC, DCS, SOS, PM, APC; one without an end goes up to the end of the line
+    r"|\x1b[\]PX^_](?:[^\x07\x1b]{0,8192}(?:\x07|\x1b\\)|[^\x07\x1b\n]*)"
     r"|\x1b[ -/]*[0-~]"  # other escapes
     r"|[^\n]\x08"  # overstrike
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
@@ -20,13 +19,13 @@ _TERMINAL = re.compile(
 
 
 def clean(data: bytes) -> str:
-    """Text for the model and the screen: UTF-8 with replacement characters, no escape sequences or control characters
-    but tab, line feed and carriage return."""
+    """Decode bytes for the model and the screen: UTF-8 with replacement characters, without escape sequences and
+    control characters except tab, line feed and carriage return."""
     return _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
 class Output:
-    """Collects the output of a process. Memory holds its two ends; once it is long, all of it goes to a file as well."""
+    """Collects the output of a process. Memory holds its two ends; a long output also goes to a file, whole."""
 
     def __init__(self, spill: Spill, name: str, *, to_file: bool = False) -> None:
         self.total = 0
@@ -41,12 +40,12 @@ class Output:
 
     @property
     def path(self) -> str:
-        """The file that has the whole output; "" while there is none."""
+        """The file that holds the whole output; "" while there is none."""
         return self._file.path if self._file else ""
 
     @property
     def dropped(self) -> int:
-        """Bytes that the file does not have."""
+        """How many bytes the file lacks."""
         return self._file.dropped if self._file else 0
 
     def add(self, data: bytes) -> None:
@@ -64,40 +63,40 @@ class Output:
             self._file.write(data)
         self.total += len(data)
 
-    def last(self, most_lines: int, most_bytes: int) -> str:
-        """The newest lines, for a live view."""
-        recent = bytes(self._tail[-most_bytes:])
-        if len(recent) < most_bytes:
-            recent = bytes(self._head[-(most_bytes - len(recent)) :]) + recent
+    def last(self, max_lines: int, max_bytes: int) -> str:
+        """Return the newest lines, for a live view."""
+        recent = bytes(self._tail[-max_bytes:])
+        if len(recent) < max_bytes:
+            recent = bytes(self._head[-(max_bytes - len(recent)) :]) + recent
         lines = clean(recent).split("\n")
-        return "\n".join(lines[-most_lines - 1 :] if lines[-1] == "" else lines[-most_lines:])
+        return "\n".join(lines[-max_lines - 1 :] if lines[-1] == "" else lines[-max_lines:])
 
-    def text(self, most: int = MOST_CHARS) -> str:
-        """The output for the model: whole, or head, a note that names the file, and tail."""
+    def text(self, max_chars: int = MAX_OUTPUT_CHARS) -> str:
+        """Return the output for the model: whole, or its head and tail around a note that names the file."""
         tail = bytes(self._tail)
         if self.total <= len(self._head) + len(tail):
             whole = clean(bytes(self._head) + tail)
-            if len(whole) <= most:
+            if len(whole) <= max_chars:
                 return whole
             if self._file is None:
                 self._open()
             head_text, tail_text = whole, whole
         else:
             head_text, tail_text = clean(bytes(self._head)), clean(tail)
-        return joined(head_text, tail_text, most, self._note())
+        return joined(head_text, tail_text, max_chars, self._note())
 
-    def since(self, start: int, most: int = MOST_CHARS) -> str:
-        """What came after the first `start` bytes, within the limit."""
+    def since(self, start: int, max_chars: int = MAX_OUTPUT_CHARS) -> str:
+        """Return the output after its first `start` bytes, in at max_chars `max_chars` characters."""
         if start >= self.total:
             return ""
         head = self._range(start, min(self.total, start + _KEPT))
         if start + _KEPT >= self.total:
             text = clean(head)
-            return text if len(text) <= most else joined(text, text, most, self._note())
-        return joined(clean(head), clean(self._range(self.total - _KEPT, self.total)), most, self._note())
+            return text if len(text) <= max_chars else joined(text, text, max_chars, self._note())
+        return joined(clean(head), clean(self._range(self.total - _KEPT, self.total)), max_chars, self._note())
 
     def close(self) -> None:
-        """No more output comes."""
+        """Close the file: no more output comes."""
         if self._file is not None:
             self._file.close()
 
@@ -128,9 +127,9 @@ class Output:
         return f"the whole output ({self.total:,} bytes) is in {self._file.path}; use Read or Grep on it"
 
 
-def limited(text: str, spill: Spill, name: str, most: int = MOST_CHARS) -> str:
-    """`text`, or its head and tail around the path of a file that has all of it."""
-    if len(text) <= most:
+def limited(text: str, spill: Spill, name: str, max_chars: int = MAX_OUTPUT_CHARS) -> str:
+    """Return `text`, or its head and tail around the path of a file that has all of it."""
+    if len(text) <= max_chars:
         return text
     data = text.encode("utf-8", "replace")
     kept = spill.keep(data, f"{name}.txt")
@@ -138,14 +137,14 @@ def limited(text: str, spill: Spill, name: str, most: int = MOST_CHARS) -> str:
         note = f"the whole output has {len(text):,} characters and could not be kept in a file: {spill.why_none}"
     else:
         note = f"the whole output ({len(text):,} characters) is in {kept.path}; use Read or Grep on it"
-    return joined(text, text, most, note)
+    return joined(text, text, max_chars, note)
 
 
-def joined(head: str, tail: str, most: int, note: str) -> str:
-    """The start of `head` and the end of `tail` with the note between, cut at line ends where one is near, in `most`
-    characters."""
+def joined(head: str, tail: str, max_chars: int, note: str) -> str:
+    """Return the start of `head`, the note and the end of `tail` in at max_chars `max_chars` characters, cut at line
+    ends where one is near."""
     middle = f"\n\n[... {note} ...]\n\n"
-    room = max(0, most - len(middle)) // 2
+    room = max(0, max_chars - len(middle)) // 2
     start, end = head[:room], tail[len(tail) - room :] if room else ""
     cut = start.rfind("\n")
     if cut > room - 2000 and cut > 0:

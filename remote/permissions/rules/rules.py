@@ -13,12 +13,12 @@ _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?")
 
 
 class RuleError(ValueError):
-    """A rule that cannot be read; the text says which one and what is wrong with it."""
+    """A rule cannot be parsed; the text names it and says what is wrong."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`content` is None when the rule is about the whole tool."""
+    """A rule about a tool. `content` is None if it covers the whole tool."""
 
     tool: str
     content: str | None = None
@@ -38,7 +38,7 @@ class Rule:
 
 
 def parse_rule(text: str) -> Rule:
-    """One rule. Raises RuleError."""
+    """Parse one rule. Raise RuleError for a wrong one."""
     text = text.strip()
     if not text:
         raise RuleError("a permission rule is empty")
@@ -61,7 +61,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def split_rules(text: str) -> list[str]:
-    """The rules of one list, separated by commas or blanks that are not inside parentheses. Raises RuleError."""
+    """Split a list of rules at commas and blanks outside parentheses. Raise RuleError if one is left open."""
     rules, still_open = tool_traits.split_rules(text)
     if still_open:
         raise RuleError(f"permission rule {rules[-1].strip()!r}: a parenthesis is not closed")
@@ -69,7 +69,7 @@ def split_rules(text: str) -> list[str]:
 
 
 def parse_rules(texts: Iterable[str]) -> list[Rule]:
-    """Every rule of several lists, each of which may hold more than one. Raises RuleError."""
+    """Parse every rule of several lists. Raise RuleError for a wrong one."""
     return [parse_rule(rule) for text in texts for rule in split_rules(text)]
 
 
@@ -84,7 +84,8 @@ class CommandPattern:
         return "*" not in self.text
 
     def matches(self, command: str) -> bool:
-        """`*` stands for anything; a last ` *` may also be absent. Takes linear time whatever the texts are."""
+        """Whether the pattern covers the command. `*` matches anything, and ` *` at the end also nothing. Takes linear
+        time for all texts."""
         command = re.sub(r"\s", " ", command)
         for ending in (":*", " *"):
             if self.text.endswith(ending):

@@ -11,7 +11,7 @@ COMMAND_LINE = "cliArg"
 
 
 class RuleSet:
-    """Rules by source and behavior. Order is the order of adding; a rule is held once."""
+    """Rules by source and behavior, each once, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str, Behavior], list[Rule]] = {}
@@ -28,7 +28,7 @@ class RuleSet:
         self._rules[source, behavior] = [r for r in self._rules.get((source, behavior), []) if r not in gone]
 
     def about(self, behavior: Behavior, tool: str) -> list[Rule]:
-        """The rules that concern calls of `tool`, whole-tool rules included."""
+        """Return the rules that cover calls of a tool, those with a pattern and those without."""
         return [
             rule
             for (_, held_behavior), rules in self._rules.items()

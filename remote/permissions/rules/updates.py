@@ -1,4 +1,4 @@
-"""Permission updates as clients send them, read strictly."""
+"""Permission updates as clients send them, parsed strictly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rules import Rule, parse_rule
 
 _RULE_KINDS = ("addRules", "replaceRules", "removeRules")
 _DIRECTORY_KINDS = ("addDirectories", "removeDirectories")
-_MOST = 200
+_MAX_ITEMS = 200
 
 
 class UpdateError(ValueError):
@@ -20,7 +20,7 @@ class UpdateError(ValueError):
 
 @dataclass(frozen=True)
 class Change:
-    """An update that has been checked. Fields that a kind does not use are empty."""
+    """A valid update. Fields that its kind does not use are empty."""
 
     kind: str
     destination: str = "session"
@@ -31,7 +31,7 @@ class Change:
 
 
 def read_update(update: Mapping[str, Any]) -> Change:
-    """Raises UpdateError or RuleError."""
+    """Parse an update. Raise UpdateError or RuleError for a wrong one."""
     if not isinstance(update, Mapping):
         raise UpdateError("a permission update is not an object")
     kind, destination = update.get("type"), update.get("destination", "session")
@@ -56,8 +56,8 @@ def read_update(update: Mapping[str, Any]) -> Change:
 
 def _list(kind: str, key: str, update: Mapping[str, Any]) -> list[Any]:
     found = update.get(key)
-    if not isinstance(found, list) or len(found) > _MOST:
-        raise UpdateError(f"{kind}: {key} must be a list of at most {_MOST}")
+    if not isinstance(found, list) or len(found) > _MAX_ITEMS:
+        raise UpdateError(f"{kind}: {key} must be a list of at most {_MAX_ITEMS}")
     return found
 
 

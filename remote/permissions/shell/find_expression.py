@@ -1,4 +1,4 @@
-"""The expression of a `find`, as far as it tells what its -exec is handed."""
+"""The expression of `find`, as far as it decides what -exec gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VALUED = names(
     " -mindepth -size -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt -newerct"
     " -mtime -mmin -atime -amin -ctime -cmin -used -printf -fstype"
 )
-"""What takes the next word, whatever that looks like."""
+"""Tests and actions that take the next word, whatever it looks like."""
 
 BARE = names(
     "-empty -prune -print -print0 -ls -true -false -depth -d -mount -xdev -daystart -executable -readable -writable"
@@ -22,12 +22,12 @@ OPERATORS = names("! ( ) , -not -o -or -a -and")
 
 
 class Unclear(Exception):
-    """The expression is not followed, or does not make sure what it must."""
+    """The expression cannot be followed, or does not ensure what it must."""
 
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
-    """Raises Unclear unless each -exec of `needs` (one for each, in order) is reached by plain files only, never by a
-    link: `-type f` must hold on every way to it. `texts` begin behind the directories."""
+    """Raise Unclear unless each -exec that `needs` it (one flag for each, in order) gets plain files only, never a
+    link: `-type f` must hold on every path to it. `texts` starts behind the directories."""
     expression = _Expression(texts, needs)
     if texts:
         expression.whole(False)
@@ -35,8 +35,8 @@ def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
 
 
 class _Expression:
-    """`!` binds closest, then -a, then -o, then the comma. Each part is told whether it is sure before it that the file
-    is plain, and says whether it is sure behind it, where it was true."""
+    """A parser: `!` binds closest, then -a, then -o, then the comma. Each method takes whether the file is known to be
+    plain before its part, and returns whether it is known to be plain behind it, if the part was true."""
 
     def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
         self._rest = list(texts)

@@ -223,7 +223,8 @@ class BashPolicy:
 
 
 def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:
-    """The permission updates that would allow a line. `whole` is a rule for the very text, None when that is no help."""
+    """The permission updates that would allow a line. `whole` is a rule for the very text, None when that is no
+    help."""
     rules = [problem.rule for problem in problems if problem.rule]
     if len(rules) < len(problems):
         return suggest.add_rules([whole]) if whole and not any(problem.path for problem in problems) else []

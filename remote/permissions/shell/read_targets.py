@@ -21,8 +21,8 @@ _MAX_NAME = 255
 
 # They print their arguments or ask the system; none of their arguments opens a file.
 _PATHLESS = names(
-    "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime free tr sleep"
-    " ps pwd env hostname printenv whereis test [ printf date command set realpath readlink"
+    "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime free tr"
+    " sleep ps pwd env hostname printenv whereis test [ printf date command set realpath readlink"
 )
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")

@@ -1,7 +1,7 @@
-"""Whether a command line only looks: every command in it is known to change nothing with the arguments it is given.
+"""Whether a command line is read-only: every command in it is known to change nothing with its arguments.
 
-A name in a list is not enough (`find -delete`, `sort -o`, `git log --output`), so each command has a check of its
-own."""
+A list of names is not enough (`find -delete`, `sort -o`, `git log --output`), so each command has a check of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NULL_DEVICE = "/dev/null"
 
 
 def is_read_only_command(command: str) -> bool:
-    """True when nothing in the line can change anything. Where it may read is not looked at here."""
+    """Return True if nothing in the line can change anything. Which files it reads is not checked here."""
     try:
         commands = parse(command)
     except NotUnderstood:
@@ -37,8 +37,8 @@ def is_read_only_command(command: str) -> bool:
 
 
 def changes_directory(command: str) -> bool:
-    """Whether a line may leave the shell in another directory. Such a line must not run beside others: where they run,
-    and with it what they were allowed, would change under them."""
+    """Whether a line may leave the shell in another directory. Such a line must not run beside others, because it would
+    change where they run, and so what they may do."""
     try:
         return any(inner is None or inner.name in ("cd", "pushd", "popd") for inner in map(effective, parse(command)))
     except NotUnderstood:
@@ -50,13 +50,14 @@ def is_null(target: Word) -> bool:
 
 
 def reads_only_together(commands: Sequence[Command]) -> bool:
-    """`cd` and git do not go together: a directory can make git run what its own configuration says."""
+    """Whether read-only commands stay so together. `cd` and git do not: the configuration in a directory can make git
+    run programs."""
     changes = any(inner and inner.name in ("cd", "pushd", "popd") for inner in map(effective, commands))
     return not (changes and any(map(runs_git, commands)))
 
 
 def runs_git(command: Command) -> bool:
-    """Whether a command is git, or starts it as far as can be told."""
+    """Whether a command is git or visibly starts it."""
     inner = effective(command)
     if inner is None:
         return False
@@ -64,7 +65,7 @@ def runs_git(command: Command) -> bool:
 
 
 def reads_only(command: Command) -> bool:
-    """One simple command, its redirections aside."""
+    """Whether a simple command is read-only, apart from its redirections."""
     inner = effective(command)
     if inner is None:
         return False
@@ -94,7 +95,7 @@ def _nothing(words: Words) -> bool:
 
 
 def _settled(words: Words) -> bool:
-    """No expansion, and no wildcard, that could turn into an option (a file may be called `-o…`)."""
+    """Whether no expansion and no wildcard can turn into an option: a file may be named `-o…`."""
     return not any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words)
 
 
@@ -159,7 +160,7 @@ def _find(words: Words) -> bool:
 
 
 def _without_started(texts: Sequence[str]) -> list[str]:
-    """What -exec starts is checked as a command of its own."""
+    """Leave out what -exec starts, which is checked as a command of its own."""
     found: list[str] = []
     inside = False
     for before, text in zip(["", *texts], texts):
@@ -198,7 +199,7 @@ _SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*;?\s*")
 
 
 def _sed(words: Words) -> bool:
-    """Only addresses with p, d, q, =, and plain substitutions: `w`, `e` and `-i` write and run."""
+    """Allow only addresses with p, d, q, = and plain substitutions: `w`, `e` and `-i` write files and run commands."""
     if not _settled(words):
         return False
     texts = [word.text for word in words]
@@ -221,7 +222,7 @@ def _sed(words: Words) -> bool:
 
 
 def _test(words: Words) -> bool:
-    """`-v` and `-R` evaluate array subscripts, which run commands."""
+    """Refuse `-v` and `-R`: they evaluate array subscripts, which can run commands."""
     return all(
         word.is_literal and word.text not in ("-v", "-R") and "$(" not in word.text and "`" not in word.text
         for word in words

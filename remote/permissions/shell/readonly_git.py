@@ -1,4 +1,4 @@
-"""Which git commands only look. An unknown sub-command may be an alias, an unknown option may run a program."""
+"""Which git commands are read-only. An unknown sub-command may be an alias, and an unknown option may run a program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEVER = (
 
 
 def git_reads_only(words: Texts) -> bool:
-    """`words` are the literal arguments of git."""
+    """Whether git is read-only with these literal arguments."""
     rest = list(words)
     while rest and rest[0] in ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"):
         rest.pop(0)
@@ -49,12 +49,13 @@ def _anything(words: Texts) -> bool:
 
 
 def _grep(words: Texts) -> bool:
-    """`-O` opens a pager with what was found, also inside a cluster of letters."""
+    """Refuse `-O`, which opens a pager, also inside a cluster of letters."""
     return not any(re.match(r"-[A-Za-z]*O", word) for word in words)
 
 
 def _listing(asks: str, allowed: str, valued: str) -> Callable[[Texts], bool]:
-    """Names only after one of `asks` (--list); without it they would make, move or delete something."""
+    """A check that takes operands only with one of the options `asks` (such as --list): without it they would name
+    something to create, move or delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: Texts) -> bool:
@@ -110,7 +111,8 @@ _SUBCOMMANDS: dict[str, Callable[[Texts], bool]] = {
     "grep": _grep,
     "branch": _listing(  # an old git takes -l for "create a reflog"
         "--list",
-        "-a --all -r --remotes -v -vv --verbose --show-current --column --no-column --color --no-color -i --ignore-case",
+        "-a --all -r --remotes -v -vv --verbose --show-current --column --no-column --color --no-color -i"
+        " --ignore-case",
         "--contains --no-contains --merged --no-merged --sort --format --points-at",
     ),
     "tag": _listing(

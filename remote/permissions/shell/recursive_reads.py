@@ -1,4 +1,4 @@
-"""Commands that read whole trees (`grep -r`), and whether they come upon files that a rule keeps from them."""
+"""Commands that read whole trees, such as `grep -r`, and whether they would read files that a rule is about."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 import time
 from collections.abc import Sequence
 
-from ..paths import PathPattern, Places, is_under
+from ...system.host import is_under
+from ..paths import PathPattern, Places
 from ..rules.rules import Rule
 from .read_targets import Unknown, is_pathless, operands_read, resolve
 from .words import Command, Word, names
@@ -19,14 +20,14 @@ _WITH_OPTION = {
     "cp": re.compile(r"-[A-Za-z]*[rRa]|--(rec|arc)"),
 }
 _SECONDS = 0.1
-_MOST_ENTRIES = 20_000
+_MAX_ENTRIES = 20_000
 
 
 def rule_on_the_way(
     commands: Sequence[Command], bases: Sequence[str], rules: Sequence[Rule], places: Places
 ) -> Rule | None:
-    """The first of `rules` (about paths) that is about a file below a directory that a command reads through. `bases`
-    are the directories the shell may be in. What takes too long to find out counts as found."""
+    """Return the first of the path rules about a file below a directory that a command reads through. `bases` are the
+    directories the shell may be in. If the search takes too long, the rule counts as found."""
     if not rules:
         return None
     deadline = time.monotonic() + _SECONDS
@@ -39,7 +40,7 @@ def rule_on_the_way(
 
 
 def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
-    """The directories that are read through, all there are when that cannot be told; none for other commands."""
+    """The directories that a command reads through: all `bases` if that cannot be told, none for other commands."""
     inner = effective(command)
     if inner is None or not _reads_through(inner):
         return []
@@ -81,7 +82,7 @@ def _holds(root: str, pattern: PathPattern, places: Places, deadline: float) -> 
 
 def _finds(top: str, pattern: PathPattern, places: Places, deadline: float) -> bool:
     matches = re.compile("|".join(pattern.expressions(places)), re.DOTALL).fullmatch
-    left = _MOST_ENTRIES
+    left = _MAX_ENTRIES
     for directory, directories, files in os.walk(top):
         left -= len(directories) + len(files)
         if left < 0 or time.monotonic() > deadline:

@@ -1,4 +1,5 @@
-"""What "allow for this session" would add: a rule as wide as is sensible and no wider."""
+"""The permission updates that a question suggests. "Allow for this session" adds the first: a rule no wider than
+sensible."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from .words import Command, canonical, names
 
 Json = dict[str, Any]
 
-_LONGEST = 500
-_MOST_RULES = 5
+_MAX_COMMAND = 500
+_MAX_RULES = 5
 
-# Tools whose whole use can be granted: they check, build or test, and take no program as an argument.
+# Programs whose every use can be allowed: they check, build or test, and take no other program as an argument.
 _BY_NAME = names(
     "pytest ruff mypy pyright flake8 black isort pylint tox eslint prettier tsc jest vitest mocha rspec rubocop phpunit"
     " phpstan golangci-lint gofmt rustfmt shellcheck shfmt hadolint yamllint ctest ninja vermin lint-imports"
 )
-# Tools whose sub-command is the unit that can be granted.
+# Programs of which only some sub-commands can be allowed.
 _BY_SUBCOMMAND = {
     "git": "add commit fetch pull merge stash tag branch switch restore mv worktree cherry-pick revert init apply",
     "npm": "test ci install run audit outdated ls view",
@@ -49,9 +50,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
 
 
 def add_rules(rules: Sequence[Rule]) -> list[Json]:
-    """One update for all of them; none when there are too many to read before agreeing."""
+    """Return a list of one update for all of the rules. Empty if there are too many for a person to read before
+    agreeing."""
     unique = list(dict.fromkeys(rules))
-    if not unique or len(unique) > _MOST_RULES:
+    if not unique or len(unique) > _MAX_RULES:
         return []
     listed = [{"toolName": r.tool, **({} if r.content is None else {"ruleContent": r.content})} for r in unique]
     return [{"type": "addRules", "rules": listed, "behavior": "allow", "destination": "session"}]
@@ -66,7 +68,8 @@ def add_directory(directory: str) -> Json:
 
 
 def command_rule(command: Command) -> Rule | None:
-    """The rule for one simple command (wrappers taken away). Never a bare interpreter, shell, sudo or rm."""
+    """Return the rule for one simple command without its wrappers. It never allows all uses of an interpreter, a shell,
+    sudo or rm."""
     literal = all(word.is_literal for word in command.words)
     name = command.name
     if not command.assignments and name in _BY_NAME:
@@ -84,15 +87,15 @@ def command_rule(command: Command) -> Rule | None:
 
 
 def exact_rule(text: str) -> Rule | None:
-    """The very text and nothing else, or None where a rule cannot say that."""
+    """Return the rule for exactly this text, or None if a rule cannot express that."""
     text = text.strip()
-    if not text or len(text) > _LONGEST or "\n" in text or not CommandPattern(text).is_exact:
+    if not text or len(text) > _MAX_COMMAND or "\n" in text or not CommandPattern(text).is_exact:
         return None
     return Rule(BASH.name, text)
 
 
 def directory_rule(tool: str, real: str) -> Rule | None:
-    """Everything in the directory of a file, or in the directory itself. Never the whole file system."""
+    """Return the rule for everything in a directory, or in the directory of a file. None for the whole file system."""
     directory = real if os.path.isdir(real) else os.path.dirname(real)
     return _path_rule(tool, directory, "/**") if directory.strip("/") else None
 
@@ -111,7 +114,7 @@ def _path_rule(tool: str, path: str, tail: str) -> Rule | None:
 
 
 def for_path(writes: bool, real: str, places: Places, accepts_edits: bool) -> list[Json]:
-    """Updates for a file tool, the first of which is enough by itself."""
+    """Return updates for a file tool. The first is enough by itself."""
     if not writes:
         rule = directory_rule(READ.name, real)
         return add_rules([rule]) if rule else []

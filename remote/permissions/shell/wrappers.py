@@ -33,10 +33,10 @@ _BROAD = (
     | _TOOL_RUNNERS
     | _FOLLOWED
     | names(
-        "sudo doas pkexec gosu su-exec exec builtin timelimit ionice chrt taskset setsid fd fdfind unbuffer rlwrap strace"
-        " ltrace gdb lldb valgrind perf eatmydata setpriv prlimit numactl setarch linux32 linux64 i386 x86_64 uname26"
-        " runcon cgexec cpulimit faketime choom start-stop-daemon daemon daemonize setuidgid envuidgid chpst envdir"
-        " softlimit tini dumb-init catatonit nsenter unshare chroot fakeroot fakechroot proot bwrap firejail"
+        "sudo doas pkexec gosu su-exec exec builtin timelimit ionice chrt taskset setsid fd fdfind unbuffer rlwrap"
+        " strace ltrace gdb lldb valgrind perf eatmydata setpriv prlimit numactl setarch linux32 linux64 i386 x86_64"
+        " uname26 runcon cgexec cpulimit faketime choom start-stop-daemon daemon daemonize setuidgid envuidgid chpst"
+        " envdir softlimit tini dumb-init catatonit nsenter unshare chroot fakeroot fakechroot proot bwrap firejail"
         " systemd-run systemd-inhibit systemd-nspawn systemd-cat machinectl lxc-attach ip dbus-run-session"
         " dbus-launch xvfb-run gnome-terminal konsole ssh-agent torsocks proxychains proxychains4 catchsegv setlock"
         " chronic ifne caffeinate arch"
@@ -52,9 +52,9 @@ _LOADER = re.compile(r"ld(?:64)?(?:-linux|-musl)?[-A-Za-z0-9_.]*\.so(?:\.[0-9]+)
 
 # Variables that change how output looks, not what runs.
 _HARMLESS = re.compile(
-    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|NODE_ENV|PYTHONUNBUFFERED"
-    r"|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|RUST_BACKTRACE|RUST_LOG|GOOS|GOARCH|CGO_ENABLED|GIT_OPTIONAL_LOCKS"
-    r"|DEBIAN_FRONTEND|CARGO_TERM_COLOR|TERM"
+    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|NODE_ENV"
+    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|RUST_BACKTRACE|RUST_LOG|GOOS|GOARCH|CGO_ENABLED"
+    r"|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND|CARGO_TERM_COLOR|TERM"
 )
 _LOCAL = re.compile(r"[a-z][a-z0-9_]*")
 _LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_proxy")

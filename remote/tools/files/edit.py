@@ -1,4 +1,4 @@
-"""Edit and MultiEdit: exact replacement in a file that has been read, in one atomic step."""
+"""Edit and MultiEdit: replace exact texts in a file that has been read, in one atomic step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EDIT_DESCRIPTION = (
 
 
 class Edit(Tool):
-    """One replacement."""
+    """Makes one replacement in a file."""
 
     declaration = ToolDeclaration(tool_traits.EDIT, _EDIT_DESCRIPTION, _EDIT_SCHEMA)
 
@@ -97,7 +97,7 @@ _MULTI_EDIT_DESCRIPTION = (
 
 
 class MultiEdit(Tool):
-    """Several replacements in one file, all or none."""
+    """Makes several replacements in one file, all or none."""
 
     declaration = ToolDeclaration(tool_traits.MULTI_EDIT, _MULTI_EDIT_DESCRIPTION, _MULTI_EDIT_SCHEMA)
 
@@ -156,7 +156,7 @@ def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
 
 
 def _creates(edits: list[Json], data: bytes | None) -> bool:
-    """An empty old_string starts a file: one that is not there, or has nothing in it."""
+    """Whether the edits create the file: the first old_string is empty, and the file is absent or empty."""
     return edits[0]["old_string"] == "" and not data
 
 
@@ -176,7 +176,8 @@ def _apply(data: bytes, edits: list[Json]) -> tuple[bytes, int]:
 async def _run(
     file_path: str, edits: list[Json], context: ToolContext
 ) -> ToolResult | tuple[bytes | None, bytes, str, int]:
-    """(old content or None, new content, absolute path, replacements), or the result that says why not."""
+    """Make the edits. Return (old content or None, new content, absolute path, number of replacements), or a
+    refusal."""
     try:
         file = await current(context, file_path)
         if file.data is None and not _creates(edits, None):

@@ -1,4 +1,5 @@
-"""The steps that Edit, MultiEdit and Write share: the file as it is, seen and unchanged, and its replacement."""
+"""The steps that Edit, MultiEdit and Write share: check that the file was read and has not changed since, and replace
+it."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from ..contract import ToolContext, ToolResult
 from .file_state import Seen
 from .paths import absolute, path_error
 
-MOST_BYTES = 32 << 20
-"""Largest file that is edited."""
+MAX_BYTES = 32 << 20
+"""Largest file that is edited, in bytes."""
 _PEEK = 1 << 20  # bytes that may be read while a call is validated
 
 UNREAD = "File has not been read yet. Read it first before writing to it."
@@ -20,12 +21,12 @@ CHANGED = (
 
 
 class Refused(Exception):
-    """The change is not made; the text says why."""
+    """The change is refused; the text says why."""
 
 
 @dataclass(frozen=True)
 class Current:
-    """The file that is about to change. `data` is None when there is no such file."""
+    """The file to change. `data` is None if there is no such file."""
 
     path: str  # as the model gave it, absolute
     real: str
@@ -34,12 +35,12 @@ class Current:
 
 
 def refusal(text: str) -> ToolResult:
-    """A result that says why nothing was done."""
+    """Return the result for a call that did nothing; `text` says why."""
     return ToolResult(text, is_error=True, structured=f"Error: {text}")
 
 
 def text_error(text: str) -> str | None:
-    """Why a string cannot be written to a file, or None."""
+    """Return why a string cannot be written to a file, or None."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -48,20 +49,20 @@ def text_error(text: str) -> str | None:
 
 
 def path_refusal(file_path: str) -> str | None:
-    """Why a path cannot be changed by a text tool, or None."""
+    """Return why a text tool cannot change the path, or None."""
     if file_path.endswith("/"):
         return f"{file_path} names a directory, not a file."
     return path_error(file_path)
 
 
 def peek(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | None]:
-    """What is known of the file, and its content if that is small: for a quick look before anybody is asked."""
+    """Return what was seen of the file, and its content if it is small: for a quick check before anybody is asked."""
     real = context.host.real_path(absolute(file_path, context.cwd))
     return context.files.get(real), context.host.peek(real, _PEEK)
 
 
 def peek_refusal(context: ToolContext, file_path: str) -> str | None:
-    """Why the file may not be changed, as far as a quick look tells."""
+    """Return why the file may not be changed, as far as a quick check shows; else None."""
     seen, data = peek(context, file_path)
     if data is None:
         return None
@@ -73,7 +74,8 @@ def peek_refusal(context: ToolContext, file_path: str) -> str | None:
 
 
 async def current(context: ToolContext, file_path: str) -> Current:
-    """The file, if it may be changed: absent, or read before and unchanged since. Raises Refused or OSError."""
+    """Return the file if it may be changed: it is absent, or was read and has not changed since. Raise Refused or
+    OSError."""
     path = absolute(file_path, context.cwd)
     real = context.host.real_path(path)
     info = await context.host.stat(real)
@@ -81,12 +83,12 @@ async def current(context: ToolContext, file_path: str) -> Current:
         return Current(path, real, None, ABSENT)
     if info.kind is not FileKind.FILE:
         raise Refused(f"{path} is a {info.kind.value}, not a file.")
-    if info.size > MOST_BYTES:
-        raise Refused(f"{path} has {info.size:,} bytes; files over {MOST_BYTES:,} are not edited. Use Bash.")
+    if info.size > MAX_BYTES:
+        raise Refused(f"{path} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
     seen = context.files.get(real)
     if seen is None:
         raise Refused(UNREAD)
-    data = await context.host.read(real, 0, MOST_BYTES + 1)
+    data = await context.host.read(real, 0, MAX_BYTES + 1)
     digest = digest_of(data)
     if not seen.is_version(digest, info):
         raise Refused(CHANGED)
@@ -94,7 +96,7 @@ async def current(context: ToolContext, file_path: str) -> Current:
 
 
 async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:
-    """Make `data` the content, unless somebody else was faster. Raises Refused or OSError."""
+    """Make `data` the content of the file. Raise Refused if the file has changed meanwhile, or OSError."""
     try:
         info = await context.host.replace(file.real, data, file.digest)
     except FileChanged:

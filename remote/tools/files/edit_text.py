@@ -1,4 +1,4 @@
-"""Exact replacement in the bytes of a file. Line endings of the file stay, those of the model's strings adapt."""
+"""Exact replacement in the bytes of a file. The strings of the model adapt to the line endings of the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_UTF8 = (
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether all of it can be read as UTF-8."""
+    """Whether the data is valid UTF-8."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:

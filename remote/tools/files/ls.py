@@ -1,4 +1,4 @@
-"""LS: what is in a directory."""
+"""LS: lists a directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .paths import absolute, missing, os_error, path_error
 
 Json = dict[str, Any]
 
-_MOST_ENTRIES = 1000
+_MAX_ENTRIES = 1000
 
 _LS_SCHEMA: Json = {
     "type": "object",
@@ -39,7 +39,7 @@ _LS_DESCRIPTION = (
 
 
 class LS(Tool):
-    """The direct entries of one directory."""
+    """Lists the direct entries of one directory."""
 
     declaration = ToolDeclaration(tool_traits.LS, _LS_DESCRIPTION, _LS_SCHEMA)
 
@@ -69,7 +69,7 @@ class LS(Tool):
                 name += f" -> {entry.target}".encode("utf-8", "replace").decode()
             lines.append(name)
         total = len(lines)
-        if total > _MOST_ENTRIES:
-            lines[_MOST_ENTRIES:] = [f"[... {total - _MOST_ENTRIES:,} more entries; use Glob with a pattern ...]"]
+        if total > _MAX_ENTRIES:
+            lines[_MAX_ENTRIES:] = [f"[... {total - _MAX_ENTRIES:,} more entries; use Glob with a pattern ...]"]
         text = "\n".join(lines) or "(The directory is empty)"
         return ToolResult(limited(text, context.spill, self.name), structured={"path": path, "numEntries": total})

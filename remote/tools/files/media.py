@@ -1,4 +1,4 @@
-"""What a file is that is no text: images for the model, and names for everything else."""
+"""Files that are not text: images become blocks for the model, other files get a hint about what they are."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 Json = dict[str, Any]
 
-MOST_IMAGE_BYTES = 3_932_160
+MAX_IMAGE_BYTES = 3_932_160
 """Largest image in bytes: 3.75 MiB, which base64 makes the 5 MB that the API takes."""
 
-MOST_PIXELS = 8000
-"""What the API takes of an image, each way."""
+MAX_PIXELS = 8000
+"""Largest width and height of an image that the API takes."""
 
 
 def image_type(head: bytes) -> str | None:
-    """The media type of an image that models take, by its first bytes."""
+    """Return the media type of an image that the API takes, by its first bytes; None for other files."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -29,13 +29,14 @@ def image_type(head: bytes) -> str | None:
 
 
 def image_trouble(data: bytes) -> str:
-    """Why the API would refuse the image, and with it every later request of the session; "" for a good one."""
+    """Return why the API would refuse the image, and with it every later request of the session; "" for a good
+    image."""
     size = _size(data)
     if size is None or not _is_whole(data):
         return "it is damaged or not complete"
     width, height = size
-    if not (width and height) or max(width, height) > MOST_PIXELS:
-        return f"it has {width:,} x {height:,} pixels, and at most {MOST_PIXELS:,} each way can be shown"
+    if not (width and height) or max(width, height) > MAX_PIXELS:
+        return f"it has {width:,} x {height:,} pixels, and at most {MAX_PIXELS:,} each way can be shown"
     return ""
 
 
@@ -70,7 +71,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     at = 2
     while data[at] == 0xFF:
         marker = data[at + 1]
-        if marker == 0xFF:  # filling
+        if marker == 0xFF:  # padding
             at += 1
         elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack(">HH", data[at + 5 : at + 9])
@@ -81,7 +82,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether the end of the image is there; something may follow it."""
+    """Whether the image has its end marker; other bytes may follow."""
     if data.startswith(b"RIFF"):
         return len(data) >= 8 + int(struct.unpack("<I", data[4:8])[0])
     end = b"IEND" if data.startswith(b"\x89PNG") else b"\xff\xd9" if data.startswith(b"\xff\xd8") else b"\x3b"
@@ -89,13 +90,13 @@ def _is_whole(data: bytes) -> bool:
 
 
 def image_block(data: bytes, media_type: str) -> Json:
-    """The Messages API block of an image."""
+    """Return the Messages API block of an image."""
     encoded = base64.b64encode(data).decode("ascii")
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": encoded}}
 
 
 def binary_hint(head: bytes) -> str:
-    """What a binary file seems to be, and what to do about it."""
+    """Return a sentence about what a binary file seems to be, and how to read it."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "It looks like UTF-16 text: `iconv -f UTF-16 -t UTF-8` in Bash shows it."
     if head.startswith(b"%PDF-"):

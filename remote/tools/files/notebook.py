@@ -1,4 +1,4 @@
-"""Jupyter notebooks as the model reads them: cells, and what they put out."""
+"""Jupyter notebooks as the model reads them: the cells and their outputs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import json
 from typing import Any
 
 from ..output import clean
-from .media import MOST_IMAGE_BYTES, image_block, image_trouble, image_type
+from .media import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
 
 Json = dict[str, Any]
 
-MOST_BYTES = 16 << 20
-"""Largest notebook that is read."""
+MAX_BYTES = 16 << 20
+"""Largest notebook that is read, in bytes."""
 
-_MOST_OUTPUT = 10_000  # characters of one output
-_MOST_TEXT = 100_000  # characters of all cells
-_MOST_IMAGES = 10
+_MAX_OUTPUT = 10_000  # characters of one output
+_MAX_TEXT = 100_000  # characters of all cells
+_MAX_IMAGES = 10
 
 
 class NotANotebook(Exception):
@@ -25,7 +25,7 @@ class NotANotebook(Exception):
 
 
 def notebook_blocks(data: bytes) -> list[Json]:
-    """Messages API blocks: the cells as text, images of their outputs where they occur."""
+    """Return Messages API blocks: the cells as text, and the images of their outputs in place. Raise NotANotebook."""
     try:
         book = json.loads(data)
         cells = book["cells"]
@@ -58,8 +58,8 @@ def _add_output(blocks: list[Json], output: Json) -> None:
         text = _joined(data.get("text/plain", ""))
     if text:
         text = clean(text.encode("utf-8", "replace"))
-        if len(text) > _MOST_OUTPUT:
-            text = f"{text[:_MOST_OUTPUT]}\n[... output cut: {len(text):,} characters ...]"
+        if len(text) > _MAX_OUTPUT:
+            text = f"{text[:_MAX_OUTPUT]}\n[... output cut: {len(text):,} characters ...]"
         blocks.append(_text(f"<output>{text}</output>"))
     for media_type in ("image/png", "image/jpeg"):
         if media_type in data:
@@ -73,7 +73,7 @@ def _image(encoded: str) -> Json:
     except (binascii.Error, ValueError):
         return _text("<output>[an image that cannot be decoded]</output>")
     media_type = image_type(data)
-    if media_type is None or len(data) > MOST_IMAGE_BYTES or image_trouble(data):
+    if media_type is None or len(data) > MAX_IMAGE_BYTES or image_trouble(data):
         return _text(f"<output>[an image of {len(data):,} bytes, not shown]</output>")
     return image_block(data, media_type)
 
@@ -90,7 +90,7 @@ def _merged(blocks: list[Json]) -> list[Json]:
 
 def _limited(blocks: list[Json]) -> list[Json]:
     kept: list[Json] = []
-    room, images, image_room = _MOST_TEXT, _MOST_IMAGES, MOST_IMAGE_BYTES
+    room, images, image_room = _MAX_TEXT, _MAX_IMAGES, MAX_IMAGE_BYTES
     for block in blocks:
         if block["type"] == "image":
             image_room -= len(block["source"]["data"])

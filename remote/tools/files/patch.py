@@ -1,4 +1,4 @@
-"""What a change did to a file, as the public protocol tells it: hunks with three lines of context, within a size
+"""The diff of a changed file in the shape of the public protocol: hunks with three lines of context, within a size
 limit."""
 
 from __future__ import annotations
@@ -11,33 +11,34 @@ from typing import Any
 Json = dict[str, Any]
 Change = tuple[int, int, int, int]  # old lines [a, b) became new lines [c, d)
 
-MOST_BYTES = 40_000
-"""Most bytes of JSON for one text or patch in a structured result; four of them and a margin stay under 200 KB."""
+MAX_BYTES = 40_000
+"""Most bytes of JSON for one text or patch in a structured result, so that four of them stay under 200 KB."""
 
 _CONTEXT = 3
-_MOST_WORK = 1_000_000  # old lines times new lines that difflib may compare
+_MAX_WORK = 1_000_000  # old lines times new lines that difflib may compare
 
 
-def structured_patch(old: str, new: str, most_bytes: int = MOST_BYTES) -> list[Json]:
-    """Hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`; those that pass the limit are left
-    out."""
+def structured_patch(old: str, new: str, max_bytes: int = MAX_BYTES) -> list[Json]:
+    """Return the hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`, as many as fit
+    `max_bytes`."""
     before, after = _lines(old), _lines(new)
-    return _bounded(_hunks(before, after, _changes(before, after)), most_bytes)
+    return _bounded(_hunks(before, after, _changes(before, after)), max_bytes)
 
 
-def bounded_text(text: str, most_bytes: int = MOST_BYTES) -> str:
-    """`text`, or its start and a note when it is too long for a message line."""
-    if _json_size(text) <= most_bytes:
+def bounded_text(text: str, max_bytes: int = MAX_BYTES) -> str:
+    """Return `text`, or its start and a note if it is too long for a message line."""
+    if _json_size(text) <= max_bytes:
         return text
-    kept = text[:most_bytes]
-    while _json_size(kept) > most_bytes - 100:
+    kept = text[:max_bytes]
+    while _json_size(kept) > max_bytes - 100:
         kept = kept[: int(len(kept) * 0.8)]
     return f"{kept}\n[... {len(text) - len(kept):,} more characters ...]"
 
 
-def whole_or_none(text: str | None, most_bytes: int = MOST_BYTES) -> str | None:
-    """`text`, or None when it is too long for a message line: half a file must not be taken for the file."""
-    return text if text is not None and _json_size(text) <= most_bytes else None
+def whole_or_none(text: str | None, max_bytes: int = MAX_BYTES) -> str | None:
+    """Return `text`, or None if it is too long for a message line. A part is not returned, lest it be taken for the
+    file."""
+    return text if text is not None and _json_size(text) <= max_bytes else None
 
 
 def _json_size(text: str) -> int:
@@ -61,7 +62,7 @@ def _changes(before: list[str], after: list[str]) -> list[Change]:
     old, new = before[start : len(before) - end], after[start : len(after) - end]
     if not old and not new:
         return []
-    if len(old) * len(new) > _MOST_WORK:
+    if len(old) * len(new) > _MAX_WORK:
         return [(start, start + len(old), start, start + len(new))]
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > 1000)
     return [(start + a, start + b, start + c, start + d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
@@ -100,11 +101,11 @@ def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
     }
 
 
-def _bounded(hunks: Iterable[Json], most_bytes: int) -> list[Json]:
+def _bounded(hunks: Iterable[Json], max_bytes: int) -> list[Json]:
     kept: list[Json] = []
     for hunk in hunks:
-        most_bytes -= len(json.dumps(hunk, ensure_ascii=False).encode("utf-8", "replace"))
-        if most_bytes < 0:
+        max_bytes -= len(json.dumps(hunk, ensure_ascii=False).encode("utf-8", "replace"))
+        if max_bytes < 0:
             break
         kept.append(hunk)
     return kept

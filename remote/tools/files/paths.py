@@ -1,4 +1,4 @@
-"""Paths as a model writes them."""
+"""Paths as the model writes them, and messages about them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ...system.host import FileKind, Host
 
 
 def absolute(path: str, cwd: str) -> str:
-    """`path` from the session's directory, `~` expanded, `.` and `..` kept for the system to resolve."""
+    """Return `path` from the session's directory with `~` expanded. `.` and `..` stay, for the system to resolve."""
     if path == "~" or path.startswith("~/"):
         path = os.path.expanduser("~") + path[1:]
     return os.path.join(cwd, path)
 
 
 def tree_path(host: Host, path: str) -> str:
-    """An absolute path without `.` and `..`, and the same place: `link/..` is where the link leads, as for
-    permissions."""
+    """Return an absolute path without `.` and `..` for the same place. As in permission checks, `link/..` is the parent
+    of the directory that the link leads to."""
     return host.real_path(path) if ".." in path.split("/") else os.path.normpath(path)
 
 
 def path_error(path: str) -> str | None:
-    """Why a string can be no path, or None."""
+    """Return why a string cannot be a path, or None."""
     if not path.strip():
         return "The path is empty."
     if "\0" in path:
@@ -36,7 +36,7 @@ def path_error(path: str) -> str | None:
 
 
 async def missing(host: Host, path: str, cwd: str) -> str:
-    """The sentence for a path that does not exist, with names that are near."""
+    """Return the sentence for a path that does not exist, with similar names."""
     parent, name = os.path.split(path.rstrip("/"))
     try:
         entries = await host.list(parent)
@@ -62,7 +62,8 @@ def _near_names(parent: str, name: str, names: list[str]) -> list[str]:
 
 
 def os_error(error: OSError, path: str) -> str:
-    """One sentence for a failed system call on a path."""
+    """Return one sentence about a failed system call on a path."""
     if error.errno == errno.EBUSY:
-        return f"{path}: {error.strerror}. A file that is mounted by itself cannot be replaced in one step: change it in Bash."
+        why = "A file that is mounted by itself cannot be replaced in one step: change it in Bash."
+        return f"{path}: {error.strerror}. {why}"
     return f"{path}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Read: a range of a text file, an image, a notebook."""
+"""Read: shows a range of a text file, an image or a notebook."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from . import media, notebook
 from .edit_common import refusal
 from .patch import bounded_text
 from .paths import absolute, missing, os_error, path_error
-from .read_text import MOST_CHARS, MOST_LINE, MOST_LINES, Binary, TextRange, read_range
+from .read_text import MAX_CHARS, MAX_LINE, MAX_LINES, Binary, TextRange, read_range
 
 Json = dict[str, Any]
 
 _HEAD = 16
-_WHOLE = (1, MOST_LINES)
+_WHOLE = (1, MAX_LINES)
 _NOTE_CHARS = 2_000  # room for the notes around the lines
 
 _READ_SCHEMA: Json = {
@@ -34,9 +34,9 @@ _READ_SCHEMA: Json = {
 
 _READ_DESCRIPTION = (
     "Reads a file.\n"
-    f"- Without offset and limit it gives the first {MOST_LINES} lines. For a long file, give the range you need.\n"
+    f"- Without offset and limit it gives the first {MAX_LINES} lines. For a long file, give the range you need.\n"
     "- Each line comes with its number and a tab in front: they are not part of the file. Lines over "
-    f"{MOST_LINE} characters are cut.\n"
+    f"{MAX_LINE} characters are cut.\n"
     "- Images (PNG, JPEG, GIF, WebP) are shown as images; Jupyter notebooks with their cells and outputs.\n"
     "- It reads files only: use LS for a directory."
 )
@@ -45,14 +45,14 @@ _READ_DESCRIPTION = (
 class Read(Tool):
     """Shows a file and remembers which version was shown."""
 
-    declaration = ToolDeclaration(tool_traits.READ, _READ_DESCRIPTION, _READ_SCHEMA, MOST_CHARS + _NOTE_CHARS)
+    declaration = ToolDeclaration(tool_traits.READ, _READ_DESCRIPTION, _READ_SCHEMA, MAX_CHARS + _NOTE_CHARS)
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return path_error(tool_input["file_path"])
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         path = absolute(tool_input["file_path"], context.cwd)
-        wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MOST_LINES)
+        wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MAX_LINES)
         try:
             info = await context.host.stat(path)
             if info is None:
@@ -108,13 +108,13 @@ def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, 
 
 
 async def _image(path: str, info: FileInfo, media_type: str, context: ToolContext) -> ToolResult:
-    if info.size > media.MOST_IMAGE_BYTES:
+    if info.size > media.MAX_IMAGE_BYTES:
         return refusal(
-            f"{path} is an image of {info.size:,} bytes; at most {media.MOST_IMAGE_BYTES:,} can be shown. Make a smaller "
-            f"copy in Bash (for example `convert {path} -resize 1500x1500 /tmp/small.png`) and read that."
+            f"{path} is an image of {info.size:,} bytes; at most {media.MAX_IMAGE_BYTES:,} can be shown. Make a "
+            f"smaller copy in Bash (for example `convert {path} -resize 1500x1500 /tmp/small.png`) and read that."
         )
-    data = await context.host.read(path, 0, media.MOST_IMAGE_BYTES + 1)
-    if len(data) > media.MOST_IMAGE_BYTES:
+    data = await context.host.read(path, 0, media.MAX_IMAGE_BYTES + 1)
+    if len(data) > media.MAX_IMAGE_BYTES:
         return refusal(f"{path} has grown while it was read; try again.")
     trouble = media.image_trouble(data)
     if trouble:
@@ -129,9 +129,9 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
 
 
 async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
-    if info.size > notebook.MOST_BYTES:
+    if info.size > notebook.MAX_BYTES:
         return refusal(f"{path} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
-    data = await context.host.read(path, 0, notebook.MOST_BYTES + 1)
+    data = await context.host.read(path, 0, notebook.MAX_BYTES + 1)
     try:
         blocks = notebook.notebook_blocks(data)
     except notebook.NotANotebook as error:

@@ -1,4 +1,4 @@
-"""The lines of a text file, streamed: a range of them, counted and measured, without ever holding the file."""
+"""A range of the lines of a text file, read as a stream: the file is never held in memory."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 from ...system.host import Host
 
-MOST_LINES = 2000
-MOST_LINE = 2000
-"""Most characters of a line that are shown."""
-MOST_CHARS = 100_000
-"""Most characters of a result."""
-MOST_BYTES = 150_000
-"""Most bytes of a result as JSON in UTF-8, so that its message line stays small."""
+MAX_LINES = 2000
+MAX_LINE = 2000
+"""How many characters of a line are shown."""
+MAX_CHARS = 100_000
+"""Longest result in characters."""
+MAX_BYTES = 150_000
+"""Longest result in bytes, as JSON in UTF-8, so that its message line stays small."""
 
 _BLOCK = 1 << 20
-_MOST_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version
-_LINE_BYTES = 4 * MOST_LINE + 16  # bytes of a line that are kept: enough for MOST_LINE characters
+_MAX_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version
+_LINE_BYTES = 4 * MAX_LINE + 16  # bytes of a line that are kept: enough for MAX_LINE characters
 _SNIFF = 8192
 
 
 class Binary(Exception):
-    """The file is no text; `head` is its start."""
+    """The file is not text; `head` is its start."""
 
     def __init__(self, head: bytes) -> None:
         super().__init__()
@@ -32,8 +32,9 @@ class Binary(Exception):
 
 @dataclass(frozen=True)
 class TextRange:
-    """Lines `start` (from 1) on. `total` is the number of lines in the file, or at least that many when `whole` is
-    false; then `digest` is "". `full` says that the result ended at a limit of its size, before the lines asked for."""
+    """The lines from `start` (counted from 1) on. `total` is the number of lines in the file; if `whole` is false, the
+    file has at least that many and `digest` is "". `full`: a size limit ended the result before the last line that was
+    asked for."""
 
     lines: list[str]
     start: int
@@ -49,11 +50,11 @@ class TextRange:
 
 
 async def read_range(host: Host, path: str, offset: int, limit: int) -> TextRange:
-    """`limit` lines from line `offset` (from 1). Raises Binary, NotAFile or OSError."""
+    """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
     sha = hashlib.sha256()
     wanted = _Wanted(offset, limit)
     position = 0
-    while position < _MOST_SCANNED or not wanted.done:
+    while position < _MAX_SCANNED or not wanted.done:
         block = await host.read(path, position, _BLOCK)
         if position == 0 and b"\0" in block[:_SNIFF]:
             raise Binary(block[:_SNIFF])
@@ -67,7 +68,7 @@ async def read_range(host: Host, path: str, offset: int, limit: int) -> TextRang
 
 
 class _Wanted:
-    """Takes blocks, keeps the lines in the range."""
+    """Takes the blocks of a file and keeps the lines in the range."""
 
     def __init__(self, offset: int, limit: int) -> None:
         self.done = False
@@ -126,11 +127,11 @@ class _Wanted:
         text = self._line.decode("utf-8", "replace").rstrip("\r")
         if self._number == 1 and text.startswith("\ufeff"):
             text = text[1:]
-        if cut or len(text) > MOST_LINE:
-            text = f"{text[:MOST_LINE]}… [line cut: it has {self._line_size:,} bytes]"
+        if cut or len(text) > MAX_LINE:
+            text = f"{text[:MAX_LINE]}… [line cut: it has {self._line_size:,} bytes]"
         chars = len(text) + len(str(self._number)) + 2
         size = len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) + len(str(self._number)) + 2
-        if self._lines and (self._chars + chars > MOST_CHARS or self._bytes + size > MOST_BYTES):
+        if self._lines and (self._chars + chars > MAX_CHARS or self._bytes + size > MAX_BYTES):
             self.done = self._full = True
             return
         self._lines.append(text)

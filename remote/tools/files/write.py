@@ -1,4 +1,4 @@
-"""Write: a whole file, with exactly the bytes given."""
+"""Write: writes a whole file with exactly the content given."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ _GREP_SCHEMA: Json = {
 
 _GREP_DESCRIPTION = (
     "Searches file contents for a regular expression. Use it rather than grep or rg in Bash.\n"
-    "- The syntax is that of ripgrep and Python (`log.*Error`, `function\\s+\\w+`), look-around included; literal braces "
-    "need a backslash (`interface\\{\\}`).\n"
+    "- The syntax is that of ripgrep and Python (`log.*Error`, `function\\s+\\w+`), look-around included; literal "
+    "braces need a backslash (`interface\\{\\}`).\n"
     "- output_mode: files_with_matches (default) gives paths, the most recently changed first; content gives lines; "
     "count gives the number of matching lines of each file.\n"
     "- glob (`*.js`, `src/**/*.{ts,tsx}`, `!*.min.js`) or type (js, py, rust, …) choose files.\n"

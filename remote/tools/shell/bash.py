@@ -1,4 +1,4 @@
-"""Bash: a command line in the session's shell, watched while it runs and limited in what it gives back."""
+"""Bash: runs a command line, reports its output while it runs, and limits the output that the model gets."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
+from ...system.host import is_under
 from ...system.process import Process
-from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
-from ..output import MOST_CHARS, Output
+from ..output import Output
 from .cwd_report import CwdReport
-from .shells import MOST_RUNNING
+from .shells import MAX_RUNNING
 
 Json = dict[str, Any]
 
 DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
-"""Milliseconds."""
+"""In milliseconds, as DEFAULT_TIMEOUT."""
 
-_MOST_COMMAND = 100_000  # bytes: what the kernel takes as one argument, with room for ours
+_MAX_COMMAND = 100_000  # bytes: what the kernel takes as one argument, less what we add
 _PROGRESS_EVERY = 0.1  # seconds
-_ROOM = 200  # characters for what is said about an output
+_ROOM = 200  # characters for a note about the output
 _TAIL_LINES = 20
 _TAIL_BYTES = 4096
-_MOST_STRUCTURED = 40_000  # characters; the model's limit is below
+_MAX_STRUCTURED = 40_000  # characters; more than the model gets
 
 _BASH_SCHEMA: Json = {
     "type": "object",
@@ -53,12 +54,13 @@ _BASH_SCHEMA: Json = {
 
 
 _BASH_DESCRIPTION = (
-    "Runs a bash command on the machine the session is on. The working directory stays from one command to the next; shell "
-    "variables and functions do not. There is no terminal and no input.\n"
+    "Runs a bash command on the machine the session is on. The working directory stays from one command to the next; "
+    "shell variables and functions do not. There is no terminal and no input.\n"
     f"- timeout is in milliseconds: {DEFAULT_TIMEOUT} by default, {MAX_TIMEOUT} at most. A command that takes "
     "longer is stopped.\n"
-    f"- Output over {MOST_CHARS} characters goes to a file: you get its head, its tail and the path.\n"
-    "- With run_in_background the command goes on while you do other things; BashOutput gives its output, KillShell ends it.\n"
+    f"- Output over {MAX_OUTPUT_CHARS} characters goes to a file: you get its head, its tail and the path.\n"
+    "- With run_in_background the command goes on while you do other things; BashOutput gives its output, KillShell "
+    "ends it.\n"
     "- Use the Read, Edit, Write, Grep, Glob and LS tools rather than cat, sed, echo, grep, find and ls.\n"
     "- Quote paths that contain spaces. Join commands that depend on each other with &&."
 )
@@ -87,8 +89,8 @@ class Bash(Tool):
             size = len(command.encode("utf-8"))
         except UnicodeEncodeError:
             return "The command contains a lone surrogate, which UTF-8 cannot write."
-        if size > _MOST_COMMAND:
-            return f"The command has {size:,} bytes, more than {_MOST_COMMAND:,}: write it to a file and run that."
+        if size > _MAX_COMMAND:
+            return f"The command has {size:,} bytes, more than {_MAX_COMMAND:,}: write it to a file and run that."
         if tool_input.get("timeout", 0) > MAX_TIMEOUT:
             return f"timeout is at most {MAX_TIMEOUT} milliseconds; use run_in_background for longer commands."
         return None
@@ -109,8 +111,8 @@ def _roots(context: ToolContext) -> list[str]:
 
 
 def _start_in_background(command: str, context: ToolContext) -> ToolResult:
-    if context.shells.running >= MOST_RUNNING:
-        return refusal(f"{MOST_RUNNING} background commands are running already. End one with KillShell first.")
+    if context.shells.running >= MAX_RUNNING:
+        return refusal(f"{MAX_RUNNING} background commands are running already. End one with KillShell first.")
     cwd = context.shells.directory(context.host, _roots(context))
     output = Output(context.spill, "background", to_file=True)
     try:
@@ -126,7 +128,7 @@ def _start_in_background(command: str, context: ToolContext) -> ToolResult:
 
 
 class _Foreground:
-    """One command until it has ended, timed out or was cancelled."""
+    """One foreground command, until it ends, times out or is cancelled."""
 
     def __init__(self, command: str, context: ToolContext) -> None:
         self._command = command
@@ -158,7 +160,7 @@ class _Foreground:
                     await process.stop()
             finally:
                 if interrupted:
-                    context.stopped(self._output.text(MOST_CHARS - _ROOM))
+                    context.stopped(self._output.text(MAX_OUTPUT_CHARS - _ROOM))
                 self._output.close()
                 moved = report.take()
         if not ended:
@@ -168,7 +170,7 @@ class _Foreground:
         return self._result(process.returncode or 0, self._move(moved))
 
     async def _watch(self, process: Process, timeout: float) -> bool:
-        """True when the process has ended in time."""
+        """Wait for the process and report its output meanwhile. Return whether it has ended in time."""
         waiter = asyncio.ensure_future(process.wait())
         try:
             while not waiter.done():
@@ -196,11 +198,12 @@ class _Foreground:
         )
 
     def _move(self, directory: str) -> str:
-        """Follow the command to the directory it ended in. Gives a note when that is not allowed."""
+        """Follow the command to the directory it ended in. Return a note if that is outside the session's
+        directories."""
         context = self._context
         if not directory or directory == context.shells.cwd:
             return ""
-        if any(_is_under(directory, context.host.real_path(root)) for root in _roots(context)):
+        if any(is_under(directory, context.host.real_path(root)) for root in _roots(context)):
             context.shells.cwd = directory
             return ""
         if directory == context.host.real_path(context.shells.cwd):
@@ -210,12 +213,12 @@ class _Foreground:
 
     def _timed_out(self, timeout: float) -> ToolResult:
         note = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
-        text = self._output.text(MOST_CHARS - len(note) - 1)
+        text = self._output.text(MAX_OUTPUT_CHARS - len(note) - 1)
         structured = _structured(text, interrupted=True, path=self._output.path)
         return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
 
     def _result(self, code: int, note: str) -> ToolResult:
-        text = self._output.text(MOST_CHARS - _ROOM).rstrip("\n")
+        text = self._output.text(MAX_OUTPUT_CHARS - _ROOM).rstrip("\n")
         structured = _structured(text, path=self._output.path, stderr=note)
         failed = code != 0
         if failed:
@@ -227,9 +230,10 @@ class _Foreground:
 
 
 def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr: str = "", **more: str) -> Json:
-    """The public shape. stdout and stderr come merged, in the order they were written."""
+    """The public shape of the result. The command writes both streams to stdout, in order; `stderr` holds a note of
+    ours."""
     structured: Json = {
-        "stdout": text[:_MOST_STRUCTURED],
+        "stdout": text[:_MAX_STRUCTURED],
         "stderr": stderr,
         "interrupted": interrupted,
         "isImage": False,
@@ -242,8 +246,8 @@ def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr:
 
 
 def _arguments(shell: str, command: str, report: str) -> list[str]:
-    """The command, and before it the order to tell the directory it ends in. Through `eval`, so that a syntax error
-    shows the command and not that order."""
+    """Return the argv for a command, with a trap that writes the directory it ends in to `report`. The command goes
+    through `eval`, so that a syntax error shows the command and not the trap."""
     if not report:
         return [shell, "-c", command]
     script = f"trap 'pwd -P >{_quoted_twice(report)} 2>/dev/null' EXIT; eval \"set --;$1\""
@@ -251,9 +255,5 @@ def _arguments(shell: str, command: str, report: str) -> list[str]:
 
 
 def _quoted_twice(path: str) -> str:
-    """For a place inside single quotes: what the shell evaluates when the trap runs."""
+    """Quote a path for the trap, whose text stands in single quotes itself."""
     return shlex.quote(path).replace("'", "'\\''")
-
-
-def _is_under(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")

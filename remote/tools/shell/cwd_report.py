@@ -1,4 +1,4 @@
-"""How a command tells the directory it ends in: by a small file, or by a pipe of ours where there can be none."""
+"""How a command reports the directory it ends in: in a small file, or through a pipe where no file can be made."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 
 from ..spill import Spill
 
-_MOST = 65536
+_MAX_BYTES = 65536
 
 
 class CwdReport:
-    """To be taken once, when the command is over. `path` is what the command writes to; "" when it cannot tell."""
+    """One report, taken once when the command is over. The command writes to `path`; "" means that it cannot report."""
 
     def __init__(self, spill: Spill) -> None:
         self._pipe: tuple[int, int] | None = None
@@ -23,13 +23,13 @@ class CwdReport:
                 self.path = "/proc/%d/fd/%d" % (os.getpid(), self._pipe[1])
 
     def take(self) -> str:
-        """The directory, "" when none was told. The file is gone then."""
-        told = os.fsdecode(self._from_pipe(*self._pipe) if self._pipe else self._from_file())
-        return told[:-1] if told.endswith("\n") else told
+        """Return the directory, "" if none was reported. Remove the file."""
+        reported = os.fsdecode(self._from_pipe(*self._pipe) if self._pipe else self._from_file())
+        return reported[:-1] if reported.endswith("\n") else reported
 
     def _from_pipe(self, reader: int, writer: int) -> bytes:
         try:
-            return os.read(reader, _MOST)
+            return os.read(reader, _MAX_BYTES)
         except BlockingIOError:
             return b""
         finally:
@@ -41,7 +41,7 @@ class CwdReport:
             return b""
         try:
             with open(self.path, "rb") as file:
-                return file.read(_MOST)
+                return file.read(_MAX_BYTES)
         except OSError:
             return b""
         finally:

@@ -1,4 +1,4 @@
-"""BashOutput and KillShell: what came of a background command, and its end."""
+"""BashOutput and KillShell: return the output of a background command, and end one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .shells import Shell, Status
 
 Json = dict[str, Any]
 
-_MOST_FILTERED = 8 << 20  # bytes of new output that a filter looks at
+_MAX_FILTERED = 8 << 20  # bytes of new output that a filter looks at
 
 _BASH_OUTPUT_SCHEMA: Json = {
     "type": "object",
@@ -39,7 +39,7 @@ _BASH_OUTPUT_DESCRIPTION = (
 
 
 class BashOutput(Tool):
-    """New output of a background command."""
+    """Returns the new output of a background command."""
 
     declaration = ToolDeclaration(tool_traits.BASH_OUTPUT, _BASH_OUTPUT_DESCRIPTION, _BASH_OUTPUT_SCHEMA)
 
@@ -97,7 +97,7 @@ _KILL_SHELL_DESCRIPTION = (
 
 
 class KillShell(Tool):
-    """The end of a background command."""
+    """Ends a background command."""
 
     declaration = ToolDeclaration(tool_traits.KILL_SHELL, _KILL_SHELL_DESCRIPTION, _KILL_SHELL_SCHEMA)
 
@@ -126,7 +126,7 @@ async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: T
     path = shell.output.path
     if not path:
         raise SearchFailed("The output could not be kept in a file, so it cannot be filtered: call without filter.")
-    request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MOST_FILTERED), "end": end}
+    request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MAX_FILTERED), "end": end}
     found = await search(context, request)
     text = clean("\n".join(found["items"]).encode("utf-8", "replace"))
     return limited(text, context.spill, tool_traits.BASH_OUTPUT.name)

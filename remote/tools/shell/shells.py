@@ -1,5 +1,5 @@
-"""The session's shells: the directory commands run in, background commands, and what foreground commands left
-running."""
+"""The processes of a session that outlive their tool call: background commands, and what foreground commands left
+running. Also the directory in which the next command runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..output import Output
 
 _log = logging.getLogger(__name__)
 
-MOST_RUNNING = 32
-_MOST_KEPT = 100
-_MOST_LEFTOVERS = 200
+MAX_RUNNING = 32
+_MAX_SHELLS = 100
+_MAX_LEFTOVERS = 200
 
 
 class Status(enum.Enum):
-    """Where a background command is."""
+    """The state of a background command."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -32,7 +32,7 @@ class Status(enum.Enum):
 
 @dataclass(eq=False)
 class Shell:
-    """A background command. `position` is how many bytes of its output BashOutput has given."""
+    """A background command. `position` is how many bytes of its output BashOutput has returned."""
 
     id: str
     command: str
@@ -52,8 +52,8 @@ class Shell:
 
 
 class Shells:
-    """Owns every process that outlives its tool call. `close` ends them all. `session` is the mark of the host they
-    were started on (see `LocalHost.session`): by it even those that detached themselves are found."""
+    """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
+    to the processes it starts (see `LocalHost.session`): it finds even those that have detached themselves."""
 
     def __init__(self, cwd: str, session: str = "") -> None:
         self.cwd = cwd
@@ -69,7 +69,7 @@ class Shells:
 
     @property
     def busy(self) -> bool:
-        """Something that was started in the background still runs, as a shell or left behind by a command."""
+        """Whether a background command runs, or something that a foreground command left behind."""
         return self.running > 0 or any(each.has_leftovers() for each in self._leftovers)
 
     def add(self, command: str, process: Process, output: Output) -> Shell:
@@ -78,7 +78,7 @@ class Shells:
         shell = Shell(f"bash_{self._count}", command, process, output)
         self._shells[shell.id] = shell
         finished = [each for each in self._shells.values() if each.status is not Status.RUNNING]
-        for each in finished[: max(0, len(self._shells) - _MOST_KEPT)]:
+        for each in finished[: max(0, len(self._shells) - _MAX_SHELLS)]:
             del self._shells[each.id]
         watcher = asyncio.ensure_future(_watch(shell))
         self._watchers.add(watcher)
@@ -89,7 +89,7 @@ class Shells:
         return self._shells.get(shell_id)
 
     def ids(self) -> list[str]:
-        """The shells that are known, oldest first."""
+        """The ids of the known shells, oldest first."""
         return list(self._shells)
 
     async def kill(self, shell: Shell) -> None:
@@ -98,14 +98,13 @@ class Shells:
         await shell.process.stop()
 
     def left(self, process: Process) -> None:
-        """A foreground command has ended and left something running in the background (`server &`): it may go on until the
-        session ends."""
+        """Keep what a foreground command has left running when it ended (`server &`), until the session ends."""
         process.discard_output()
-        self._leftovers = [each for each in self._leftovers if each.has_leftovers()][-_MOST_LEFTOVERS:]
+        self._leftovers = [each for each in self._leftovers if each.has_leftovers()][-_MAX_LEFTOVERS:]
         self._leftovers.append(process)
 
     def directory(self, host: Host, roots: list[str]) -> str:
-        """Where the next command runs: the directory the last `cd` led to while it exists, else the first root."""
+        """Return where the next command runs: where the last `cd` led, or the first root if that is gone."""
         if self.cwd != roots[0] and not os.path.isdir(host.real_path(self.cwd)):
             self.cwd = roots[0]
         return self.cwd

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, is_alive, open_toolbox, until
 
-from ccb.remote.tools.output import MOST_CHARS
+from ccb.remote.tools.contract import MAX_OUTPUT_CHARS
 from ccb.remote.tools.registry import close_context
 
 Json = dict[str, Any]
@@ -128,7 +128,7 @@ async def test_an_interrupted_command_leaves_what_it_had_printed(box: Toolbox) -
     with pytest.raises(asyncio.CancelledError):
         await running
     (printed,) = box.printed
-    assert printed.startswith("1\n2\n") and "19999\n20000\n" in printed and len(printed) <= MOST_CHARS
+    assert printed.startswith("1\n2\n") and "19999\n20000\n" in printed and len(printed) <= MAX_OUTPUT_CHARS
     (kept,) = box.outputs.rglob("*.txt")
     assert f"is in {kept}" in printed and kept.read_text().startswith("1\n2\n")
 
@@ -273,7 +273,7 @@ async def test_unknown_shells_are_named_with_the_known_ones(box: Toolbox) -> Non
 
 
 async def test_there_is_a_limit_to_background_commands(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.remote.tools.shell.bash.MOST_RUNNING", 2)
+    monkeypatch.setattr("ccb.remote.tools.shell.bash.MAX_RUNNING", 2)
     for _ in range(2):
         await box("Bash", command="sleep 300", run_in_background=True)
     assert "KillShell first" in await box.error("Bash", command="sleep 300", run_in_background=True)

@@ -229,7 +229,7 @@ async def test_an_unwritable_place_is_a_clear_error(box: Toolbox) -> None:
 
 
 def test_what_was_seen_is_bounded() -> None:
-    files = FileState(most=3)
+    files = FileState(max_files=3)
     for number in range(10):
         files.written(f"/{number}", "d", _info())
     assert [files.get(f"/{n}") is not None for n in range(10)] == [False] * 7 + [True] * 3

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.remote.tools.output import MOST_CHARS, Output, clean, limited
+from ccb.remote.tools.contract import MAX_OUTPUT_CHARS
+from ccb.remote.tools.output import Output, clean, limited
 from ccb.remote.tools.spill import Spill
 
 
@@ -55,7 +56,7 @@ def test_a_long_output_is_head_path_and_tail(spill: Spill) -> None:
         output.add(whole[start : start + 70_001])
     output.close()
     text = output.text()
-    assert len(text) <= MOST_CHARS
+    assert len(text) <= MAX_OUTPUT_CHARS
     head, note, tail = re.split(r"\n\n(\[.*\])\n\n", text)
     assert whole.decode().startswith(head + "\n")
     assert whole.decode().endswith("\n" + tail)
@@ -131,10 +132,10 @@ def test_what_came_since_is_never_lost_or_repeated(
         output.add(chunk)
     new = b"".join(chunks)[start:]
     text = output.since(start)
-    if len(clean(new)) <= MOST_CHARS and len(new) <= 128 * 1024:
+    if len(clean(new)) <= MAX_OUTPUT_CHARS and len(new) <= 128 * 1024:
         assert text == clean(new)
     else:
-        assert len(text) <= MOST_CHARS
+        assert len(text) <= MAX_OUTPUT_CHARS
         assert output.path in text
     assert Path(output.path).read_bytes() == b"".join(chunks)
     output.close()

@@ -41,7 +41,8 @@ class Ignore:
 
     @staticmethod
     def at(root: str) -> Ignore:
-        """Return the rules in force where a search starts, with those of the directories above it in the same repository."""
+        """Return the rules in force where a search starts, with those of the directories above it in the same
+        repository."""
         found = Ignore([], False)
         directories = [root]
         while directories[-1] != os.path.dirname(directories[-1]):

@@ -78,8 +78,8 @@ def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
 
 
 _POSIX = {
-    "alpha": r"^\W\d_", "digit": "0-9", "alnum": r"^\W_", "upper": "A-Z", "lower": "a-z", "space": r"\s", "blank": r" \t",
-    "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "word": r"\w", "cntrl": r"\x00-\x1f\x7f",
+    "alpha": r"^\W\d_", "digit": "0-9", "alnum": r"^\W_", "upper": "A-Z", "lower": "a-z", "space": r"\s",
+    "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "word": r"\w", "cntrl": r"\x00-\x1f\x7f",
 }  # fmt: skip
 
 
@@ -246,7 +246,8 @@ def _count_in_file(request: Json, file: Found, pattern: Pattern, collected: _Col
 
 
 def _show_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
-    """Collect the matching lines of a file and their context; `--` stands between lines that do not follow each other."""
+    """Collect the matching lines of a file and their context; `--` stands between lines that do not follow each
+    other."""
     name, before, after = _show(file.path), request["before"], request["after"]
     last = 0
     for line in scan(_full_path(request, file), pattern, before, after, limits):
