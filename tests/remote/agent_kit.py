@@ -21,7 +21,7 @@ from ccb.remote.permissions.matchers import Askable
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.registry import ToolRegistry
 from ccb.remote.tools.spill import Spill
-from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_json
+from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
@@ -152,9 +152,7 @@ class MemoryEmitter:
         self.changed = asyncio.Event()
 
     def emit(self, content: Content) -> Record:
-        record = parse(
-            json.loads(json.dumps(to_json(record_of(content, len(self.journal) + 1, agent_id=self.agent_id))))
-        )
+        record = parse(json.loads(to_line(record_of(content, len(self.journal) + 1, agent_id=self.agent_id))))
         self.journal.append(record)
         self.all.append((record.kind, record.body))
         self.changed.set()

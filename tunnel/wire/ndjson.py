@@ -21,10 +21,12 @@ MAX_FRAME = 64 * 1024 * 1024
 _MAX_OPEN_PARTS = 16
 _PART_CHARS = 40 * 1024  # a character is at most 6 bytes once it is escaped
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
 
 def dump(data: Json) -> str:
     """Compact JSON text of an object; the one spelling used on the wire, in the journal and on stdout."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(data)
 
 
 def to_bytes(text: str) -> bytes:

@@ -42,7 +42,7 @@ class Projection:
         if handler is None and isinstance(content, MessageRecord):
             content = content.public
             handler = self._handlers.get(type(content))
-        if handler is not None and (record.agent_id == MAIN_AGENT or not handler.__dict__["main_only"]):
+        if handler is not None and (not handler.__dict__["main_only"] or record.agent_id == MAIN_AGENT):
             handler(self, content, record)
 
 

@@ -218,29 +218,32 @@ Content = Union[
 
 @dataclass(frozen=True)
 class Record:
-    """One record: its number, the time in seconds of the host's clock (for people only), the agent it belongs to and its typed
-    content. `body` is the JSON body for the journal and for frames: pass it on, do not look into it. A record that is not in a
-    journal has the number 0."""
+    """One record: its number and the time in seconds of the host's clock (for people only). A record that is not in a journal has
+    the number 0. `body` is the JSON body for the journal and for frames: pass it on, do not look into it. `content` is typed when
+    it is first asked for, because most records are only passed on."""
 
     seq: int
     time: float
-    agent_id: str
-    content: Content
-    body: Json = field(compare=False, repr=False)
+    kind: str
+    body: Json
 
     @property
-    def kind(self) -> str:
-        return self.content.kind
+    def agent_id(self) -> str:
+        """The agent it belongs to."""
+        return _agent(self.body.get(_PARENT if self.kind == "message" else _AGENT))
+
+    @cached_property
+    def content(self) -> Content:
+        """What it says, typed."""
+        return _content_of(self.kind, self.body)
 
 
 def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str = MAIN_AGENT) -> Record:
     """The record of a new fact."""
-    body = _body_of(content)
+    body = content.body if isinstance(content, MessageRecord) else _body_of(content)
     if agent_id != MAIN_AGENT:
         body = {**body, _PARENT if isinstance(content, MessageRecord) else _AGENT: agent_id}
-        if isinstance(content, MessageRecord):
-            content = MessageRecord(body)
-    return Record(seq, time, agent_id, content, body)
+    return Record(seq, time, content.kind, body)
 
 
 def parse(data: object) -> Record:
@@ -255,13 +258,12 @@ def parse(data: object) -> Record:
         isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
     ):
         raise RecordError("a field of a record has the wrong type")
-    return parse_event(seq, kind, body, float(time))
+    return Record(seq, float(time), kind, body)
 
 
-def parse_event(seq: int, kind: str, body: Json, time: float = 0.0) -> Record:
+def parse_event(seq: int, kind: str, body: Json) -> Record:
     """The record in an `event` frame, which does not tell the time."""
-    agent_id = agent_of_message(body) if kind == "message" else _agent(body.get(_AGENT))
-    return Record(seq, time, agent_id, _content_of(kind, body), body)
+    return Record(seq, 0.0, kind, body)
 
 
 def agent_of_message(body: Json) -> str:
@@ -294,14 +296,10 @@ def parse_line(line: bytes) -> Record | None:
         return None
 
 
-def to_json(record: Record) -> Json:
-    """The JSON object of a record, as it stands in the journal. `parse` reads it."""
-    return {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
-
-
 def to_line(record: Record) -> bytes:
     """The line of a record in the journal, with its end. `parse_line` reads it."""
-    return to_bytes(dump(to_json(record))) + b"\n"
+    line = {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
+    return to_bytes(dump(line)) + b"\n"
 
 
 def to_page(records: list[Record]) -> Json:
@@ -318,7 +316,7 @@ def in_session(record: Record, old: str, new: str) -> Record:
     for named in (body, inner):
         if isinstance(named, dict):
             named.update({name: new for name in ("session_id", "session") if named.get(name) == old})
-    return parse_event(record.seq, record.kind, body, record.time)
+    return Record(record.seq, record.time, record.kind, body)
 
 
 def _texts(value: object) -> str | None:

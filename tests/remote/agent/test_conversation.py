@@ -23,7 +23,7 @@ from ccb.tunnel.wire.records import (
     WithdrawnRecord,
     parse,
     record_of,
-    to_json,
+    to_line,
 )
 
 Json = dict[str, Any]
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 def _record(content: Content) -> Record:
     """As a journal gives it back."""
-    return parse(json.loads(json.dumps(to_json(record_of(content, 1)))))
+    return parse(json.loads(to_line(record_of(content, 1))))
 
 
 def _message(body: Json) -> Record:
