@@ -1,7 +1,7 @@
 """The pipeline of a tool call: from the tool_use block of the model to the tool_result on record.
 
 A call passes the steps in BEFORE, one after the other. Each returns the call, perhaps with another input, or raises
-Refused: then the tool does not run. After `run`, or after a refusal, the outcome passes the steps in AFTER. A failing
+CallRefused: then the tool does not run. After `run`, or after a refusal, the outcome passes the steps in AFTER. A failing
 tool, a refusal and a check that fails are all outcomes with a result for the model; other exceptions are faults of the
 worker."""
 
@@ -52,7 +52,7 @@ class CallOutcome:
     feedback_due: bool = False
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """Raised by a step: the tool does not run."""
 
     def __init__(self, outcome: CallOutcome) -> None:
@@ -113,7 +113,7 @@ async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
         for before in BEFORE:
             parsed = await before(context, parsed)
         outcome = await run(context, parsed)
-    except Refused as refused:
+    except CallRefused as refused:
         outcome = refused.outcome
     for after in AFTER:
         outcome = await after(context, call, outcome)
@@ -134,9 +134,9 @@ def may_run_in_parallel(call: ToolCall) -> bool:
 def parse(call: ToolCall) -> ParsedCall:
     """Refuse a call of an unknown tool, and an input that is not a JSON object."""
     if call.tool is None:
-        raise Refused(_tool_use_error(f"Error: No such tool available: {call.name}"))
+        raise CallRefused(_tool_use_error(f"Error: No such tool available: {call.name}"))
     if call.broken:
-        raise Refused(_tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
+        raise CallRefused(_tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
     return ParsedCall(call.id, call.tool, call.input)
 
 
@@ -146,14 +146,14 @@ async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     if wrong:
         plural = "issue" if len(wrong) == 1 else "issues"
         text = f"{call.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)
-        raise Refused(_tool_use_error(f"InputValidationError: {text}"))
+        raise CallRefused(_tool_use_error(f"InputValidationError: {text}"))
     try:
         reason = call.tool.validate(call.input, context.config.context)
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("validate of %s failed", call.name)
         reason = f"the input could not be checked: {type(error).__name__}: {error}"
     if reason is not None:
-        raise Refused(_tool_use_error(reason))
+        raise CallRefused(_tool_use_error(reason))
     return call
 
 
@@ -171,16 +171,16 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("the permission check of %s failed", call.name)
         text = f"The permission check failed ({error}); {call.name} was not run."
-        raise Refused(CallOutcome(_error(text))) from None
+        raise CallRefused(CallOutcome(_error(text))) from None
     if decision.behavior is Behavior.ALLOW:
         context.denials.permitted()
         return call
     if decision.behavior is Behavior.DENY or not can_ask:
-        raise Refused(_deny_unasked(context, call, decision))
+        raise CallRefused(_deny_unasked(context, call, decision))
     answer = await _ask(context, call, decision)
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
-        raise Refused(replace(_denied(context, call, text), ends_turn=answer.interrupt))
+        raise CallRefused(replace(_denied(context, call, text), ends_turn=answer.interrupt))
     _apply_updates(context, answer)
     context.denials.permitted()
     if answer.updated_input is None:
@@ -278,7 +278,7 @@ async def _ask(context: PipelineContext, call: ParsedCall, decision: Decision) -
         )
     except Exception as error:  # noqa: BLE001 - a failed question refuses
         _log.exception("asking for %s failed", call.name)
-        raise Refused(CallOutcome(_error(f"Tool permission request failed: Error: {error}"))) from None
+        raise CallRefused(CallOutcome(_error(f"Tool permission request failed: Error: {error}"))) from None
 
 
 def _apply_updates(context: PipelineContext, answer: ToolPermission) -> None:

@@ -1,6 +1,6 @@
-"""What a session knows about its surroundings before the first prompt: machine, directory, git, instruction files.
+"""Gathers what a session knows before the first prompt: machine, directory, git, instruction files.
 
-Gathered once, on the host where the files are. Nothing here fails: what cannot be found out is left out."""
+It is gathered once, on the host where the files are. Nothing here fails: what cannot be found out is left out."""
 
 from __future__ import annotations
 
@@ -18,14 +18,35 @@ from ..system.process import child_environment, new_mark, start
 from .instructions import InstructionFile, find_instructions
 
 _GIT_SECONDS = 2.5
-_MOST_GIT_BYTES = 1 << 20
-_MOST_STATUS_CHARS = 2000
+_MAX_GIT_BYTES = 1 << 20
+_MAX_STATUS_CHARS = 2000
 _RECENT_COMMITS = 5
+_NO_COMMITS = "## No commits yet on "
+_GIT_OPTIONS = (
+    "--no-pager",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "safe.bareRepository=explicit"),  # one among the files of a clone would bring its own configuration
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "log.showSignature=false"),
+)
+_GIT_COMMANDS = (
+    ("rev-parse", "--abbrev-ref", "HEAD"),
+    (
+        "for-each-ref",
+        "--format=%(refname:short) %(symref:short)",
+        "refs/heads",
+        "refs/remotes/origin/HEAD",
+        "--count=500",
+    ),
+    ("status", "--short", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty"),
+    ("log", "--oneline", "--no-decorate", "--no-color", "-n", str(_RECENT_COMMITS)),
+    ("config", "--get", "user.name"),
+)
 
 
 @dataclass(frozen=True)
 class GitState:
-    """Texts as git gives them; empty where it gave none."""
+    """The state of a repository, as texts from git; "" where git printed none."""
 
     branch: str = ""
     main_branch: str = ""
@@ -36,7 +57,8 @@ class GitState:
 
 @dataclass(frozen=True)
 class Context:
-    """`date` is the host's, ISO 8601. `git` is None outside a repository or without git."""
+    """What the model is told about its surroundings. `date` is the host's, in ISO 8601. `git` is None outside of a
+    repository or without git."""
 
     cwd: str
     add_dirs: tuple[str, ...] = ()
@@ -56,7 +78,7 @@ class Context:
 async def gather(
     cwd: str, add_dirs: Sequence[str] = (), home: str = "", environ: dict[str, str] | None = None
 ) -> Context:
-    """The context of a session in `cwd`. Takes at most a few seconds, whatever hangs."""
+    """Return the context of a session in `cwd`, within a few seconds even if a command hangs."""
     environ = dict(os.environ) if environ is None else environ
     home = home or os.path.expanduser("~")
     loop = asyncio.get_running_loop()
@@ -110,7 +132,8 @@ def _is_repository(cwd: str) -> bool:
 
 
 async def git_state(cwd: str, environ: dict[str, str]) -> GitState | None:
-    """Five questions at once, each with its own time limit. None when git is absent or this is no repository."""
+    """Return the state of the repository. None when there is no git or `cwd` is not in a repository. The five commands
+    run at the same time, each with its own time limit."""
     git = shutil.which("git", path=environ.get("PATH"))
     if git is None:
         return None
@@ -120,49 +143,33 @@ async def git_state(cwd: str, environ: dict[str, str]) -> GitState | None:
         "GIT_TERMINAL_PROMPT": "0",
         "LC_ALL": "C.UTF-8",
     }
-    base = [
-        git,
-        "--no-pager",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "safe.bareRepository=explicit",  # one among the files of a clone would bring a configuration of its own
-        "-c",
-        "core.hooksPath=/dev/null",
-        "-c",
-        "log.showSignature=false",
-    ]
-    questions = (
-        ["rev-parse", "--abbrev-ref", "HEAD"],
-        [
-            "for-each-ref",
-            "--format=%(refname:short) %(symref:short)",
-            "refs/heads",
-            "refs/remotes/origin/HEAD",
-            "--count=500",
-        ],
-        ["status", "--short", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty"],
-        ["log", "--oneline", "--no-decorate", "--no-color", "-n", str(_RECENT_COMMITS)],
-        ["config", "--get", "user.name"],
-    )
-    answers = await asyncio.gather(*(_run([*base, *question], cwd, quiet) for question in questions))
-    branch, refs, status, commits, user = answers
+    outputs = await asyncio.gather(*(_run([git, *_GIT_OPTIONS, *command], cwd, quiet) for command in _GIT_COMMANDS))
+    branch, refs, status, commits, user = outputs
     if status is None and branch is None and not _is_repository(cwd):
         return None
-    lines = (status or "").splitlines()
-    if not branch and lines and lines[0].startswith("## No commits yet on "):
-        branch = lines[0][len("## No commits yet on ") :]
-    changes = "\n".join(line for line in lines if not line.startswith("## "))
+    status_lines = (status or "").splitlines()
     return GitState(
-        branch=(branch or "").strip(),
+        branch=(branch or _unborn_branch(status_lines)).strip(),
         main_branch=_main_branch(refs or ""),
-        status=_cut(changes) if status is not None else "(git status did not answer)",
-        recent_commits=(commits or "").strip()[:_MOST_STATUS_CHARS],
+        status="(git status did not answer)" if status is None else _changes(status_lines),
+        recent_commits=(commits or "").strip()[:_MAX_STATUS_CHARS],
         user=(user or "").strip()[:200],
     )
 
 
+def _unborn_branch(status_lines: Sequence[str]) -> str:
+    """Return the branch of a repository without commits, "" if it has any."""
+    first = status_lines[0] if status_lines else ""
+    return first[len(_NO_COMMITS) :] if first.startswith(_NO_COMMITS) else ""
+
+
+def _changes(status_lines: Sequence[str]) -> str:
+    """Return the output of `git status` without the line about the branch, cut to its limit."""
+    return _cut("\n".join(line for line in status_lines if not line.startswith("## ")))
+
+
 def _main_branch(refs: str) -> str:
+    """Return the branch that origin's HEAD names, or else a local branch with a usual name."""
     names = dict(line.partition(" ")[::2] for line in refs.splitlines())
     remote = names.get("origin/HEAD") or names.get("origin") or ""
     if remote.startswith("origin/"):
@@ -171,19 +178,20 @@ def _main_branch(refs: str) -> str:
 
 
 def _cut(status: str) -> str:
-    if len(status) <= _MOST_STATUS_CHARS:
+    """Return the status within its limit, cut at a line end."""
+    if len(status) <= _MAX_STATUS_CHARS:
         return status
-    kept = status[:_MOST_STATUS_CHARS].rpartition("\n")[0]
+    kept = status[:_MAX_STATUS_CHARS].rpartition("\n")[0]
     missing = status[len(kept) :].strip("\n").count("\n") + 1
     return f"{kept}\n({missing} more lines were cut; run `git status` to see them all)"
 
 
 async def _run(argv: Sequence[str], cwd: str, environ: dict[str, str]) -> str | None:
-    """Standard output, or None when the command failed, hung or said too much."""
+    """Return the standard output of a command, up to a limit; None when it failed or did not end in time."""
     pieces: list[bytes] = []
 
     def take(data: bytes) -> None:
-        if sum(map(len, pieces)) <= _MOST_GIT_BYTES:
+        if sum(map(len, pieces)) <= _MAX_GIT_BYTES:
             pieces.append(data)
 
     try:

@@ -1,4 +1,4 @@
-"""CLAUDE.md and AGENTS.md: what the owners of a directory want an agent to know."""
+"""Finds and reads instruction files (CLAUDE.md and AGENTS.md): what the owners of a directory want an agent to know."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 NAMES = ("CLAUDE.md", "AGENTS.md")
 _USER_FILES = (".claude/CLAUDE.md", ".config/ccb/AGENTS.md")
 _ENDINGS = (".md", ".mdc", ".markdown", ".txt")
-_MOST_BYTES = 40 * 1024
-_MOST_TOTAL_BYTES = 100 * 1024
-_MOST_FILES = 40
+_MAX_BYTES = 40 * 1024
+_MAX_TOTAL_BYTES = 100 * 1024
+_MAX_FILES = 40
 
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """`scope` is `user` or `project`. A text that was cut says so in its last line."""
+    """An instruction file. `scope` is `user` or `project`. A text that was cut says so in its last line."""
 
     path: str
     text: str
@@ -24,23 +24,23 @@ class InstructionFile:
 
 
 def find_instructions(cwd: str, home: str) -> list[InstructionFile]:
-    """The user's own files first, then those from the root down to `cwd`: the nearest comes last and counts most. A file
-    with the same content as an earlier one of its directory is left out."""
+    """Return the user's own files, then those from the root down to `cwd`: the nearest one comes last and counts most.
+    Files with the same text as an earlier one are left out."""
     candidates = [(os.path.join(home, name), "user") for name in _USER_FILES]
     for directory in _from_root(os.path.realpath(cwd)):
         candidates += [(os.path.join(directory, name), "project") for name in NAMES]
     found: list[InstructionFile] = []
     seen: set[tuple[int, int]] = set()
     texts: set[str] = set()
-    left = _MOST_TOTAL_BYTES
+    left = _MAX_TOTAL_BYTES
     for path, scope in candidates:
-        read = _read(path, min(_MOST_BYTES, left), seen)
+        read = _read(path, min(_MAX_BYTES, left), seen)
         if read is None:
             continue
         text, size = read
         if text.strip() in texts or not text.strip():
             continue
-        if len(found) >= _MOST_FILES or left <= 0:
+        if len(found) >= _MAX_FILES or left <= 0:
             found.append(InstructionFile(path, "(left out: the instruction files are too long together)", scope))
             break
         texts.add(text.strip())
@@ -58,8 +58,8 @@ def _from_root(directory: str) -> list[str]:
 
 
 def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] | None:
-    """(text, bytes used), or None for what is no readable regular file or was read before under another name. Never waits
-    for the other end of a FIFO."""
+    """Return (text, bytes used), or None when the path is not a readable regular file, or is a file that was read
+    before under another name. Does not block on a FIFO."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:
@@ -86,13 +86,15 @@ def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] 
         return None
     text = data[:limit].decode("utf-8-sig", "ignore").replace("\r\n", "\n")
     if len(data) > limit:
-        text = f"{text.rpartition(chr(10))[0] or text}\n(cut here: the file is longer than {limit} bytes; read it for the rest)"
+        whole_lines = text.rpartition("\n")[0] or text
+        text = f"{whole_lines}\n(cut here: the file is longer than {limit} bytes; read it for the rest)"
     return text, min(len(data), limit)
 
 
 def _is_meant(path: str, info: os.stat_result) -> bool:
-    """Not for what a stranger put into a directory that everybody may write to, nor for a link to what is no text of that
-    kind: such a link in a clone would bring a key into the conversation."""
+    """Whether the owner of the directory put the file there, and it is a text. False for a stranger's file in a
+    directory that everybody may write to. False for a link to a file with another ending: such a link in a clone could
+    bring a private key into the conversation."""
     directory = os.stat(os.path.dirname(path))
     if directory.st_mode & stat.S_IWOTH and info.st_uid not in (0, os.geteuid()):
         return False

@@ -1,4 +1,4 @@
-"""Checks a tool's input against its JSON schema, as far as tools use JSON schema."""
+"""Checks the input of a tool against its JSON schema. Supports the part of JSON schema that tools use."""
 
 from __future__ import annotations
 
@@ -6,38 +6,33 @@ from typing import Any
 
 Json = dict[str, Any]
 
-_MOST_ISSUES = 10
+_MAX_ISSUES = 10
 
 
 def issues(value: object, schema: Json) -> list[str]:
-    """What is wrong with `value`, one sentence each; empty when it fits."""
+    """Return what is wrong with `value`, a sentence for each issue; empty when it fits the schema."""
     found: list[str] = []
     _check(value, schema, "", found)
-    return found[:_MOST_ISSUES]
+    return found[:_MAX_ISSUES]
 
 
 def _check(value: object, schema: Json, path: str, found: list[str]) -> None:
-    where = f"`{path}`" if path else "the input"
+    where = _where(path)
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
         if all(issues(value, choice) for choice in choices):
             found.append(f"{where} fits none of the allowed forms")
         return
-    kind = schema.get("type")
-    if kind is not None:
-        kinds = kind if isinstance(kind, list) else [kind]
-        if not any(_is(value, name) for name in kinds):
-            found.append(f"{where} is {_kind(value)}, expected {' or '.join(kinds)}")
-            return
+    kinds = _kinds(schema)
+    if kinds and not any(_is(value, name) for name in kinds):
+        found.append(f"{where} is {_kind(value)}, expected {' or '.join(kinds)}")
+        return
     if "enum" in schema and value not in schema["enum"]:
         found.append(f"{where} must be one of {', '.join(map(repr, schema['enum']))}")
     if isinstance(value, dict):
         _check_object(value, schema, path, found)
     elif isinstance(value, list):
-        _check_size(len(value), schema, "Items", where, "items", found)
-        if isinstance(schema.get("items"), dict):
-            for i, item in enumerate(value):
-                _check(item, schema["items"], f"{path}[{i}]", found)
+        _check_array(value, schema, path, found)
     elif isinstance(value, str):
         _check_size(len(value), schema, "Length", where, "characters", found)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -58,6 +53,13 @@ def _check_object(value: Json, schema: Json, path: str, found: list[str]) -> Non
             found.append(f"an unexpected parameter `{_join(path, name)}` was given")
 
 
+def _check_array(value: list[Any], schema: Json, path: str, found: list[str]) -> None:
+    _check_size(len(value), schema, "Items", _where(path), "items", found)
+    if isinstance(schema.get("items"), dict):
+        for i, item in enumerate(value):
+            _check(item, schema["items"], f"{path}[{i}]", found)
+
+
 def _check_size(size: int, schema: Json, suffix: str, where: str, unit: str, found: list[str]) -> None:
     least, most = schema.get(f"min{suffix}"), schema.get(f"max{suffix}")
     if least is not None and size < least:
@@ -75,6 +77,16 @@ def _check_range(value: float, schema: Json, where: str, found: list[str]) -> No
         found.append(f"{where} must be more than {schema['exclusiveMinimum']}")
     if "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]:
         found.append(f"{where} must be less than {schema['exclusiveMaximum']}")
+
+
+def _where(path: str) -> str:
+    return f"`{path}`" if path else "the input"
+
+
+def _kinds(schema: Json) -> list[str]:
+    """Return the types the schema allows; empty when it allows all."""
+    kind = schema.get("type") or []
+    return kind if isinstance(kind, list) else [kind]
 
 
 def _join(path: str, name: str) -> str:
