@@ -1,4 +1,4 @@
-"""The command `ccb`: from argv to an exit code. Nothing heavy is imported before the arguments are understood."""
+"""The command `ccb`: from argv to an exit code. Nothing heavy is imported before the arguments are parsed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line `argv` (without the program's name); the exit code. Nothing is raised."""
+    """Run the command line `argv` (without the program's name) and return the exit code. Raises nothing."""
     try:
         code = _answer(argv)
     except OSError:

@@ -1,4 +1,4 @@
-"""The REPL's way in: what a login asks is asked on the plain terminal, then the interface takes it over."""
+"""Start the REPL: the login asks its questions on the plain terminal, then the interface takes the terminal over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 async def run_interactive(arguments: Arguments) -> int:
-    """Connect and show the session until the person leaves; on the host it stays. The exit code; raises CcbError."""
+    """Connect, show the session until the person leaves, and return the exit code. The session stays on the host.
+
+    Raises CcbError.
+    """
     return await ended_by_signals(_connected(arguments))
 
 
@@ -57,11 +60,11 @@ async def _connected(arguments: Arguments) -> int:
                 if session.reading and not session.driving:
                     sys.stderr.write(
                         "ccb: another client drives the session; this ccb ends when it has read the answer that it asked for "
-                        "(Ctrl+C: at once, and that one asks again)\n"
+                        "(Ctrl+C ends it now; the other client then asks the model again)\n"
                     )
                     try:
                         await session.read_out()
-                    finally:  # Ctrl+C: the host is told all the same
+                    finally:  # also after Ctrl+C, so that the host learns of it
                         await session.close(done=True)
                 else:
                     await session.close(done=True)

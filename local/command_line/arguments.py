@@ -56,7 +56,10 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
 
 
 def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arguments:
-    """`ssh HOST [DIR] [PROMPT…]`, without HOST where a command leads to one place. `variadic` may have taken the host."""
+    """`ssh HOST [DIR] [PROMPT…]`, without HOST where a command leads to one place.
+
+    `variadic` may have taken the host.
+    """
     if not needs_host(arguments.connection) and (not words or _starts_as_path(words[0])):
         directory = remote_path(words[0]) if words else None
         return replace(arguments, directory=directory, prompt=_prompt(words[1:]))
@@ -104,7 +107,7 @@ def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
     command, stops_all = arguments.command, arguments.command == "stop" and arguments.host_command.all
     if words:
         if not is_session_id(words[0]):
-            raise UsageError(f"{shortened(words[0])!r} is no session ID", do=_LIST_THEM)
+            raise UsageError(f"{shortened(words[0])!r} is not a session ID", do=_LIST_THEM)
         return _with_resume(arguments, words[0].lower())
     if command == "attach":
         return _with_resume(arguments, "")
@@ -122,7 +125,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
     elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):
         raise UsageError(
             f"{shortened(words[0])!r} names a place on a host, and this would be a session here",
-            do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it behind --.",
+            do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
         )
     elif words and may_be_command and not arguments.streams.print:
         _check_spelling(words)
@@ -138,8 +141,8 @@ def _check_spelling(words: Sequence[str]) -> None:
     near = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.7)
     if near and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
         raise UsageError(
-            f"{shortened(words[0])!r} is no command",
-            do=f"Did you mean `ccb {near[0]}`? If it is a prompt, write it behind --.",
+            f"{shortened(words[0])!r} is not a command",
+            do=f"Did you mean `ccb {near[0]}`? If it is a prompt, write it after --.",
         )
 
 

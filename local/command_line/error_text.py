@@ -1,4 +1,4 @@
-"""Errors as the person reads them: what happened, the evidence, the one thing to do. Never a traceback."""
+"""Errors as text for the person: what happened, the evidence, and the one thing to do. Never a traceback."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ccb.tunnel.plain_text import neutralise
 
 from .exit_codes import ExitCode
 
-_MOST_EVIDENCE = 20
+_MAX_EVIDENCE_LINES = 20
 _OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
 
 
 def error_text(error: CcbError) -> str:
-    """The lines for stderr, newline at the end."""
+    """The error as lines for stderr, with a newline at the end."""
     what = neutralise(error.what)
     lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
     lines += [f"  {line}" for line in evidence_lines(error)]
@@ -24,18 +24,18 @@ def error_text(error: CcbError) -> str:
 
 
 def evidence_lines(error: CcbError) -> list[str]:
-    """What supports an error, without empty lines, and not more than a screen of it."""
+    """The evidence of an error without empty lines, cut to a screenful."""
     lines = [line for line in neutralise(error.evidence).splitlines() if line.strip()]
-    more = len(lines) - _MOST_EVIDENCE
-    return lines if more <= 0 else [*lines[:_MOST_EVIDENCE], f"… and {more} more lines"]
+    more = len(lines) - _MAX_EVIDENCE_LINES
+    return lines if more <= 0 else [*lines[:_MAX_EVIDENCE_LINES], f"… and {more} more lines"]
 
 
 def bug_text(error: BaseException, log_file: Path) -> str:
-    """What is said about a bug of ours."""
+    """The message for a bug in ccb."""
     return (
         f"ccb: a bug in ccb: {type(error).__name__}\n"
         f"  The details are in {log_file}\n"
-        "  -> Please report it with that file; look through it first for what you do not want to show.\n"
+        "  -> Please report it with that file. Check first that it shows nothing you want to keep private.\n"
     )
 
 

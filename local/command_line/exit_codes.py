@@ -21,16 +21,16 @@ class ExitCode(IntEnum):
     AGENT_FAILED = (
         1,
         (
-            "The model or the agent failed, a turn was interrupted on request, the session does not exist, `ccb stop` or "
-            "`ccb clean` had to leave something, or `ccb doctor` found something that blocks."
+            "The model or the agent failed, a turn was interrupted on request, the session does not exist, `ccb stop` "
+            "or `ccb clean` had to leave something, or `ccb doctor` found something that blocks."
         ),
     )
     USAGE = 2, "An option, a target or their combination makes no sense."
     PERMISSION_DENIED = (
         3,
         (
-            "The run ended, but a tool call was denied because nobody could be asked, or a question in the session waits for "
-            "an answer that this run cannot give."
+            "The run ended, but a tool call was denied because nobody could be asked, or a question in the session "
+            "waits for an answer that this run cannot give."
         ),
     )
     LIMIT_REACHED = 4, "The run stopped at `--max-turns`."
@@ -38,8 +38,8 @@ class ExitCode(IntEnum):
     UNREACHABLE = (
         69,
         (
-            "There is no connection to the host: its name does not resolve, the port is closed, it does not answer in time, or "
-            "it refuses a channel."
+            "There is no connection to the host: its name does not resolve, the port is closed, it does not answer in "
+            "time, or it refuses a channel."
         ),
     )
     INTERNAL = 70, "A bug in ccb. The message names the log file."

@@ -12,11 +12,14 @@ _OPTION_WIDTH = 38
 _MIN_TEXT = 20
 
 _ABOUT = """\
-`ccb help COMMAND` (or `ccb COMMAND --help`) shows one command with its options. The host comes before every other word \
-that is not an option. Without -p the terminal interface starts and PROMPT is its first message; with -p the answer to \
-PROMPT, and to what is piped in, is printed."""
+`ccb help COMMAND` (or `ccb COMMAND --help`) shows one command with its options. The host comes before every \
+other word that is not an option. Without -p the terminal interface starts and PROMPT is its first message; \
+with -p the answer to PROMPT, and to what is piped in, is printed."""
 
-PATHS = "Paths: host:/srv/app, host:~/app, host:app (below the home directory), ssh://user@host:2222/srv/app, '[::1]:/srv/app'."
+PATHS = (
+    "Paths: host:/srv/app, host:~/app, host:app (below the home directory), "
+    "ssh://user@host:2222/srv/app, '[::1]:/srv/app'."
+)
 HOSTS = "HOST: [user@]host or ssh://[user@]host[:port], without a path; write --local instead for this machine."
 
 

@@ -33,7 +33,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True)
 class SessionChoice:
-    """Which session to open: a new one, an existing one, or a copy of one; and how long to keep trying to stay attached.
+    """Which session to open (a new one, an existing one, or a copy of one), and how long to try to reconnect.
 
     `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
     `logs` have their session there too. `reconnect_timeout` is in seconds.

@@ -39,7 +39,7 @@ def read_duration(unit: str) -> ReadValue:
         except ValueError:
             number = -1.0
         if not 0 <= number < 1e9:
-            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is no number of {unit}")
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number of {unit}")
         return number
 
     return read
@@ -48,14 +48,14 @@ def read_duration(unit: str) -> ReadValue:
 def read_count(value: str, shown: str) -> int:
     """A whole number from 1 to 999999."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
-        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is no number from 1 to 999999")
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
     return int(value)
 
 
 def read_session_id(value: str, shown: str) -> str:
     """The ID of an existing session or the start of one, in lower case."""
     if not is_session_id(value):
-        raise UsageError(f"error: '{shortened(value)}' is no session ID", do="`ccb ps HOST` lists them.")
+        raise UsageError(f"error: '{shortened(value)}' is not a session ID", do="`ccb ps HOST` lists them.")
     return value.lower()
 
 
@@ -77,14 +77,14 @@ def read_port(value: str, shown: str) -> int:
 def read_ssh_option(value: str, shown: str) -> str:
     """An option of ssh_config: `Name=value` or `Name value`."""
     if not _SSH_OPTION.fullmatch(value):
-        raise UsageError(f"error: '-o {shortened(value)}' is no ssh option", do="Write -o Name=value.")
+        raise UsageError(f"error: '-o {shortened(value)}' is not an ssh option", do="Write -o Name=value.")
     return value
 
 
 def read_model(value: str, shown: str) -> str:
     """The name of a model; not empty."""
     if not value.strip():
-        raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave it away.")
+        raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave out the option.")
     return value
 
 

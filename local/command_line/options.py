@@ -63,8 +63,8 @@ class OptionKind(Enum):
 class Option:
     """One option of the command line.
 
-    `names` are all spellings, the preferred one first. `field` is the attribute of `group`. `help` is one plain sentence.
-    `commands` are the only commands that take the option; empty when the group decides (see `Subcommand`).
+    `names` are all spellings, the preferred one first. `field` is the attribute of `group`. `help` is one plain
+    sentence. `commands` are the only commands that take the option; empty when the group decides (see `Subcommand`).
     """
 
     names: tuple[str, ...]
@@ -133,7 +133,7 @@ OPTIONS = (
     ),
     Option(
         ("--reconnect-timeout",), Group.SESSION, "reconnect_timeout", _VALUE,
-        "Stop trying to reconnect this long after the connection is lost (default: 24 h, headless 600 s; 0: do not try).",
+        "Give up reconnecting this long after the connection is lost (default: 24 h, headless 600 s; 0: at once).",
         "seconds", read=read_duration("seconds"),
     ),
     Option(
@@ -216,8 +216,8 @@ OPTIONS = (
     ),
     Option(
         ("--transport",), Group.CONNECTION, "transport", _VALUE,
-        "Reach the host by asyncssh (built in, the default), by ssh (the OpenSSH client), or by a command that leads to "
-        "a shell: 'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'; with a command, the host is only a "
+        "Reach the host by asyncssh (built in, the default), by ssh (the OpenSSH client), or by a command that leads "
+        "to a shell: 'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'; with a command, the host is only a "
         "name and may be left out.", "transport",
     ),
     Option(
@@ -295,15 +295,15 @@ SUBCOMMANDS = (
         "auth",
         ("ccb auth login [--api-key-stdin]", "ccb auth status", "ccb auth logout"),
         "manage the model credential of this machine",
-        "Keep the API key of the model in the keyring of this machine: `login` checks a key and stores it, `status` says "
-        "which credential is used, `logout` removes the stored key.",
+        "Keep the API key of the model in the keyring of this machine: `login` checks a key and stores it, `status` "
+        "says which credential is used, `logout` removes the stored key.",
     ),
     Subcommand(
         "ps",
         ("ccb ps [HOST] [--json]",),
         "list the sessions of a host (default: this machine)",
-        "List the sessions of a host, or of this machine: ID, state, age, time since last use, memory, driver, directory "
-        "and last prompt.",
+        "List the sessions of a host, or of this machine: ID, state, age, time since last use, memory, driver, "
+        "directory and last prompt.",
         (Group.CONNECTION,),
     ),
     Subcommand(

@@ -1,7 +1,7 @@
 """Cut argv into words and option values.
 
-Both `--name value` and `--name=value` work; options of one letter also take their value attached (`-P22`). `--` ends the
-options. Everything after the word `auth` belongs to that command.
+Both `--name value` and `--name=value` work; options of one letter also take their value attached (`-P22`). `--` ends
+the options. Everything after the word `auth` belongs to that command.
 """
 
 from __future__ import annotations

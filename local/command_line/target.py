@@ -1,7 +1,7 @@
-"""Where a session is to run, as the person writes it: `[user@]host[:path]` or `ssh://[user@]host[:port][/path]`.
+"""The place where a session runs, as the person writes it: `[user@]host[:path]` or `ssh://[user@]host[:port][/path]`.
 
-A path that is neither absolute nor starts with `~` is relative to the home directory on the host; `host:` is the home
-directory. IPv6 addresses stand in brackets.
+A path that starts with neither `/` nor `~` is relative to the home directory on the host; `host:` is the home
+directory. IPv6 addresses are written in brackets.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ccb.tunnel.plain_text import neutralise
 
 HOME = "~"
 _EXAMPLES = "Write [user@]host[:/path] or ssh://[user@]host[:port]/path."
-_NO_HOST = re.compile(r"[\s\x00-\x20\x7f-\x9f'\"`$\\;&<>|(){}/*?\[\]#!,=]")
-_NO_USER = re.compile(r"[\s\x00-\x20\x7f-\x9f'\"`;&<>|(){}/]")
+_NOT_IN_HOST = re.compile(r"[\s\x00-\x20\x7f-\x9f'\"`$\\;&<>|(){}/*?\[\]#!,=]")
+_NOT_IN_USER = re.compile(r"[\s\x00-\x20\x7f-\x9f'\"`;&<>|(){}/]")
 
 
 @dataclass(frozen=True)
@@ -40,34 +40,34 @@ class Target:
 
     @property
     def login(self) -> str:
-        """How messages call the host."""
+        """The host as messages name it: `user@host` or `host`."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
 
 def parse_target(text: str) -> Target:
-    """The target that `text` names. Raises UsageError."""
+    """Parse `text` as a target. Raises UsageError."""
     if "\0" in text:
         raise _bad(text, "it contains a NUL character")
     if text[:6].lower() == "ssh://":
         return _parse_url(text)
     if _is_bare_ipv6(text):
-        raise _bad(text, f"an IPv6 address stands in brackets: [{text}]")
+        raise _bad(text, f"write an IPv6 address in brackets: [{text}]")
     login, path = _split_path(text)
     user, host = _split_user(login)
     return Target(_host(host, text), _user(user, text), None, None if path is None else remote_path(path))
 
 
 def remote_path(path: str) -> str:
-    """`path` as the worker takes it: absolute, or starting with `~`."""
+    """`path` in the form the worker expects: absolute, or starting with `~`."""
     if not path:
         return HOME
     return path if path[0] in "/~" else f"~/{path}"
 
 
 def parse_port(text: str) -> int:
-    """A TCP port. Raises UsageError."""
+    """Parse `text` as a TCP port. Raises UsageError."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
-        raise UsageError(f"{_shown(text)} is no port", do="A port is a number from 1 to 65535.")
+        raise UsageError(f"{_shown(text)} is not a port number", do="A port is a number from 1 to 65535.")
     return int(text)
 
 
@@ -77,8 +77,8 @@ def _parse_url(text: str) -> Target:
     if user is not None and ":" in user:
         shown = f"ssh://{user.partition(':')[0]}:…@{host}"
         raise UsageError(
-            f"{_shown(shown)} is no target: no password belongs into it",
-            do="Leave it away: it is asked for when the host wants one.",
+            f"{_shown(shown)} is not a target: it must not contain a password",
+            do="Leave it out: ccb asks for it if the host wants one.",
         )
     port: int | None = None
     if host.startswith("["):
@@ -125,15 +125,15 @@ def _host(host: str, text: str) -> str:
     if host.startswith("[") and host.endswith("]"):
         inner = host[1:-1]
         if not _is_ipv6(inner):
-            raise _bad(text, f"{_shown(host)} holds no IPv6 address")
+            raise _bad(text, f"{_shown(host)} is not an IPv6 address")
         return inner
     if not host:
         raise _bad(text, "the host is missing")
     if host.startswith("-"):
-        raise _bad(text, "a host does not start with -")
+        raise _bad(text, "a host cannot start with -")
     if "/" in host:
         raise _bad(text, "this looks like a path: the host comes first")
-    found = _NO_HOST.search(host)
+    found = _NOT_IN_HOST.search(host)
     if found:
         first = "; the host comes first, then the prompt" if found.group().isspace() else ""
         raise _bad(text, f"a host cannot contain {found.group()!r}{first}")
@@ -146,8 +146,8 @@ def _user(user: str | None, text: str) -> str | None:
     if not user:
         raise _bad(text, "the user before @ is missing")
     if user.startswith("-"):
-        raise _bad(text, "a user does not start with -")
-    found = _NO_USER.search(user)
+        raise _bad(text, "a user cannot start with -")
+    found = _NOT_IN_USER.search(user)
     if found or user.endswith("\\"):
         raise _bad(text, f"a user cannot contain {found.group() if found else user[-1]!r}")
     return user
@@ -155,7 +155,7 @@ def _user(user: str | None, text: str) -> str | None:
 
 def _is_ipv6(text: str) -> bool:
     try:
-        return isinstance(ipaddress.ip_address(text), ipaddress.IPv6Address) and not _NO_HOST.search(text)
+        return isinstance(ipaddress.ip_address(text), ipaddress.IPv6Address) and not _NOT_IN_HOST.search(text)
     except ValueError:
         return False
 
@@ -175,4 +175,4 @@ def _shown(text: str) -> str:
 
 
 def _bad(text: str, why: str) -> UsageError:
-    return UsageError(f"{_shown(text)} is no target: {why}", do=_EXAMPLES)
+    return UsageError(f"{_shown(text)} is not a target: {why}", do=_EXAMPLES)

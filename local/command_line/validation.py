@@ -1,4 +1,6 @@
-"""Which options go together. Each rule is one row of a table, or one small function where it needs more than a condition.
+"""Which options go together.
+
+Each rule is one row of a table, or one small function where it needs more than a condition.
 
 `validate` applies the rules in a fixed order, so a command line with several mistakes always reports the same one.
 """
@@ -143,7 +145,7 @@ _SESSION_RULES: tuple[Rule, ...] = (
         lambda given: bool(given.session.session_id) and _continues(given.session) and not given.session.fork_session,
         UsageError,
         "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
-        "Add --fork-session, or leave --session-id away.",
+        "Add --fork-session, or leave out --session-id.",
     ),
     (
         lambda given: given.session.resume == "" and given.headless,

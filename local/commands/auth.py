@@ -88,7 +88,10 @@ def _read_key(host: str, *, from_stdin: bool) -> Secret:
 
 
 async def _check(key: Secret, host: str) -> str:
-    """Check the key: ask the API for its models. Returns a note for the person. Raises CredentialError or Unreachable."""
+    """Check the key: ask the API for its models.
+
+    Returns a note for the person. Raises CredentialError or Unreachable.
+    """
     try:
         async with asyncio.timeout(_CHECK_S):
             status, _ = await list_models(anthropic_client(), Credential(KEYRING, api_key=key))

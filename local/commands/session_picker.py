@@ -46,7 +46,7 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
 
 
 def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: str) -> list[SessionRow]:
-    """The rows that `answer` names: by its number in the list, by the start of its ID, or by a part of path or prompt."""
+    """The rows that `answer` names: by number in the list, by the start of the ID, or by a part of path or prompt."""
     if answer.isdigit() and len(answer) < 4:
         return [shown[int(answer) - 1]] if 0 < int(answer) <= len(shown) else []
     wanted = answer.lower()

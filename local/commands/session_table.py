@@ -1,4 +1,4 @@
-"""The table of sessions that `ccb ps` prints: fitted to the terminal, with control characters of the host neutralised."""
+"""The table of sessions that `ccb ps` prints, fitted to the terminal and with control characters neutralised."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Where the model credential comes from: environment, helper command, keyring, in this order.
 
-If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A helper's
-output goes into both headers as well. A key in the keyring belongs to one provider host and is sent to no other.
+If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A
+helper's output goes into both headers as well. A key in the keyring belongs to one provider host and is sent to no
+other.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def checked(text: str, origin: str) -> Secret:
         raise CredentialError(f"{origin} gave no credential: it is empty.", do=_LOGIN)
     if len(text) > _MAX_SECRET or not re.fullmatch(r"[\x21-\x7e]+", text):
         raise CredentialError(
-            f"What {origin} gave cannot be a credential: it has spaces, line breaks or special characters, or is too long.",
+            f"What {origin} gave cannot be a credential: "
+            "it has spaces, line breaks or special characters, or is too long.",
             do=f"Check {origin}: it must be the key alone.",
         )
     return Secret(text)
@@ -113,8 +115,8 @@ class KeyringCredential:
 class HelperCredential:
     """The output of the settings' `apiKeyHelper`, run with `sh -c`.
 
-    It is kept for HELPER_CACHE_S seconds, and the helper runs again if the provider refused it. Concurrent calls share one
-    run.
+    It is kept for HELPER_CACHE_S seconds, and the helper runs again if the provider refused it. Concurrent calls share
+    one run.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ SERVICE = "ccb"
 
 NO_BACKEND = "this machine has no usable keyring"
 WITHOUT_KEYRING = (
-    "Without a keyring, export ANTHROPIC_API_KEY, or set apiKeyHelper in the settings to a command that prints the key. "
-    "On a Linux desktop, installing gnome-keyring or KWallet gives you one."
+    "Without a keyring, export ANTHROPIC_API_KEY, or set apiKeyHelper in the settings to a command that prints the key."
+    " On a Linux desktop, installing gnome-keyring or KWallet gives you one."
 )
 
 

@@ -42,8 +42,8 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 class Redactor:
     """Replaces what is, or looks like, a secret.
 
-    The values of secret variables in `environ` are secrets. Of each of `commands` only the program is shown: its arguments
-    may contain passwords.
+    The values of secret variables in `environ` are secrets. Of each of `commands` only the program is shown: its
+    arguments may contain passwords.
     """
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:

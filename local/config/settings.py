@@ -130,7 +130,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a value looks like a key. Files are backed up and copied; the keyring is the place for keys."""
+    """Raise ConfigError if a value looks like a key.
+
+    Files are backed up and copied; the keyring is the place for keys.
+    """
     for name, value in data.items():
         named = name != "apiKeyHelper" and _SECRET_NAME.search(name)
         if named or _SECRET_VALUE.search(json.dumps(value)):

@@ -1,4 +1,7 @@
-"""From arguments to an attached session. What is slow and independent (network, imports, bundle) runs at the same time."""
+"""From arguments to an attached session.
+
+What is slow and independent (network, imports, bundle) runs at the same time.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +186,10 @@ async def _watch_network(session: Session) -> None:
 
 
 async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
-    """The ID of the session that the person means. `attach` prefers running sessions, and takes the only one unasked."""
+    """The ID of the session that the person means.
+
+    `attach` prefers running sessions, and takes the only one unasked.
+    """
     from .session_list import list_sessions
 
     rows = await list_sessions(await dialer.transport(ask=True), bundle)

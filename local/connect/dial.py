@@ -1,5 +1,8 @@
-"""Connections to one session's worker: over a transport that is kept while it lives, each with its own nonce, all of them
-with the one auth proxy of the session, whose calls outlive every connection."""
+"""Dial the worker of one session, again and again.
+
+The transport is kept while it lives. Each connection has its own nonce. All share the session's one auth proxy, whose
+model calls outlive every connection.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from ..session.connection import Known
 
 log = logging.getLogger(__name__)
 
-WARM_S = 5.0
-"""Seconds for a hello over a connection that is there already, before a new one is made."""
+WARM_HELLO_S = 5.0
+"""Seconds to wait for hello over an existing transport before making a new one."""
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]
-"""Log in; the argument says whether the person may be asked. Raises CcbError."""
+"""Connects and logs in. The argument says whether it may ask the person. Raises CcbError."""
 
 
 class WorkerConnection:
@@ -41,7 +44,7 @@ class WorkerConnection:
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """See `connection.Connection`."""
         nonce = new_nonce()
-        if role == "driver" or self._proxy.keeps_calls:  # what was asked for while it drove is read to its end
+        if role == "driver" or self._proxy.keeps_calls:  # a former driver reads its open calls to their end
             self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
             await self._stack.enter_async_context(self._calls)
         await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
@@ -58,8 +61,11 @@ class WorkerConnection:
 
 
 class Dialer:
-    """Dials one session, at first over `transport`. `parameters` say how the worker finds or makes it; they count until it has
-    said hello, after which only that very session is wanted. `aclose` ends it."""
+    """Dials one session, the first time over `transport`.
+
+    `parameters` say how the worker finds or creates the session. They count until it has said hello; from then on only
+    that session is dialled. Call `aclose` at the end.
+    """
 
     def __init__(
         self, open_transport: OpenTransport, bundle: Bundle, proxy: AuthProxy, transport: Transport | None = None
@@ -78,7 +84,7 @@ class Dialer:
             await transport.close()
 
     async def transport(self, *, ask: bool) -> Transport:
-        """The connection to the host, made when there is none that lives."""
+        """The transport to the host; a new one if there is none or it is dead. Raises CcbError."""
         if self._transport is not None and not self._transport.alive:
             await self._drop_transport()
         if self._transport is None:
@@ -103,17 +109,20 @@ class Dialer:
     async def _hello(
         self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
     ) -> tuple[Link, Hello]:
-        """Start the worker's bridge and wait for its hello. A connection from before that does not serve is replaced once."""
+        """Start the worker's bridge and wait for its hello.
+
+        An existing transport that does not work is replaced once.
+        """
         if warm and self._transport is not None and not self._transport.warm:
-            await self._drop_transport()  # it would log in again, and ask as if it were the first time
+            await self._drop_transport()  # it would log in again, with questions
         if warm and self._transport is not None and self._transport.alive:
             try:
-                async with asyncio.timeout(WARM_S):
+                async with asyncio.timeout(WARM_HELLO_S):
                     return await self._start(self._transport, parameters, stack)
             except TimeoutError:
-                log.info("the connection from before does not answer")
+                log.info("the existing transport does not answer")
             except (ConnectionLost, Dropped, DeployError) as error:
-                log.info("the connection from before does not serve: %s", error.what)
+                log.info("the existing transport does not work: %s", error.what)
             await self._drop_transport()
         return await self._start(await self.transport(ask=ask), parameters, stack)
 
@@ -139,7 +148,10 @@ class Dialer:
             await transport.close()
 
     def _parameters_for(self, known: Known | None) -> dict[str, object]:
-        """What to ask of the stub. A worker that was started by a connection which broke off early is taken as it is."""
+        """The start parameters for the stub.
+
+        After the first try, a worker that a broken connection had started is accepted.
+        """
         if known is None:
             return {**self.parameters, "fresh": False} if self._tried else dict(self.parameters)
         kept = {name: self.parameters[name] for name in ("grace_s", "idle_s") if name in self.parameters}

@@ -68,7 +68,7 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
 
 
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
-    """The options to send to a session that exists: its model and permission mode change only by a flag, not by settings."""
+    """The options for an existing session: only a flag changes its model and permission mode, settings do not."""
     given: dict[str, object] = options.to_json()
     for name, flag in (("model", arguments.agent.model), ("permission_mode", _flagged_mode(arguments))):
         given.pop(name, None)

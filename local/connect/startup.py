@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Startup:
-    """What every connection needs: the settings and the worker's bundle. `warnings` are sentences about the settings file."""
+    """What every connection needs: the settings and the worker's bundle.
+
+    `warnings` are sentences about the settings file.
+    """
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -39,7 +42,7 @@ class SessionStartup(Startup):
     provider: Provider
 
     def dialer(self, transport: Transport, open_transport: OpenTransport) -> tuple[Dialer, AuthProxy]:
-        """The dialer of a session, whose first connection is `transport`, and the session's auth proxy (not yet entered)."""
+        """The dialer of a session, which starts with `transport`, and the session's auth proxy (not yet entered)."""
         from ccb.tunnel.proxy.core import AuthProxy
 
         from .dial import Dialer
@@ -75,7 +78,10 @@ T = TypeVar("T", bound=Startup, covariant=True)
 
 
 class StartupLoader(Generic[T]):
-    """Runs `load` from the call of `start` on. Use as a context manager: on leaving, a run that has not ended is cancelled."""
+    """Runs `load` from the call of `start` on.
+
+    Use as a context manager: on leaving, a run that has not ended is cancelled.
+    """
 
     def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
         self._started = asyncio.Event()

@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 def startup_loader(connection: ConnectionOptions, load: Callable[[], T]) -> StartupLoader[T]:
     """A loader that runs `load` in a thread.
 
-    Imports compete for one lock. asyncssh goes first, because the handshake waits for it; the rest fills its round trips.
+    Imports compete for one lock. asyncssh goes first, because the handshake waits for it; the rest fills its round
+    trips.
     """
     needs_asyncssh = transport_kind(connection) is TransportKind.ASYNCSSH
 
@@ -44,7 +45,8 @@ async def first_transport(
 ) -> Transport:
     """`open_transport`, tried again if the connection breaks off in the middle.
 
-    The network may do that, and so does a busy server (MaxStartups). What is refused is not tried again. Raises CcbError.
+    The network may do that, and so does a busy server (MaxStartups). What is refused is not tried again. Raises
+    CcbError.
     """
     delays = waits()
     for number in range(2, FIRST_TRIES + 1):

@@ -149,7 +149,10 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
 
 
 async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
-    """What the server allows besides the one channel that ccb needs. `socket_path` is a socket on the host that accepts."""
+    """What the server allows besides the one channel that ccb needs.
+
+    `socket_path` is a socket on the host that accepts.
+    """
     from ccb.tunnel.openssh.transport import OpenSshTransport
     from ccb.tunnel.ssh.transport import SshTransport
 

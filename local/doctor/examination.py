@@ -26,7 +26,10 @@ from .laptop import laptop_findings
 
 
 async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
-    """Yield every finding as soon as it is known. Without a host, this machine alone is examined. No CcbError leaves it."""
+    """Yield every finding as soon as it is known.
+
+    Without a host, this machine alone is examined. No CcbError leaves it.
+    """
     async for finding in laptop_findings(environ):
         yield finding
     connection = arguments.connection

@@ -37,8 +37,8 @@ _MARKS = {State.OK: "ok", State.WARN: "warn", State.BLOCK: "BLOCK", State.INFO: 
 class Finding:
     """One thing that the doctor looked at.
 
-    `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines), `fix` the one thing to do, "" if
-    nothing is to be done.
+    `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines), `fix` the one thing to do, ""
+    if nothing is to be done.
     """
 
     where: str
@@ -75,7 +75,10 @@ def finding_json(finding: Finding) -> str:
 
 
 def skew_text(seconds: float, exact: float, other: str) -> str:
-    """How far a clock is ahead of or behind the clock of `other`. `exact` is the error of the measurement in seconds."""
+    """How far a clock is ahead of or behind the clock of `other`.
+
+    `exact` is the error of the measurement in seconds.
+    """
     far = abs(seconds)
     if far <= exact:
         return f"as {other} says, within {exact:g} s"

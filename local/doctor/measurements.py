@@ -52,8 +52,10 @@ _Transfer = Callable[[int], Awaitable[float]]
 
 
 async def _throughput(transfer: _Transfer, round_trip: float) -> float:
-    """Bytes a second, without the round trip that a transfer takes anyway. More and more is sent as long as it was too quick to
-    tell, so that a slow link is not held up for long."""
+    """Bytes a second, without the round trip that a transfer takes anyway.
+
+    More and more is sent as long as it was too quick to tell, so that a slow link is not held up for long.
+    """
     rate = 0.0
     for size in _SIZES:
         took = await transfer(size) - round_trip

@@ -21,8 +21,8 @@ _MAX_BANNERS = 4
 class TerminalPrompts:
     """Asks on the controlling terminal. Other texts go to stderr, so that stdout stays clean.
 
-    A full-screen interface sets `pause`, which suspends it for a question, and `heard`, which receives banners that come
-    without a question (they may say where to log in). `asked_s` is how long questions have waited for the person.
+    A full-screen interface sets `pause`, which suspends it for a question, and `heard`, which receives banners that
+    come without a question (they may say where to log in). `asked_s` is how long questions have waited for the person.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Log in again while the person does something else: without questions, and with a clear error if the login needs them."""
+"""Log in again while the person does something else: no questions, and a clear error if the login needs the person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Transport
 
 BANNER_LIMIT_S = 20.0
-"""Seconds for a login after a banner, a jump host or a ProxyCommand has printed something: it may say where to log in."""
+"""Seconds for a login after a banner, a jump host or a ProxyCommand printed something: it may ask the person."""
 
 _MAX_QUOTED = 160
 _MAX_BANNERS = 20
@@ -20,7 +20,7 @@ _MAX_BANNER = 2_000
 
 
 class _BannerWatch(NobodyToAsk):
-    """Calls `first` at the first banner and keeps the last banners, until the login is `over` (banners may come later, too)."""
+    """Calls `first` at the first banner, and keeps the last banners until the login is `over`."""
 
     def __init__(self, prompts: Prompts, first: Callable[[], None]) -> None:
         super().__init__(prompts.memory)
@@ -40,8 +40,8 @@ async def log_in_unattended(
 ) -> Transport:
     """Call `log_in` with prompts that ask nobody, and return its transport.
 
-    Raises AuthFailed with the banners if they are not followed by a login within `limit_s`, and whatever `log_in` raises. A
-    headless run has no limit here.
+    Raises AuthFailed with the banners if they are not followed by a login within `limit_s`, and whatever `log_in`
+    raises. A headless run has no limit here.
     """
     if isinstance(prompts, NobodyToAsk):
         return await log_in(prompts)

@@ -1,4 +1,4 @@
-"""stdout of a command that answers in lines: written at once, with one exit code for each way in which writing fails."""
+"""stdout of a command that prints lines: each is written at once, and each way to fail has its exit code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def run_command(work: Coroutine[Any, Any, ExitCode]) -> ExitCode:
 
 
 def write_stdout(text: str) -> ExitCode:
-    """Write `text` and flush it; return OK, or the exit code of the failure. Nothing stays in the buffer after a failure."""
+    """Write `text` and flush it; return OK, or the exit code of the failure.
+
+    Nothing stays in the buffer after a failure.
+    """
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -44,7 +44,10 @@ def read_secret(prompt: str) -> str:
 
 
 def _read_terminal(terminal: int, stop: int | None = None) -> str:
-    """Read a line and close both files. Raises EOFError at the end of input, and when the other end of `stop` is closed."""
+    """Read a line and close both files.
+
+    Raises EOFError at the end of input, and when the other end of `stop` is closed.
+    """
     line = b""
     try:
         while not line.endswith(b"\n"):
@@ -69,8 +72,9 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
 def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
     """Show `prompt` and give the terminal's file; put its modes back at the end.
 
-    Ctrl+Z stops the program here as it does anywhere, even if a suspended full-screen interface handles that signal itself.
-    A shell that resumes us has set the terminal to echo, so the input is hidden again and the prompt shown again.
+    Ctrl+Z stops the program here as it does anywhere, even if a suspended full-screen interface handles that signal
+    itself. A shell that resumes us has set the terminal to echo, so the input is hidden again and the prompt shown
+    again.
     """
     with _terminal() as terminal:
         before = _modes(terminal)

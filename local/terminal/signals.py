@@ -61,7 +61,9 @@ class Interrupts:
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
-    """Return the exit code of `work`, which SIGTERM and SIGHUP cancel, as asyncio does for SIGINT. Call in the main thread.
+    """Return the exit code of `work`, which SIGTERM and SIGHUP cancel, as asyncio does for SIGINT.
+
+    Call in the main thread.
 
     Cancelled work cleans up: the modes of the terminal, child processes, private directories. A second SIGTERM ends the
     process at once.

@@ -9,15 +9,15 @@ from ccb import __version__
 
 
 def main() -> int:
-    """Run the command line; the exit code is one of `ccb.local.command_line.exit_codes.ExitCode`."""
+    """Run the command line and return a code of `ccb.local.command_line.exit_codes.ExitCode`."""
     try:
-        _open_what_is_closed()
+        _open_standard_streams()
         if sys.argv[1:] in (["--version"], ["-v"]):
             return _version()
         from ccb.local.main import run
 
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # before anything was begun
+    except KeyboardInterrupt:  # during the imports
         return 130
 
 
@@ -32,9 +32,12 @@ def _version() -> int:
     return 0
 
 
-def _open_what_is_closed() -> None:
-    """Standard streams that the caller closed (`>&-`) must not become the number of a file or connection of ours, which would
-    then get the output. Reading gives the end, writing to stdout fails as if nobody read, stderr goes nowhere."""
+def _open_standard_streams() -> None:
+    """Open the standard streams that the caller closed (`>&-`).
+
+    Otherwise a file or connection of ours would get the number of such a stream, and its output. Reading from an opened
+    stdin gives the end, writing to stdout fails as if nobody read it, stderr goes nowhere.
+    """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)

@@ -34,7 +34,7 @@ from ccb.tunnel.ssh_config.target import SshTarget
 
 
 def test_an_argument_that_is_no_session() -> None:
-    with pytest.raises(UsageError, match="is no session ID"):
+    with pytest.raises(UsageError, match="is not a session ID"):
         parse_arguments(["logs", "host", "nope!"])
 
 

@@ -99,13 +99,13 @@ async def sshd_without_sessions(tmp_path: Path) -> AsyncIterator[Sshd]:
     [
         (["ps", "host", "--continue"], "belong to `ccb ssh`"),
         (["ps", "host", "-p"], "has no headless mode"),
-        (["ssh", "h", "-p", "x", "--reconnect-timeout", "soon"], "is no number of"),
+        (["ssh", "h", "-p", "x", "--reconnect-timeout", "soon"], "is not a number of"),
         (["ssh", "ssh://h:22/x", "-P", "23"], "the target says port"),
-        (["pss", "host"], "is no command"),
+        (["pss", "host"], "is not a command"),
         (["-P", "22", "."], "needs a host"),
-        (["ssh", "a b:/x"], "is no target"),
+        (["ssh", "a b:/x"], "is not a target"),
         (["ssh", "h:/x", "--resume", "-p", "x"], "--resume needs the ID"),
-        (["ssh", "h", "--resume=nothing!"], "is no session ID"),
+        (["ssh", "h", "--resume=nothing!"], "is not a session ID"),
     ],
 )
 def test_a_command_line_that_makes_no_sense(argv: list[str], says: str) -> None:

@@ -96,14 +96,14 @@ def test_auth_keeps_its_own_words() -> None:
         (["ssh", "h", "--print=yes"], "takes no value"),
         (["ssh", "h", "--output-format", "xml"], "Allowed choices are text, json, stream-json."),
         (["ssh", "h", "--permission-mode", "yolo"], "Allowed choices are default"),
-        (["ssh", "h", "--max-turns", "0"], "no number from 1 to 999999"),
-        (["ssh", "h", "--max-turns", "9" * 5000], "no number from 1 to 999999"),
-        (["ssh", "h", "--max-turns", "many"], "no number from 1 to 999999"),
+        (["ssh", "h", "--max-turns", "0"], "not a number from 1 to 999999"),
+        (["ssh", "h", "--max-turns", "9" * 5000], "not a number from 1 to 999999"),
+        (["ssh", "h", "--max-turns", "many"], "not a number from 1 to 999999"),
         (["ssh", "h", "--session-id", "42"], "Error: Invalid session ID. Must be a valid UUID."),
-        (["ssh", "h", "-P", "70000"], "is no port"),
+        (["ssh", "h", "-P", "70000"], "is not a port number"),
         (["ssh", "ssh://h:1/x", "-P", "2"], "port 1"),
-        (["ssh", "h", "-o", ""], "no ssh option"),
-        (["ssh", "h", "-o", "-x"], "no ssh option"),
+        (["ssh", "h", "-o", ""], "not an ssh option"),
+        (["ssh", "h", "-o", "-x"], "not an ssh option"),
         (["ssh", "h", "-p", "x", "--output-format", "stream-json"], "requires --verbose"),
         (["ssh", "h", "-p", "--input-format", "stream-json"], "requires output-format=stream-json"),
         (["ssh", "h", "-p", "x", "--include-partial-messages"], "requires --print and --output-format=stream-json"),
@@ -182,7 +182,7 @@ def test_a_prompt_in_front_of_the_host_is_told_what_comes_first() -> None:
 
 
 def test_an_ssh_option_without_a_value_is_named() -> None:
-    with pytest.raises(UsageError, match="'-o Foo' is no ssh option"):
+    with pytest.raises(UsageError, match="'-o Foo' is not an ssh option"):
         parse("ssh", "h", "-o", "Foo", "-p", "x")
     given = parse("ssh", "h", "-o", "Port 22", "-oUser = me", "-p", "x").connection
     assert given.ssh_options == ("Port 22", "User = me")

@@ -47,10 +47,10 @@ def test_spellings(text: str, target: Target) -> None:
         (":/srv", "host is missing"),
         ("alice@:/srv", "host is missing"),
         ("@devbox", "user before @"),
-        ("-oProxyCommand=reboot", "does not start with -"),
-        ("-x@devbox", "user does not start with -"),
-        ("ssh://-oProxyCommand=reboot", "does not start with -"),
-        ("ssh://-l@devbox", "user does not start with -"),
+        ("-oProxyCommand=reboot", "cannot start with -"),
+        ("-x@devbox", "user cannot start with -"),
+        ("ssh://-oProxyCommand=reboot", "cannot start with -"),
+        ("ssh://-l@devbox", "user cannot start with -"),
         ("dev box:/x", "' '"),
         ("dev\tbox", "cannot contain"),
         ("dev\nbox", "cannot contain"),
@@ -61,7 +61,7 @@ def test_spellings(text: str, target: Target) -> None:
         ("/srv/app", "looks like a path"),
         ("::1", "[::1]"),
         ("fe80::1", "[fe80::1]"),
-        ("[devbox]:/x", "no IPv6 address"),
+        ("[devbox]:/x", "is not an IPv6 address"),
         ("[::1]x", "only :path"),
         ("ssh://[::1]x", "only :port"),
         ("ssh://devbox:99999/x", "port"),
@@ -105,6 +105,6 @@ def test_any_text_is_a_target_that_ssh_cannot_misread_or_a_usage_error(text: str
 
 
 def test_a_password_is_refused_without_being_shown() -> None:
-    with pytest.raises(UsageError, match="no password belongs into it") as caught:
+    with pytest.raises(UsageError, match="it must not contain a password") as caught:
         parse_target("ssh://alice:hunter22@devbox/srv")
     assert "hunter22" not in str(caught.value) and "alice" in caught.value.what
