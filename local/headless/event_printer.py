@@ -32,8 +32,7 @@ GOODBYE_S = 5.0
 
 
 class EventPrinter:
-    """Prints the events of one session. `stop_after_result`: the run has one prompt, so the session ends with its
-    result."""
+    """Prints the events of one session. `stop_after_result`: a run with one prompt ends with its result."""
 
     def __init__(
         self,
@@ -125,8 +124,7 @@ class EventPrinter:
                 report_damage(damage)
 
     async def _progress(self, message: MessageRecord) -> None:
-        """Print a message that is not in the journal. A result is one only if the journal cannot be written any
-        more."""
+        """Print a message that is not in the journal. A result comes so only if the journal cannot be written."""
         if isinstance(message.public, ResultLine):
             await self._message(message)
         elif isinstance(message.public, StreamEventLine):

@@ -22,8 +22,7 @@ def report(text: str) -> None:
 
 
 class RetryReports:
-    """Reports that the model is asked again, unless `quiet`: whoever reads a stream of messages sees the retries
-    there."""
+    """Reports that the model is asked again, unless `quiet`: the reader of a stream sees the retries there."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -63,8 +62,7 @@ def report_damage(damage: DamagedRecord) -> None:
 
 
 async def report_earlier_damage(session: Session, before: int) -> None:
-    """Report the damage that the worker found when it started for this client, before event `before`: nobody was
-    attached then."""
+    """Report damage that the worker found before event `before`, when nobody was attached yet."""
     with suppress(CcbError):
         found: list[DamagedRecord] = []
         workers = 0

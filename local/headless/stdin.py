@@ -23,15 +23,13 @@ MAX_INPUT_LINE = 48 * 1024 * 1024
 """The longest NDJSON line on stdin, in bytes. It may carry images and documents."""
 
 SILENCE_S = 3.0
-"""Seconds to wait for the first byte of a pipe. If there is a prompt, a pipe that stays silent is ignored after
-that."""
+"""Seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then."""
 
 _FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
 
 
 class BadInput(CcbError):
-    """A line on stdin is not a message that a client may send. The run ends with exit code 1, as that of the
-    reference."""
+    """A line on stdin is not a message that a client may send. The exit code is 1, as in the reference."""
 
     exit_name = "AGENT_FAILED"
     way_out = "Write one message of the stream-json protocol in each line."
@@ -97,8 +95,7 @@ async def _next(pieces: AsyncIterator[bytes]) -> bytes:
 
 
 async def read_messages(fd: int) -> AsyncIterator[Json]:
-    """Yield the messages on `fd` that go to the session. Messages that the protocol ignores are dropped. Raises
-    BadInput."""
+    """Yield the messages on `fd` for the session, without those that the protocol ignores. Raises BadInput."""
     lines = LineSplitter(MAX_INPUT_LINE)
     async for piece in read_pieces(fd):
         try:
@@ -114,8 +111,7 @@ async def read_messages(fd: int) -> AsyncIterator[Json]:
 
 
 def _finite(number: str) -> float:
-    """Parse a number with a fraction or exponent, NaN or Infinity. Raise BadInput for the last two: JSON cannot express
-    them."""
+    """Parse a number with a fraction or exponent. Raise BadInput for NaN and Infinity, which JSON lacks."""
     value = float(number)
     if not math.isfinite(value):
         raise BadInput(f"Error: a number on stdin is not finite: {number[:40]}")

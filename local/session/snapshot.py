@@ -34,8 +34,7 @@ class SkippedState:
 
 
 def parse_snapshot(body: Json) -> SkippedState:
-    """Read the body of a snapshot. What is missing or broken is left out; `prompts` is None if there is no list of
-    them."""
+    """Read the body of a snapshot. Broken parts are left out; `prompts` is None if it has no list of them."""
     result, prompts = body.get("result"), body.get("prompts")
     return SkippedState(
         model=str(body.get("model") or ""),

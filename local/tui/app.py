@@ -296,7 +296,7 @@ class Repl(App[int]):
             self.leave()
 
     def leave(self) -> None:
-        """Leave the session, which goes on on the host."""
+        """Leave the session, which keeps running on the host."""
         self.exit(self.leaving.exit_code)
 
     @work

@@ -1,5 +1,4 @@
-"""The open questions of a session, and the approval card of the first one: when it appears, gets the focus, and
-goes."""
+"""The open questions of a session, and the approval card of the first one: when it appears, and gets the focus."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from .widgets.connection import ConnectionView
 from .widgets.transcript import Transcript
 
 _SENT_LATER = "Not connected: the answer is sent when the connection is there again."
-_ONLY_WATCHING = "Waits for whoever drives this session."
+_ONLY_WATCHING = "Waits for the client that drives this session."
 _MAX_GIVEN = 100
 
 
@@ -165,8 +164,7 @@ class Approvals(Vertical):
             self.card.call_after_refresh(self.card.fit)
 
     def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
-        """Keep the answer until the journal says which one counts. The event goes on to the app, which sends the
-        answer."""
+        """Keep the answer until the journal says which one counts. The app, which gets the event next, sends it."""
         self._given[event.answer.request_id] = event.answer.response
         if len(self._given) > _MAX_GIVEN:
             del self._given[next(iter(self._given))]

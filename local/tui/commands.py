@@ -23,7 +23,7 @@ COMMANDS = (
     SlashCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
     SlashCommand("copy", "/copy", "copy the last answer to the clipboard of this terminal"),
     SlashCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
-    SlashCommand("quit", "/quit", "leave; the session goes on on the host (also /exit)"),
+    SlashCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
 )
 
 KEYS = (
@@ -39,7 +39,7 @@ KEYS = (
     ("Alt+R, F5", "connect now, or log in; also r while nothing is typed"),
     ("Alt+T, F8", "take over a session that another client drives; also t while nothing is typed"),
     ("Ctrl+C", "clear the input, then interrupt, then (twice) quit"),
-    ("Ctrl+D", "leave if the input is empty; the work goes on on the host"),
+    ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),
 )
 
 _ALIASES = {"exit": "quit", "?": "help"}

@@ -1,5 +1,4 @@
-"""Shows the state of the connection, and adapts what depends on it: the composer, prompts that wait, the approval
-card."""
+"""Shows the state of the connection, and adapts the composer, waiting prompts and the approval card to it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Routes what a session says: to the transcript, to the approvals, and to the lines in place of events that are not
-loaded."""
+"""Routes what a session says to the transcript, to the approvals and to the history loader."""
 
 from __future__ import annotations
 

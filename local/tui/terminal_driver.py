@@ -20,8 +20,7 @@ from ..command_line.exit_codes import ExitCode
 
 
 class _ClosableFile:
-    """The part of a text file that Textual needs. If the window closes, `on_close` is called, and what is written is
-    lost."""
+    """The part of a text file that Textual needs. A closed window calls `on_close`; later writes are lost."""
 
     def __init__(self, file: TextIO, on_close: Callable[[], None]) -> None:
         self._file = file
@@ -87,8 +86,7 @@ class _AppHasEnded(Exception):
 
 
 class LoginHandover:
-    """Gives the terminal to a login that asks a question, and takes it back. `active`: the interface is suspended
-    now."""
+    """Gives the terminal to a login that asks a question, and takes it back. `active`: a login has it now."""
 
     def __init__(self, app: App[Any], host: str) -> None:
         self._app = app
@@ -97,8 +95,7 @@ class LoginHandover:
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Suspend the interface, which goes on but draws nothing. It comes back whatever happens, unless the person
-        has left."""
+        """Suspend the interface, which draws nothing until it comes back: always, unless the person has left."""
         self.active = True
         try:
             with _suspended(self._app, f"ccb: logging in to {self._host} again"):

@@ -58,8 +58,7 @@ class LiveMessage:
                 self._grow(live, event.text)
 
     def claim(self, kind: type[BlockType]) -> tuple[BlockType | None, list[MarkdownBlock]]:
-        """Hand over the first live block of a kind, with the pieces split off from it: the finished message replaces
-        them."""
+        """Hand over the first live block of a kind, and the pieces split off from it, to be replaced."""
         for index, live in self._live.items():
             if isinstance(live.block, kind):
                 del self._live[index]

@@ -76,8 +76,7 @@ class PromptTracker:
             self._show_from_snapshot(prompt)
 
     def taken(self, uuid: str) -> bool:
-        """The agent takes a prompt, which moves up to the conversation. Return False for a prompt that is not known
-        here."""
+        """The agent takes a prompt, which moves up to the conversation. Return False for an unknown prompt."""
         block = self._waiting.pop(uuid, None)
         self._unconfirmed.pop(uuid, None)
         if block is not None:

@@ -95,8 +95,7 @@ class ToolCalls:
         self._container.add(self._snapshot_todos)
 
     def adopt(self, earlier: ToolCalls, *, running: bool) -> None:
-        """Take over the calls that earlier events left open. Unless a turn is `running` their results will never
-        come."""
+        """Take over the calls that earlier events left open. Without a `running` turn they get no results."""
         for tool_id, tool in earlier._open.items():
             if running:
                 self._open.setdefault(tool_id, tool)

@@ -22,8 +22,7 @@ class Totals:
     context_tokens: int = 0
 
     def add(self, result: Result) -> None:
-        """A turn has ended with `result`, which names what the session has used so far, or at least what the turn
-        has used."""
+        """A turn has ended. `result` names what the session has used so far, or at least what the turn used."""
         self.cost_usd = result.total_cost_usd
         if result.modelUsage:
             self._set(result.modelUsage)

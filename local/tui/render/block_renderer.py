@@ -136,7 +136,7 @@ class BlockRenderer:
         if subject:
             head.append(f" {subject}")
         if block.state is ToolState.UNKNOWN:
-            head.append("  how it ended is not known here", style=palette.dim)
+            head.append("  its result is not known here", style=palette.dim)
         elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
             head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
         return head

@@ -49,8 +49,7 @@ THEMES = {"dark": DARK.name, "light": LIGHT.name}
 
 
 def fitting_theme(environ: Mapping[str, str]) -> str:
-    """Return the name of the theme for this terminal: from COLORFGBG ("15;0": white on black) if it is set, else
-    dark."""
+    """Return the theme for this terminal: from COLORFGBG ("15;0": white on black) if it is set, else dark."""
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT.name if background in ("7", "15") else DARK.name
 

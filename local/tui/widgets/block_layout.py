@@ -47,8 +47,7 @@ class BlockLayout:
         return self._ends
 
     def position(self, block: Block) -> int:
-        """Return the index of a block, or the number of blocks if it is not here. It is nearly always one of the
-        last."""
+        """Return the index of a block, or the number of blocks without it. It is nearly always one of the last."""
         for position in range(len(self.blocks) - 1, -1, -1):
             if self.blocks[position] is block:
                 return position

@@ -19,8 +19,7 @@ BRIEF_S = 1.0
 """Seconds before a lost connection is shown: most drops are over by then."""
 
 STUCK_S = 5.0
-"""Age in seconds from which the person may give up a connection attempt for a new one
-(`local.session.retry_schedule`)."""
+"""Age in seconds from which the person may give up a connection attempt for a new one."""
 
 RETRY_KEY = "r"
 TAKE_KEY = "t"

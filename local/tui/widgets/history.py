@@ -42,8 +42,7 @@ class HistoryLoader:
         return next((hole for hole in self._holes if self._transcript.is_in_view(hole)), None)
 
     async def load(self, hole: HoleBlock, *, turn_page: bool) -> None:
-        """Load the newest events of a hole. What is on the screen stays in place; with `turn_page` it moves to the
-        bottom."""
+        """Load the newest events of a hole. What is on the screen stays, or moves to the bottom (`turn_page`)."""
         if self._loading:
             return
         if not self._transcript.has_room_for_earlier:

@@ -9,9 +9,9 @@ from ccb.tunnel.plain_text import one_line
 
 @dataclass(frozen=True)
 class ReplInfo:
-    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
-    `resume` the command that comes back to the session, `client_name` the name of this client at the host, `first_prompt`
-    the prompt of the command line."""
+    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of
+    ccb, `resume` the command that comes back to the session, `client_name` the name of this client at the host,
+    `first_prompt` the prompt of the command line."""
 
     host: str
     path: str
@@ -52,8 +52,7 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> str:
-    """Return the text that stays on the terminal: which session it was, what it used, what becomes of it, how to
-    come back."""
+    """Return the text that stays on the terminal: the session, what it used, its state, how to come back."""
     lines = [f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else "")]
     if left.stopped:
         lines.append("It was stopped on the host.")
@@ -62,7 +61,7 @@ def farewell(info: ReplInfo, left: LeftSession) -> str:
     elif left.asking:
         lines.append("The agent waits there for an answer.")
     elif left.working:
-        lines.append("The agent goes on working there.")
+        lines.append("The agent keeps working there.")
     if left.in_memory:
         end = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
         lines.append(end)

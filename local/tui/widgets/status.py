@@ -49,7 +49,7 @@ class StatusFacts:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _StatusEntry:
     """One entry of the line, and its short form for a narrow screen."""
 
     text: str
@@ -79,9 +79,8 @@ def used_text(totals: Totals) -> str:
 
 
 def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
-    """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what
-    goes on. On a narrow screen these are shortened before one is left out; the other entries are shown where there
-    is room."""
+    """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes
+    on. On a narrow screen these are shortened before one is left out. The others are shown where there is room."""
     mark, tone = _link_mark(facts.link, palette)
     current = _current_entries(facts, palette, tone)
     mode = _mode_entry(facts.mode, palette)
@@ -115,7 +114,7 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
     return line
 
 
-def _fitting(entries: list[_Entry], left: int) -> list[tuple[str, str]]:
+def _fitting(entries: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
     """Choose for each entry the long form, the short form or neither, so that all fit into `left` cells. The first
     entry is cut if it does not fit."""
     chosen: list[tuple[str, str]] = []
@@ -147,29 +146,29 @@ def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
     }[link]
 
 
-def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_Entry]:
+def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
     """Return what goes on now, the most important first. `tone` is the colour of the connection."""
     entries = []
     if facts.hint:
-        entries.append(_Entry(facts.hint, facts.hint, palette.warn))
+        entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
     if facts.approval_waits:
-        entries.append(_Entry("approval waits: Tab", "Tab: answer", palette.warn))
+        entries.append(_StatusEntry("approval waits: Tab", "Tab: answer", palette.warn))
     if facts.link is not LinkState.CONNECTED:
-        entries.append(_Entry(facts.link.value, facts.link.value, tone))
+        entries.append(_StatusEntry(facts.link.value, facts.link.value, tone))
     if facts.busy_s is not None:
         working = f"working {facts.busy_s:.0f} s"
         esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED else ""
-        entries.append(_Entry(working + esc, working, palette.accent))
+        entries.append(_StatusEntry(working + esc, working, palette.accent))
     if facts.more_below:
-        entries.append(_Entry("↓ more below", "↓ more", palette.warn))
+        entries.append(_StatusEntry("↓ more below", "↓ more", palette.warn))
     return entries
 
 
-def _mode_entry(mode: str, palette: Palette) -> _Entry:
+def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
     text, short = _MODES.get(mode, (one_line(mode), _cut(one_line(mode), _MIN_PLACE)))
     if mode == "bypassPermissions":
-        return _Entry(text, short, palette.bad)
-    return _Entry(text, short, palette.warn if mode != "default" else palette.dim)
+        return _StatusEntry(text, short, palette.bad)
+    return _StatusEntry(text, short, palette.warn if mode != "default" else palette.dim)
 
 
 def _other_texts(facts: StatusFacts) -> list[str]:
@@ -179,8 +178,7 @@ def _other_texts(facts: StatusFacts) -> list[str]:
 
 
 def _places(host: str, path: str) -> list[str]:
-    """Return host and directory in ever shorter forms: first without user and domain, then with only the end of the
-    path."""
+    """Return ever shorter forms of host and directory: without user and domain, then with the end of the path."""
     short = _short_host(host)
     parts = path.rstrip("/").split("/")
     ends = ["…/" + "/".join(parts[begin:]) for begin in range(max(2, len(parts) - _MAX_PATH_PARTS), len(parts))]
@@ -200,8 +198,7 @@ def _short_host(host: str) -> str:
 
 
 def _squeezed(host: str, path: str, room: int) -> str:
-    """Return host and directory cut to `room` cells. Each keeps its beginning and its end, where similar names
-    differ."""
+    """Return host and directory cut to `room` cells, each without its middle: similar names differ at the ends."""
     host, directory = _short_host(host), path.rstrip("/").rpartition("/")[2] or path
     half = (room - 1) // 2
     host = _cut(host, max(half, room - 1 - cell_len(directory)))

@@ -189,7 +189,7 @@ class Transcript(ScrollView, can_focus=False):
         self._frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
 
     def _measure(self, start: int, width: int) -> None:
-        """Set the heights of the blocks from an index on: draw those near the end, and estimate the others."""
+        """Set the heights of the blocks from an index on. Draw those near the end, estimate the others."""
         layout = self._block_layout
         exact = _EXACT_LINES
         for position in range(len(layout.blocks) - 1, start - 1, -1):
@@ -201,8 +201,7 @@ class Transcript(ScrollView, can_focus=False):
             exact -= height
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
-        """After a layout, scroll to where the person was. `top` is the block at the top before it, and which of its
-        lines."""
+        """After a layout, scroll to where the person was. `top`: the block at the top before, and its line there."""
         layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
         if kept is not None and kept[0] in layout:

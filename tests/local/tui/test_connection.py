@@ -408,7 +408,7 @@ async def test_help_names_the_chords() -> None:
 
 @pytest.mark.parametrize(
     ("work", "seen"),
-    [("none", []), ("turn", ["The agent goes on working there."]), ("ask", ["The agent waits there for an answer."])],
+    [("none", []), ("turn", ["The agent keeps working there."]), ("ask", ["The agent waits there for an answer."])],
 )
 async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(work: str, seen: list[str]) -> None:
     async with desk() as at:

@@ -248,7 +248,7 @@ async def test_a_running_call_whose_end_was_skipped_is_not_called_failed() -> No
         at.session.delta("Half a sen")
         await at.sees("compiling", "Half a sen")
         at.session.skip(500)
-        await at.sees("? Bash make", "how it ended is not known here")
+        await at.sees("? Bash make", "its result is not known here")
         await at.loses("Half a sen")
 
 

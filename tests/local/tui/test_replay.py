@@ -335,7 +335,7 @@ async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_an
     session = ScriptedSession()
     async with desk(session) as at:
         _tell_a_copy(session, asks=asks)
-        await at.sees("❯ make it", "? Bash make", "how it ended is not known here")
+        await at.sees("❯ make it", "? Bash make", "its result is not known here")
         await at.until(lambda: not at.app.approvals.replaying)
         assert "working" not in at.status
         assert at.app.card is None

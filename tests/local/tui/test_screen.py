@@ -63,7 +63,7 @@ async def test_a_running_tool_of_a_lost_session_is_not_called_failed() -> None:
         at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
         await at.sees("compiling")
         at.session.fail(ConnectionLost("devbox is gone"))
-        await at.sees("? Bash make", "how it ended is not known here")
+        await at.sees("? Bash make", "its result is not known here")
 
 
 async def test_what_does_not_fit_in_the_status_line_is_left_out_and_the_place_stays() -> None:

@@ -68,7 +68,7 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
     async with desk() as at:
         await _fence(at)
         at.session.ask("ask", "Bash", {"command": "make"})
-        await at.sees("Bash on devbox:/srv/shop", "make", "Waits for whoever drives this session.")
+        await at.sees("Bash on devbox:/srv/shop", "make", "Waits for the client that drives this session.")
         assert "1 once" not in at.screen
         assert "approval waits" not in at.screen
         for key in ("tab", "1", "alt+a", "1", "3"):
@@ -92,7 +92,7 @@ async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus() -> No
         await at.pilot.press("3")
         await at.sees("Why not?")
         await _fence(at)
-        await at.sees("Waits for whoever drives this session.")
+        await at.sees("Waits for the client that drives this session.")
         await at.until(lambda: at.app.focused is at.app.composer)
         await at.loses("Why not?")
         at.session.answered("ask")
