@@ -1,4 +1,4 @@
-"""Earlier events for clients that ask: one page after the other, read in a thread, held until the client takes it."""
+"""Earlier events for clients that ask for them: page by page, read in a thread, each held until the client takes it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Callable
 from ccb.tunnel.wire import Fetch, Past
 
 from ..journal.journal import Journal
-from .clients import Client
+from .client import Client
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-_MAX_PAGE = 512 * 1024
-_MAX_PAGES = 32  # asked for by one client and not sent yet
+_MAX_PAGE = 512 * 1024  # bytes
+_MAX_PAGES = 32  # pages that one client may ask for before they are sent
 
 
 class Pages:
-    """What is being read and sent, in the `epoch` of that moment. To be closed before the journal is."""
+    """Sends pages of earlier events. `epoch` returns the epoch of now. Must be closed before the journal."""
 
     def __init__(self, journal: Journal, epoch: Callable[[], int]) -> None:
         self._journal = journal
@@ -28,9 +28,10 @@ class Pages:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def fetch(self, client: Client, frame: Fetch) -> None:
-        """Send a page; a client that asks for too many is sent away."""
+        """Send a page. A client that asks for too many is detached."""
         if client.pages >= _MAX_PAGES:
-            client.close("too many pages of earlier events are asked for")
+            log.warning("client %s asked for too many pages of earlier events, and is detached", client.name)
+            client.outbox.close()
             return
         client.pages += 1
         task = asyncio.get_running_loop().create_task(self._send(client, frame))
@@ -38,7 +39,7 @@ class Pages:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """What was not sent yet is not sent any more."""
+        """Drop the pages that were not sent yet."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -47,7 +48,7 @@ class Pages:
         try:
             async with client.paging:
                 records = await self._records(frame)
-                await client.bulk(Past(self._epoch(), frame.request, {"records": records}))
+                await client.outbox.bulk(Past(self._epoch(), frame.request, {"records": records}))
         finally:
             client.pages -= 1
 

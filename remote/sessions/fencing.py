@@ -1,4 +1,7 @@
-"""Who drives a session, on disk for its next daemon; read by `greeting`, before anything else is imported."""
+"""Which epoch was granted last and who drives in it, kept on disk for the session's next daemon.
+
+`ccb.remote.daemon.hello` reads the file, before anything else is imported.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,35 @@ from .session_files import private_file
 
 log = logging.getLogger(__name__)
 
+_MAX_NAME = 200
 
-def write_lease(path: str, epoch: int, driver: str) -> None:
-    """The highest epoch ever granted, and who holds it. Where there is no room for it, a driver that comes back is more than that;
-    a session in memory (no path) has no next daemon."""
-    if not path:
-        return
-    try:
-        with open(path + ".new", "w", encoding="utf-8", opener=private_file) as file:
-            file.write("%d %s" % (epoch, " ".join(driver.split())[:200]))
-        os.replace(path + ".new", path)
-    except OSError as error:
-        log.warning("who drives is not on disk: %s", error)
+
+class Lease:
+    """The driver's lease. `epoch` is the highest epoch that was ever granted; `driver` names the client that holds it, "" when that
+    client has left. A session in memory has no file (`path` is ""): it has no next daemon either."""
+
+    def __init__(self, path: str, epoch: int, driver: str) -> None:
+        self.epoch = epoch
+        self.driver = driver
+        self._path = path
+
+    def grant(self, epoch: int, driver: str) -> None:
+        """Give the lease to another driver."""
+        self.epoch, self.driver = epoch, driver
+        self._write(driver)
+
+    def release(self) -> None:
+        """Nobody drives any more."""
+        self.driver = ""
+        self._write("")
+
+    def _write(self, driver: str) -> None:
+        """Write the file. A failure, as on a full disk, is only logged: it must not keep a driver away."""
+        if not self._path:
+            return
+        try:
+            with open(self._path + ".new", "w", encoding="utf-8", opener=private_file) as file:
+                file.write("%d %s" % (self.epoch, " ".join(driver.split())[:_MAX_NAME]))
+            os.replace(self._path + ".new", self._path)
+        except OSError as error:
+            log.warning("the file that says who drives cannot be written: %s", error)

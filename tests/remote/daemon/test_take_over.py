@@ -16,7 +16,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
-from ccb.remote.daemon.clients import SILENT_S, STUCK_S
+from ccb.remote.daemon.client import SILENT_S, STUCK_S
 from ccb.remote.session.partial import Partial
 from ccb.tunnel.wire import (
     Applied,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.daemon import clients
-from ccb.remote.daemon.clients import Client
+from ccb.remote.daemon import client as client_module
+from ccb.remote.daemon.client import Client
 from ccb.remote.journal.journal import Journal
 from ccb.tunnel.wire import (
     Attach,
@@ -113,16 +113,16 @@ async def served(daemon: Daemon) -> AsyncIterator[tuple[Client, Wire]]:
 
 
 async def test_a_silent_client_is_asked_and_then_left(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
-    monkeypatch.setattr(clients, "SILENT_S", 0.2)
+    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(client_module, "SILENT_S", 0.2)
     async with served(daemon) as (_, wire):
         assert isinstance((await wire.frames(1))[0], Ping)
         await asyncio.wait_for(daemon.gone.wait(), DEADLINE_S)
 
 
 async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
-    monkeypatch.setattr(clients, "SILENT_S", 1.0)
+    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(client_module, "SILENT_S", 1.0)
     async with served(daemon) as (_, wire):
         for _ in range(30):
             for frame in await wire.frames(1):
@@ -134,8 +134,8 @@ async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.M
 async def test_one_that_reads_for_others_and_only_says_that_it_lives_is_given_up_and_stays(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "PING_AFTER_S", 0.05)
-    monkeypatch.setattr(clients, "STUCK_S", 0.3)
+    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(client_module, "STUCK_S", 0.3)
     async with served(daemon) as (_, wire):
         await wire.send(Attach(1, "viewer", 0, "n"))
         daemon.busy = True
@@ -157,8 +157,8 @@ async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that stands still for longer than the silence allowed, as with SIGSTOP."""
-    monkeypatch.setattr(clients, "PING_AFTER_S", 0.5)
-    monkeypatch.setattr(clients, "SILENT_S", 1.5)
+    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.5)
+    monkeypatch.setattr(client_module, "SILENT_S", 1.5)
     async with served(daemon) as (_, wire):
         assert isinstance((await wire.frames(1))[0], Ping)
         time.sleep(2.0)
@@ -172,8 +172,8 @@ async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(
 async def test_a_client_that_was_silent_all_the_while_is_left_after_such_a_stop(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "PING_AFTER_S", 0.1)
-    monkeypatch.setattr(clients, "SILENT_S", 0.3)
+    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.1)
+    monkeypatch.setattr(client_module, "SILENT_S", 0.3)
     async with served(daemon):
         time.sleep(0.5)
         await asyncio.wait_for(daemon.gone.wait(), DEADLINE_S)
@@ -185,10 +185,10 @@ async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(dae
         await wire.send(Ping(1, 1))
         await wire.frames(1)
         daemon.journal.append(MessageRecord({"n": 1}))
-        client.progress(1, "tool", {"shown": "old"})
-        client.progress(1, "tool", {"shown": "new"})
-        client.progress(1, "", {"shown": "a"})
-        client.progress(1, "", {"shown": "b"})
+        client.outbox.progress(1, "tool", {"shown": "old"})
+        client.outbox.progress(1, "tool", {"shown": "new"})
+        client.outbox.progress(1, "", {"shown": "a"})
+        client.outbox.progress(1, "", {"shown": "b"})
         await daemon.journal.commit()
         frames = await wire.frames(4)
         assert isinstance(frames[0], Event)
@@ -202,7 +202,7 @@ async def test_control_goes_between_the_parts_of_a_long_event(daemon: Daemon) ->
         daemon.journal.append(MessageRecord({"text": "after"}))
         await daemon.journal.commit()
         await wire.read()
-        client.control(Pong(1, 5))
+        client.outbox.control(Pong(1, 5))
         frames = await wire.frames(3)
         assert [frame.t for frame in frames] == ["pong", "event", "event"]
         assert wire.lines.index(b'"t":"pong"') < wire.lines.rindex(b'"t":"part"')
@@ -219,7 +219,7 @@ async def test_data_waits_for_events_and_is_bounded(daemon: Daemon) -> None:
 
         async def upload() -> None:
             for number in range(60):
-                await client.bulk(Data(1, 1, number, "A" * 100_000))
+                await client.outbox.bulk(Data(1, 1, number, "A" * 100_000))
 
         sending = asyncio.ensure_future(upload())
         await wire.read()
