@@ -1,4 +1,4 @@
-"""A session's tools on real files in a temporary directory, called the way the agent loop calls them."""
+"""The tools of a session on real files in a temporary directory, called as an agent calls them."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ Json = dict[str, Any]
 
 @dataclass
 class Toolbox:
-    """Tools by name, with their session's context. Call them with `toolbox("Read", file_path=…)`."""
+    """The tools by name, and their context. Call one with `await toolbox("Read", file_path=…)`."""
 
     context: ToolContext
     root: Path
     outputs: Path
     tools: dict[str, Tool] = field(default_factory=dict)
     updates: list[Json] = field(default_factory=list)
-    printed: list[str] = field(default_factory=list)  # by calls that were cancelled
+    printed: list[str] = field(default_factory=list)  # what cancelled calls had printed
 
     def refusal(self, name: str, **tool_input: Any) -> str | None:
-        """What stands against the call before anybody is asked."""
+        """Return why the call is refused before anybody is asked, or None."""
         found = issues(tool_input, self.tools[name].input_schema)
         return found[0] if found else self.tools[name].validate(tool_input, self.context)
 
     async def __call__(self, name: str, **tool_input: Any) -> ToolResult:
-        """The result of a call that must get past validation."""
+        """Validate and run a call, which must be valid."""
         assert self.refusal(name, **tool_input) is None
         return await self.run(name, **tool_input)
 
     async def run(self, name: str, **tool_input: Any) -> ToolResult:
-        """The result of a call without validation."""
+        """Run a call without validation."""
         context = replace(
             self.context, tool_use_id="toolu_1", progress=self.updates.append, stopped=self.printed.append
         )
         return await self.tools[name].run(tool_input, context)
 
     async def text(self, name: str, **tool_input: Any) -> str:
-        """What the model sees of a call that succeeds."""
+        """Run a call that must succeed, and return what the model sees."""
         result = await self(name, **tool_input)
         assert isinstance(result.content, str)
         assert not result.is_error, result.content
         return result.content
 
     async def error(self, name: str, **tool_input: Any) -> str:
-        """What the model sees of a call that fails in its run."""
+        """Run a call that must fail, without validation, and return what the model sees."""
         result = await self.run(name, **tool_input)
         assert isinstance(result.content, str)
         assert result.is_error, result.content
         return result.content
 
     def write(self, name: str, content: str | bytes = "", age: float = 0) -> Path:
-        """A file below the root; `age` seconds old."""
+        """Write a file below the root; it was changed `age` seconds ago."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -73,7 +73,7 @@ class Toolbox:
 
 @asynccontextmanager
 async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
-    """A session in `directory`/project; nothing of it runs afterwards."""
+    """Open a session in `directory`/project. At the end, all its processes are stopped."""
     root = directory / "project"
     root.mkdir()
     outputs = directory / "outputs"
@@ -85,15 +85,15 @@ async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Return when the condition holds."""
+    """Wait until the condition holds; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it has not come true"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         await asyncio.sleep(0.005)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:

@@ -184,8 +184,10 @@ class ApprovalCard(Vertical, can_focus=True):
     def _subject(self) -> RenderableType:
         """Draw what the tool would do: a diff, a command, or all fields of the input."""
         asked = self.request.request
-        if traits_of(asked.tool_name).view.is_diff:
-            path = Text(neutralise(str(asked.input.get("file_path", ""))), style="bold")
+        traits = traits_of(asked.tool_name)
+        if traits.view.is_diff:
+            file = asked.input.get(traits.path.key, "") if traits.path else ""
+            path = Text(neutralise(str(file)), style="bold")
             diff = diff_text(asked.tool_name, asked.input, [], self._palette, _MAX_CHARS, wrap=True)
             return Group(path, _bounded(diff, self._palette))
         command = asked.input.get("command")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from ..output import clean
@@ -30,25 +31,22 @@ def notebook_blocks(data: bytes) -> list[Json]:
         book = json.loads(data)
         cells = book["cells"]
         language = book.get("metadata", {}).get("language_info", {}).get("name", "python")
-        blocks: list[Json] = []
-        for number, cell in enumerate(cells):
-            _add_cell(blocks, number, cell, str(language))
+        blocks = [block for number, cell in enumerate(cells) for block in _cell(number, cell, str(language))]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NotANotebook(str(error)) from None
     return _limited(_merged(blocks)) or [_text("(The notebook has no cells)")]
 
 
-def _add_cell(blocks: list[Json], number: int, cell: Json, language: str) -> None:
+def _cell(number: int, cell: Json, language: str) -> Iterator[Json]:
     kind = cell.get("cell_type", "code")
     about = f' type="{kind}"' if kind != "code" else f' language="{language}"' if language != "python" else ""
-    blocks.append(
-        _text(f'<cell id="{cell.get("id", f"cell-{number}")}"{about}>{_joined(cell.get("source", ""))}</cell>')
-    )
+    cell_id = cell.get("id", f"cell-{number}")
+    yield _text(f'<cell id="{cell_id}"{about}>{_joined(cell.get("source", ""))}</cell>')
     for output in cell.get("outputs") or []:
-        _add_output(blocks, output)
+        yield from _output(output)
 
 
-def _add_output(blocks: list[Json], output: Json) -> None:
+def _output(output: Json) -> Iterator[Json]:
     data = output.get("data") or {}
     if output.get("output_type") == "stream":
         text = _joined(output.get("text", ""))
@@ -60,10 +58,10 @@ def _add_output(blocks: list[Json], output: Json) -> None:
         text = clean(text.encode("utf-8", "replace"))
         if len(text) > _MAX_OUTPUT:
             text = f"{text[:_MAX_OUTPUT]}\n[... output cut: {len(text):,} characters ...]"
-        blocks.append(_text(f"<output>{text}</output>"))
+        yield _text(f"<output>{text}</output>")
     for media_type in ("image/png", "image/jpeg"):
         if media_type in data:
-            blocks.append(_image(_joined(data[media_type])))
+            yield _image(_joined(data[media_type]))
             return
 
 

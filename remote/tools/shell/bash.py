@@ -11,6 +11,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
+from ...permissions.shell.readonly import changes_directory, is_read_only_command
 from ...system.host import is_under
 from ...system.process import Process
 from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
@@ -72,8 +73,6 @@ class Bash(Tool):
     declaration = ToolDeclaration(tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA)
 
     def is_read_only(self, tool_input: Json) -> bool:
-        from ...permissions.shell.readonly import changes_directory, is_read_only_command
-
         command = tool_input["command"]
         if tool_input.get("run_in_background") or not is_read_only_command(command):
             return False
