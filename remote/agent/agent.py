@@ -35,6 +35,8 @@ class Agent:
 
     @property
     def id(self) -> str:
+        """The id of the agent, which its records carry: "" for the main agent, else the id of the tool call that
+        started it."""
         return self._state.conversation.agent_id
 
     @property
@@ -64,8 +66,8 @@ class Agent:
             self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
 
     def configure(self, config: AgentConfig) -> None:
-        """Use another configuration from the next turn on. Its model is what `set_model(None)` means; it is not chosen
-        by this."""
+        """Use another configuration from the next turn on. The agent keeps its present model; that of the configuration
+        is the one that `set_model(None)` chooses."""
         self._next = config
 
     def interrupt(self) -> bool:
@@ -88,8 +90,8 @@ class Agent:
             self._turn = None
 
     def _take_config(self) -> None:
-        """Take over a new configuration and what the registry of tools has new. Make the request prefix anew when the
-        prompts or the declarations of the tools have changed."""
+        """Take over a new configuration, and the tools that were added to the registry or removed from it. Make the
+        request prefix anew when the prompts or the declarations of the tools have changed."""
         old, new = self._config, self._next
         registered = new.tools.begin_turn()
         if new is old and registered == self._registered:

@@ -1,4 +1,4 @@
-"""The public messages of a turn. The session adds `session_id` and `uuid`, the recorder `parent_tool_use_id`."""
+"""The public messages of a turn. The session adds `session_id` and `uuid`, and for a sub-agent `parent_tool_use_id`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The pipeline of a tool call: from the tool_use block of the model to the tool_result on record.
 
 A call passes the steps in BEFORE, one after the other. Each returns the call, perhaps with another input, or raises
-CallRefused: then the tool does not run. After `run`, or after a refusal, the outcome passes the steps in AFTER. A failing
-tool, a refusal and a check that fails are all outcomes with a result for the model; other exceptions are faults of the
-worker."""
+CallRefused. If none refuses, the tool runs, and the outcome passes `post_tool_use`. In any case the outcome passes the
+steps in AFTER. A failing tool, a refusal and a failed check are all outcomes with a result for the model; other
+exceptions are faults of the worker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class CallOutcome:
     been denied so often that it has to be told (DENIAL_FEEDBACK)."""
 
     result: ToolResult
-    ran: bool = False
     denial: Json | None = None
     ends_turn: bool = False
     feedback_due: bool = False
@@ -112,7 +111,7 @@ async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
         parsed = parse(call)
         for before in BEFORE:
             parsed = await before(context, parsed)
-        outcome = await run(context, parsed)
+        outcome = await post_tool_use(context, parsed, await run(context, parsed))
     except CallRefused as refused:
         outcome = refused.outcome
     for after in AFTER:
@@ -215,16 +214,16 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     )
     heartbeat = asyncio.ensure_future(_beat(context, call))
     try:
-        return CallOutcome(await call.tool.run(call.input, tool_context), ran=True)
+        return CallOutcome(await call.tool.run(call.input, tool_context))
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
         _log.exception("tool %s failed", call.name)
-        return CallOutcome(_error(f"{call.name} failed: {type(error).__name__}: {error}"), ran=True)
+        return CallOutcome(_error(f"{call.name} failed: {type(error).__name__}: {error}"))
     finally:
         heartbeat.cancel()
 
 
-async def post_tool_use(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
-    """The place of PostToolUse hooks, which see the result of a tool that ran. There are none yet."""
+async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
+    """The place of PostToolUse hooks, which see the result of a tool that ran and may add to it. There are none yet."""
     return outcome
 
 
@@ -254,7 +253,6 @@ BEFORE: tuple[Callable[[PipelineContext, ParsedCall], Awaitable[ParsedCall]], ..
     record_start,
 )
 AFTER: tuple[Callable[[PipelineContext, ToolCall, CallOutcome], Awaitable[CallOutcome]], ...] = (
-    post_tool_use,
     limit,
     record_end,
 )

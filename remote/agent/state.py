@@ -90,7 +90,7 @@ class Transition(Enum):
 
 
 @dataclass(frozen=True)
-class TurnState:
+class LoopState:
     """What one model call of a turn hands to the next. `calls` is what `max_turns` limits: a call that repeats or
     continues an answer counts with the call before it."""
 
@@ -99,14 +99,14 @@ class TurnState:
     escalated: bool = False
     recoveries: int = 0
 
-    def next_turn(self) -> TurnState:
-        return TurnState(Transition.NEXT_TURN, self.calls + 1)
+    def next_turn(self) -> LoopState:
+        return LoopState(Transition.NEXT_TURN, self.calls + 1)
 
-    def escalate(self) -> TurnState:
-        return TurnState(Transition.MAX_OUTPUT_TOKENS_ESCALATE, self.calls, escalated=True)
+    def escalate(self) -> LoopState:
+        return LoopState(Transition.MAX_OUTPUT_TOKENS_ESCALATE, self.calls, escalated=True)
 
-    def recover(self) -> TurnState:
-        return TurnState(Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.calls, True, self.recoveries + 1)
+    def recover(self) -> LoopState:
+        return LoopState(Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.calls, True, self.recoveries + 1)
 
 
 @dataclass(frozen=True)

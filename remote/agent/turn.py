@@ -23,7 +23,7 @@ from .deps import AgentConfig, AgentDeps, Prompt
 from .executor import ToolCall, ToolExecutor
 from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
 from .recorder import Recorder
-from .state import DENIAL_FEEDBACK, AgentState, Ending, Terminal, TurnState
+from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class Turn:
 
     async def _loop(self) -> Ending:
         """Call the model until it stops without a tool call, or the budget is spent."""
-        state = TurnState()
+        state = LoopState()
         while True:
             self._calls = state.calls
             end = await self._call_model(state)
@@ -202,7 +202,7 @@ class Turn:
             self._add_prompts(queued)
             await self._recorder.commit()
 
-    async def _call_model(self, state: TurnState) -> MessageEnd:
+    async def _call_model(self, state: LoopState) -> MessageEnd:
         """Make one model call, and count what it used."""
         agent, clock = self._agent, self._deps.clock
         model = agent.model
@@ -226,7 +226,7 @@ class Turn:
             self._tell_api_error(text, end.lost.kind, end.lost)
         return end
 
-    def _call_settings(self, model: str, state: TurnState) -> CallSettings:
+    def _call_settings(self, model: str, state: LoopState) -> CallSettings:
         """Return the request for the whole history, and how to make it."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None

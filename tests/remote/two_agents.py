@@ -34,6 +34,7 @@ SESSION = "6f1c1f5e-0000-4000-8000-000000000001"
 SECOND = "toolu_task"
 MODELS = {MAIN_AGENT: "claude-sonnet-4-5", SECOND: "claude-haiku-4-5"}
 TOOLS = {MAIN_AGENT: "Step", SECOND: "Probe"}
+_OPTIONS = SessionOptions(permission_prompts="stdio")
 _SCHEMA: Json = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 
 
@@ -136,10 +137,9 @@ class TwoAgents:
         journal, watchers, meeting = Journal(str(directory / "journal.jsonl")), Unwatched(), Meeting()
         router = cast(Calls, ModelRouter(directory, scripts))
         context = make_context(str(directory), "")
-        log = SessionLog(SESSION, journal, watchers)
-        restored = restore(log, watchers)
         if not journal.seq:
-            log.emit(OptionsRecord(SessionOptions().to_json(), SESSION))
+            journal.append(OptionsRecord(_OPTIONS.to_json(), SESSION))
+        restored = restore(SessionLog(SESSION, journal, watchers), watchers)
         factory = AgentFactory(restored.parts, router, "9.9.9")
         histories = factory.restore()
 

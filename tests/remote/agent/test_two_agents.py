@@ -11,12 +11,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tests.remote.agent_kit import assert_valid, calls, says
+from tests.remote.agent_kit import OpenPermissions, assert_valid, calls, says
 from tests.remote.two_agents import MODELS, SECOND, TOOLS, TwoAgents, afterwards, until_cut
 from tests.remote.worker_process import until
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.daemon.assembly import INTERRUPTED, NEVER_STARTED
+from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.tunnel.wire.records import MAIN_AGENT, Record
 
 Json = dict[str, Any]
@@ -184,3 +185,26 @@ async def test_an_interrupt_ends_one_of_them(tmp_path: Path) -> None:
     ends = [r.body for r in records(agents) if r.kind == "message" and r.body["type"] == "result"]
     assert [body["terminal_reason"] for body in ends] == ["aborted_tools"]
     assert [len(texts) for texts in results(agents).values()] == [1] * 4
+
+
+async def test_a_question_of_the_second_names_it_and_its_answer_reaches_it(tmp_path: Path) -> None:
+    scripts = {
+        MAIN_AGENT: [calls(("m1", TOOLS[MAIN_AGENT], {"key": "meet"})), says("m is done", "msg_2")],
+        SECOND: [calls(("s1", TOOLS[SECOND], {"key": "meet"})), says("s is done", "msg_2")],
+    }
+    agents = TwoAgents.open(tmp_path, scripts)
+    permissions = agents.second.config.permissions
+    assert isinstance(permissions, OpenPermissions)
+    permissions.decisions[TOOLS[SECOND]] = Decision(Behavior.ASK, "it changes something")
+    turn = asyncio.ensure_future(agents.turn("go", "i1"))
+
+    def asked() -> list[Record]:
+        return [r for r in records(agents) if r.kind == "message" and r.body["type"] == "control_request"]
+
+    await until(lambda: bool(asked()), "a question")
+    (question,) = asked()
+    assert (question.agent_id, question.body["request"]["tool_use_id"]) == (SECOND, "s1")
+    answer = {"subtype": "success", "request_id": question.body["request_id"], "response": {"behavior": "allow"}}
+    agents.session.take_input("i2", {"type": "control_response", "response": answer})
+    assert (await turn)["result"] == "s is done"
+    assert ran(tmp_path) == ["meet", "meet"]
