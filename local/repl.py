@@ -59,8 +59,8 @@ async def _connected(arguments: Arguments) -> int:
             finally:
                 if session.reading and not session.driving:
                     sys.stderr.write(
-                        "ccb: another client drives the session; this ccb ends when it has read the answer that it asked for "
-                        "(Ctrl+C ends it now; the other client then asks the model again)\n"
+                        "ccb: another client drives the session; this ccb ends when it has read the answer "
+                        "that it asked for (Ctrl+C ends it now; the other client then asks the model again)\n"
                     )
                     try:
                         await session.read_out()

@@ -30,7 +30,7 @@ _LIST_THEM = "`ccb ps HOST` lists them."
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """The command line `argv` (without the program's name). Raises UsageError."""
+    """Parse the command line `argv` (without the program's name). Raises UsageError."""
     scanned = scan(argv)
     arguments = arguments_from(scanned.values)
     words = scanned.words
@@ -136,7 +136,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
 
 
 def _check_spelling(words: Sequence[str]) -> None:
-    """Refuse words that look like a misspelt command with its arguments: they are hardly a prompt."""
+    """Raise UsageError for words that look like a misspelt command with its arguments rather than a prompt."""
     commands = [name for name in COMMANDS if name[0] == words[0][:1]]
     near = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.7)
     if near and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
@@ -163,7 +163,7 @@ def _prompt(words: Sequence[str]) -> str | None:
 
 
 def _starts_as_path(word: str) -> bool:
-    """Whether `word`, behind a host, is its directory."""
+    """Whether `word` after a host is a directory there."""
     return word[:1] in ("/", "~", ".")
 
 

@@ -62,7 +62,7 @@ class AgentOptions:
 
 
 @dataclass(frozen=True)
-class StreamOptions:
+class StdioOptions:
     """What a headless run reads from stdin and writes to stdout."""
 
     print: bool = False
@@ -106,7 +106,7 @@ class Arguments:
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     session: SessionChoice = field(default_factory=SessionChoice)
     agent: AgentOptions = field(default_factory=AgentOptions)
-    streams: StreamOptions = field(default_factory=StreamOptions)
+    streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from ccb.tunnel.errors import UsageError
 
-from .model import Arguments, ConnectionOptions, SessionChoice, StreamOptions
+from .model import Arguments, ConnectionOptions, SessionChoice, StdioOptions
 from .option_values import shortened
 from .options import HOST_COMMANDS, OPTIONS, Group
 from .transport_choice import TransportKind, transport_kind
@@ -66,11 +66,11 @@ def _continues(session: SessionChoice) -> bool:
     return session.continue_latest or session.resume is not None
 
 
-def _stream_out(streams: StreamOptions) -> bool:
+def _stream_out(streams: StdioOptions) -> bool:
     return streams.output_format == "stream-json"
 
 
-def _stream_in(streams: StreamOptions) -> bool:
+def _stream_in(streams: StdioOptions) -> bool:
     return streams.input_format == "stream-json"
 
 

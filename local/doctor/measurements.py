@@ -43,7 +43,7 @@ async def measured_findings(channel: WorkerChannel) -> list[Finding]:
         trips.append(trip)
     best = min(trips)
     down = await _throughput(lambda size: _down(channel, size), best)
-    await _up(channel, 0)  # what is still under way must not count
+    await _up(channel, 0)  # wait for data on its way: it must not count for the next transfers
     up = await _throughput(lambda size: _up(channel, size), best)
     return [_round_trip(sorted(trips)), _speed(down, up), _clock(skew)]
 
@@ -52,9 +52,9 @@ _Transfer = Callable[[int], Awaitable[float]]
 
 
 async def _throughput(transfer: _Transfer, round_trip: float) -> float:
-    """Bytes a second, without the round trip that a transfer takes anyway.
+    """Bytes a second, without the round trip that every transfer takes.
 
-    More and more is sent as long as it was too quick to tell, so that a slow link is not held up for long.
+    Transfers grow until one takes long enough to measure, so that a slow link is not busy for long.
     """
     rate = 0.0
     for size in _SIZES:

@@ -220,6 +220,6 @@ def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
     for option in OPTIONS:
         group = getattr(arguments, option.group.value) if option.group.value else arguments
         assert hasattr(group, option.field), option.names
-    groups = (model.ConnectionOptions, model.SessionChoice, model.AgentOptions, model.StreamOptions)
+    groups = (model.ConnectionOptions, model.SessionChoice, model.AgentOptions, model.StdioOptions)
     fields = {name for group in (*groups, model.HostCommandOptions) for name in group.__dataclass_fields__}
     assert fields - {option.field for option in OPTIONS} == {"target"}
