@@ -8,7 +8,7 @@ from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, Cont
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 
 from ..session.client import Received, SessionClient, Skipped
-from ..session.messages import ControlRequest, parse_message
+from ..session.messages import ControlRequest, StreamEvent, ToolProgress, parse_message
 from ..session.snapshot import parse_snapshot
 from .approvals import Approvals, Settlement
 from .model.blocks import Level
@@ -47,8 +47,10 @@ class EventRouter:
         """Route an event or progress."""
         self._approvals.event_came(item.seq, replayed=item.replayed)
         if item.kind == "progress":
-            self._reducer.apply_progress(parse_message(item.body))
-            self._message(MessageRecord(item.body), replayed=item.replayed)
+            message = parse_message(item.body)
+            self._reducer.apply_progress(message)
+            if not isinstance(message, StreamEvent | ToolProgress):  # the journal cannot be written any more
+                self._message(MessageRecord(item.body), replayed=item.replayed)
             return
         self._reducer.apply_event(item.record, replayed=item.replayed)
         content = item.record.content

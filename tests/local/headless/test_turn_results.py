@@ -1,0 +1,93 @@
+"""Every turn of a headless run has exactly one result on stdout, and the last one is the exit code."""
+
+from __future__ import annotations
+
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.headless.stderr_reports import RetryReports
+from ccb.local.headless.turn_results import PendingPrompts, TurnResults
+from ccb.local.session.client import Json
+
+RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done."}
+
+
+class KeptOutput:
+    """Keeps what is printed."""
+
+    def __init__(self) -> None:
+        self.results: list[Json] = []
+        self.finished = 0
+
+    async def message(self, body: Json) -> None:
+        raise AssertionError("only results are printed here")
+
+    async def progress(self, body: Json) -> None:
+        raise AssertionError("only results are printed here")
+
+    async def result(self, body: Json) -> None:
+        self.results.append(body)
+
+    async def finish(self) -> None:
+        self.finished += 1
+
+
+def turn_results(output: KeptOutput, *, print_all: bool = False, print_failures: bool = True) -> TurnResults:
+    return TurnResults(output, RetryReports(quiet=True), print_all=print_all, print_failures=print_failures)
+
+
+def test_prompts_that_a_turn_took_together_share_its_result() -> None:
+    pending = PendingPrompts()
+    for each in ("a", "b", "c", "a"):
+        pending.sent(each)
+    pending.taken(["a", "b"])
+    assert pending.result_came() and pending
+    pending.taken(["c"])
+    assert pending.result_came() and not pending
+
+
+def test_the_result_of_a_turn_that_somebody_else_started_answers_nothing() -> None:
+    pending = PendingPrompts()
+    pending.foreign_turn = True
+    pending.sent("a")
+    assert not pending.result_came() and pending
+    assert pending.result_came() and not pending
+
+
+async def test_a_turn_without_a_result_gets_one_and_a_turn_with_a_result_no_second_one() -> None:
+    output = KeptOutput()
+    results = turn_results(output)
+    results.pending.sent("a")
+    await results.fail("1111", ["it broke"], reason="link_lost")
+    await results.fail("1111", ["again"], reason="link_lost")
+    (result,) = output.results
+    assert (result["errors"], result["terminal_reason"]) == (["it broke"], "link_lost")
+    assert results.exit_code is ExitCode.AGENT_FAILED
+
+
+async def test_a_result_of_another_turn_is_printed_only_with_print_all() -> None:
+    for print_all in (False, True):
+        output = KeptOutput()
+        results = turn_results(output, print_all=print_all)
+        results.pending.foreign_turn = True
+        await results.from_host(RESULT)
+        assert bool(output.results) == print_all
+
+
+async def test_nothing_is_printed_after_the_end_nor_a_failure_as_text() -> None:
+    output = KeptOutput()
+    results = turn_results(output)
+    await results.finish()
+    await results.finish()
+    await results.fail("1111", ["late"], reason="aborted")
+    await turn_results(output, print_failures=False).fail("1111", ["on stderr"], reason="aborted")
+    assert (output.results, output.finished) == ([], 1)
+
+
+async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code() -> None:
+    output = KeptOutput()
+    results = turn_results(output)
+    results.pending.sent("a")
+    await results.from_host(RESULT)
+    codes = [results.exit_code]
+    results.denied_unasked = True
+    codes.append(results.exit_code)
+    assert results.complete and codes == [ExitCode.OK, ExitCode.PERMISSION_DENIED]

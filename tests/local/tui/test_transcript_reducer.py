@@ -1,0 +1,150 @@
+"""The transcript as a projection: records and messages become blocks, without an application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccb.local.session.client import Received
+from ccb.local.session.messages import parse_message
+from ccb.local.session.snapshot import parse_snapshot
+from ccb.local.tui.model.blocks import (
+    Block,
+    BlockList,
+    Level,
+    MarkdownBlock,
+    NoticeBlock,
+    PromptBlock,
+    PromptState,
+    ToolBlock,
+    ToolState,
+)
+from ccb.local.tui.model.transcript_reducer import TranscriptReducer
+
+Json = dict[str, Any]
+
+CALL: Json = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}
+
+
+class Told:
+    """A reducer, and what a session tells it."""
+
+    def __init__(self) -> None:
+        self._container = BlockList()
+        self.reducer = TranscriptReducer(self._container, own_name="me")
+        self._seq = 0
+
+    @property
+    def blocks(self) -> list[Block]:
+        return self._container.blocks
+
+    def record(self, kind: str, *, replayed: bool = False, **body: Any) -> None:
+        self._seq += 1
+        self.reducer.apply_event(Received(kind, body, self._seq).record, replayed=replayed)
+
+    def assistant(self, *content: Json, message_id: str = "m1") -> None:
+        message = {"id": message_id, "role": "assistant", "model": "x", "content": list(content), "usage": {}}
+        self.record("message", type="assistant", message=message)
+
+    def result_of(self, tool_id: str, text: str) -> None:
+        block = {"type": "tool_result", "tool_use_id": tool_id, "content": text}
+        self.record("message", type="user", message={"role": "user", "content": [block]})
+
+    def stream(self, **event: Any) -> None:
+        self.reducer.apply_progress(parse_message({"type": "stream_event", "event": event}))
+
+
+def test_a_finished_text_replaces_what_was_streamed() -> None:
+    told = Told()
+    told.stream(type="message_start", message={"id": "m1"})
+    told.stream(type="content_block_start", index=0, content_block={"type": "text"})
+    told.stream(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "Hel"})
+    (live,) = told.blocks
+    assert isinstance(live, MarkdownBlock) and live.live and live.text == "Hel"
+    told.assistant({"type": "text", "text": "Hello"})
+    assert told.blocks == [live] and live.text == "Hello" and not live.live
+    assert told.reducer.last_answer == "Hello"
+
+
+def test_a_tool_call_runs_and_gets_its_result() -> None:
+    told = Told()
+    told.assistant(CALL)
+    (tool,) = told.blocks
+    assert isinstance(tool, ToolBlock) and tool.state is ToolState.WAITING
+    told.record("tool_start", tool_use_id="t1", name="Bash")
+    assert ToolState(tool.state) is ToolState.RUNNING
+    told.result_of("t1", "built")
+    assert (ToolState(tool.state), tool.result) == (ToolState.DONE, "built")
+
+
+def test_a_result_waits_for_its_call_that_is_loaded_later() -> None:
+    told = Told()
+    told.result_of("t1", "built")
+    told.assistant(CALL)
+    (tool,) = told.blocks
+    assert isinstance(tool, ToolBlock) and (tool.state, tool.result) == (ToolState.DONE, "built")
+
+
+def test_a_withdrawn_message_disappears() -> None:
+    told = Told()
+    told.assistant({"type": "text", "text": "kept"}, message_id="m1")
+    told.assistant({"type": "text", "text": "cut off"}, message_id="m2")
+    told.record("withdrawn", message_id="m2")
+    assert [block.text for block in told.blocks if isinstance(block, MarkdownBlock)] == ["kept"]
+
+
+def test_a_queued_prompt_stays_at_the_bottom_until_the_agent_takes_it() -> None:
+    told = Told()
+    told.record("turn_start")
+    body = {"type": "user", "uuid": "p1", "message": {"role": "user", "content": "and now?"}}
+    told.record("input", id="p1", body=body)
+    told.assistant({"type": "text", "text": "working"})
+    text, prompt = told.blocks
+    assert isinstance(prompt, PromptBlock) and prompt.state is PromptState.QUEUED
+    told.record("prompt", context=[], items=[{"input": "p1"}])
+    told.assistant({"type": "text", "text": "done"}, message_id="m2")
+    assert told.blocks[:2] == [text, prompt] and PromptState(prompt.state) is PromptState.TAKEN
+
+
+def test_a_change_of_driver_is_announced_only_after_the_past() -> None:
+    told = Told()
+    told.record("driver", replayed=True, by="somebody", epoch=1)
+    told.record("driver", by="me", epoch=2)
+    assert told.blocks == []
+    told.record("driver", by="bob", epoch=3)
+    told.record("driver", by="me", epoch=4)
+    assert [block.text for block in told.blocks if isinstance(block, NoticeBlock)] == [
+        "bob drives this session now.",
+        "You drive this session now.",
+    ]
+
+
+def test_records_of_unknown_kinds_change_nothing_and_damage_is_a_warning() -> None:
+    told = Told()
+    told.record("from_the_future", much="more")
+    told.record("damaged")
+    assert told.blocks == []
+    told.record("damaged", what="line 3 cannot be read")
+    (notice,) = told.blocks
+    assert isinstance(notice, NoticeBlock) and notice.level is Level.WARNING and "line 3" in notice.text
+
+
+def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
+    told = Told()
+    told.reducer.skipped(
+        parse_snapshot(
+            {
+                "model": "opus",
+                "permission_mode": "plan",
+                "result": {"total_cost_usd": 2.5, "modelUsage": {"a": {"inputTokens": 7, "outputTokens": 3}}},
+                "todos": [{"content": "test", "status": "pending"}, "broken"],
+                "prompts": [{"input": "p1", "uuid": "u1", "text": "go on", "taken": True}, {"text": "  "}, None],
+            }
+        ),
+        running=True,
+    )
+    reducer = told.reducer
+    assert (reducer.model, reducer.mode, reducer.running) == ("opus", "plan", True)
+    assert (reducer.totals.input_tokens, reducer.totals.output_tokens, reducer.totals.cost_usd) == (7, 3, 2.5)
+    prompt, todos = told.blocks
+    assert isinstance(prompt, PromptBlock) and (prompt.text, prompt.state) == ("go on", PromptState.TAKEN)
+    assert isinstance(todos, ToolBlock) and todos.tool_input == {"todos": [{"content": "test", "status": "pending"}]}
