@@ -1,4 +1,4 @@
-"""The ports of the agent loop: what it needs from a session, so that it can be run and tested without one."""
+"""The ports of the agent loop: what it needs from a session, so that it can run in tests without one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Json = dict[str, Any]
 
 
 class NotKept(Exception):
-    """The journal could not take a record. `full`: the disk, the quota or the file is full, so a person has to make room. When this
-    ended a turn, `result` is the result message that could not be written either."""
+    """The journal could not take a record. `full`: the disk, the quota or the file is full, so a person has to make
+    room. When this ended a turn, `result` is the result message that could not be written either."""
 
     def __init__(self, text: str, *, full: bool = False) -> None:
         super().__init__(text)
@@ -28,31 +28,31 @@ class Emitter(Protocol):
     """Where one agent puts what happens. Everything that it emits carries the agent's id."""
 
     def emit(self, content: Content) -> Record:
-        """Append a record to the journal and return it. A public message is complete but for `session_id` and `uuid`, which are
-        added here. Raises NotKept."""
+        """Append a record to the journal and return it. A public message is complete but for `session_id` and `uuid`,
+        which are added here. Raises NotKept."""
 
     def progress(self, key: str, body: Json) -> None:
-        """Show a public object that is not journalled and may be lost. A newer one with the same non-empty `key` replaces an
-        older one that was not sent yet."""
+        """Show a public object that is not journalled and may be lost. A newer one with the same non-empty `key`
+        replaces an older one that was not sent yet."""
 
     async def commit(self) -> None:
-        """Return when everything emitted before is durable (group commit). Call it once for each model message, before a tool
-        starts, and after its result. Raises NotKept."""
+        """Return when everything emitted before is durable (group commit). Call it once for each model message, before
+        a tool starts, and after its result. Raises NotKept."""
 
 
 class ModelResponse(Protocol):
-    """The answer of the auth proxy. Leaving its context cancels what is left of it."""
+    """The response of the auth proxy. Leaving its context cancels the rest of it."""
 
     status: int
     headers: Mapping[str, str]  # names in lower case
 
     def body(self) -> AsyncIterator[bytes]:
-        """The bytes as they come. Raises `ModelLinkError` when the call is lost for good."""
+        """Yield the bytes as they arrive. Raises `ModelLinkError` when the call is lost for good."""
 
 
 class ModelLinkError(Exception):
-    """The model call failed below HTTP: upstream unreachable, proxy refused to go on. Retryable. A lost link to
-    the laptop is not an error: the call waits for it."""
+    """The model call failed below HTTP: the provider cannot be reached, or the auth proxy refused to go on. It may be
+    retried. A lost link to the laptop is not an error: the call waits for it."""
 
 
 class ModelTransport(Protocol):
@@ -61,26 +61,27 @@ class ModelTransport(Protocol):
     def request(
         self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
     ) -> AbstractAsyncContextManager[ModelResponse]:
-        """Send the request (its pieces are joined on the way) and give the response once its head is there."""
+        """Send a request, whose pieces are joined on the way, and return the response once its head has arrived."""
 
 
 class Broker(Protocol):
     """Asks somebody outside of the worker: the person, the driving program, a service on the laptop."""
 
     def can_ask(self, kind: RequestKind[P, A]) -> bool:
-        """Whether anybody in this session can answer requests of this kind. False for those to the person in a headless run
-        without a prompt tool: what would ask is denied."""
+        """Whether anybody in this session can answer requests of this kind. False for those to the person in a headless
+        run without a prompt tool: what would ask is denied."""
 
     async def request(self, request: Request[P, A]) -> A:
-        """Ask, and return the typed answer. Waits over lost connections: silence is no answer, and fails the request only where
-        its kind has a deadline. Cancelling withdraws the request. Raises RequestFailed, and NotKept."""
+        """Ask, and return the typed answer. Waits over lost connections: silence is no answer, and fails the request
+        only where its kind has a deadline. Cancelling withdraws the request. Raises RequestFailed, and NotKept."""
 
 
 class PromptSource(Protocol):
-    """The texts that open every request, gathered once on the remote and byte-stable for the session."""
+    """The texts at the start of every request. They are gathered once on the host and do not change during the
+    session."""
 
     async def system(self) -> list[Json]:
-        """System blocks, the static ones first, with their cache_control marks."""
+        """Return the system blocks with their cache_control marks, the static ones first."""
 
     async def first_user_blocks(self) -> list[Json]:
-        """Blocks put before the first user text: CLAUDE.md / AGENTS.md, date."""
+        """Return the blocks that go before the first prompt: CLAUDE.md or AGENTS.md, and the date."""

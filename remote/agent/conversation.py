@@ -1,14 +1,9 @@
-"""The conversation as the Messages API sees it: a projection of the journal, never a second truth.
+"""The conversation of an agent, in the form of the Messages API: a projection of the journal.
 
-The live loop and a restart apply the same records with the same code, so both arrive at the same bytes. Records:
-
-- `message`: public objects. `assistant` lines with one message.id make up one assistant message; `user` lines carry tool
-  results and notes. Replays, API-error messages and everything else are not part of the conversation.
-- `input` {id, body}: remembered until a `prompt` uses it.
-- `prompt` {context: blocks, items: [{input: id} | {content: blocks}]}: what the person said, as it entered the history.
-- `withdrawn` {message_id}: an answer that was cut and asked for again; its lines do not count.
-- `model_end`: the answer is complete; a later one is another, whatever its message.id (some providers repeat them).
-- `model` {model}: the model changed; thinking belongs to the model that thought it and is dropped.
+The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
+lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and
+messages about API errors are not part of the conversation. An input is remembered until a `prompt` record takes it.
+`model_end` completes an answer, so that the next one is another one even under the same id: some providers repeat them.
 """
 
 from __future__ import annotations
@@ -39,13 +34,13 @@ from ccb.tunnel.wire.records import (
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
-_NEWEST = 4  # messages that stay as they came: results still join them, and an answer may be withdrawn
+_MAX_UNPACKED = 4  # the newest messages stay objects: results still join them, and an answer may be withdrawn
 _THINKING = ("thinking", "redacted_thinking")
 
 
 class HistoryMessage:
-    """One message of the history. Its encoded bytes are kept until it changes, and only the newest ones change: of the others
-    the bytes are all that is kept (`pack`), which is a small part of what the blocks take as objects."""
+    """One message of the history. Its encoded bytes are cached until it changes. Only the newest messages change, so
+    older ones keep nothing but the bytes (`pack`), which take a fraction of the memory of their blocks."""
 
     __slots__ = ("_blocks", "_encoded", "_origins", "role")
 
@@ -57,11 +52,12 @@ class HistoryMessage:
 
     @property
     def packed(self) -> bool:
+        """Whether only the bytes are kept."""
         return self._blocks is None
 
     @property
     def blocks(self) -> list[Json]:
-        """The content, not to be changed."""
+        """The content blocks. Do not change them."""
         if self._blocks is None:
             blocks: list[Json] = json.loads(self.encoded())["content"]
             return blocks
@@ -69,15 +65,17 @@ class HistoryMessage:
 
     @property
     def origins(self) -> list[int]:
-        """The number of the answer each block came with, 0 in user messages and where nobody can withdraw it any more."""
+        """For each block, the number of the answer it belongs to; 0 in user messages, and where the answer can no
+        longer be withdrawn."""
         return self._origins if self._blocks is not None else [0] * len(self.blocks)
 
     def pack(self) -> None:
-        """Keep the encoded bytes only."""
+        """Keep only the encoded bytes."""
         self.encoded()
         self._blocks, self._origins = None, []
 
     def put(self, block: Json, origin: int = 0, at: int | None = None) -> None:
+        """Insert a block at index `at`, or at the end."""
         blocks, origins = self.blocks, self.origins
         where = len(blocks) if at is None else at
         blocks.insert(where, block)
@@ -85,7 +83,7 @@ class HistoryMessage:
         self._blocks, self._origins, self._encoded = blocks, origins, None
 
     def keep(self, wanted: Callable[[Json, int], bool]) -> None:
-        """Drop the blocks that are not wanted."""
+        """Drop the blocks for which `wanted(block, origin)` is false."""
         blocks = self.blocks
         kept = [(b, o) for b, o in zip(blocks, self.origins) if wanted(b, o)]
         if len(kept) != len(blocks):
@@ -94,16 +92,17 @@ class HistoryMessage:
             self._encoded = None
 
     def api(self) -> Json:
-        """The message in the shape of the Messages API."""
+        """Return the message as an object of the Messages API."""
         return {"role": self.role, "content": self.blocks}
 
     def encoded(self) -> bytes:
+        """Return the JSON bytes of the message."""
         if self._encoded is None:
             self._encoded = to_bytes(dump(self.api()))
         return self._encoded
 
     def encoded_with_cache_mark(self) -> bytes:
-        """The same with a cache_control mark on the last block; the history itself stays without."""
+        """Return the bytes with a cache_control mark on the last block. The history itself gets no mark."""
         *first, last = self.blocks
         marked = {**last, "cache_control": {"type": "ephemeral"}}
         return to_bytes(dump({"role": self.role, "content": [*first, marked]}))
@@ -111,7 +110,8 @@ class HistoryMessage:
 
 @dataclass
 class _Answer:
-    """The answer that is coming in, from its first block to its `model_end` or to what the person says next."""
+    """The answer that is arriving, from its first block to its `model_end` or to the next thing that the person
+    says."""
 
     message_id: str
     number: int
@@ -119,9 +119,9 @@ class _Answer:
 
 
 class Conversation(Projection):
-    """The history of the agent `agent_id`; it grows at its end. `model` is the model that was chosen last in mid-session.
-    Of the open tool uses, `started` are those whose tool was about to run (read from the journal only), and `copied` are those that
-    were open in the original when this session was forked from it."""
+    """The history of the agent `agent_id`; it grows at its end. `model` is the model that was chosen last in
+    mid-session. Of the open tool uses, `started` are those whose tool was about to run (read from the journal only),
+    and `copied` are those that were open in the original when this session was forked from it."""
 
     def __init__(self, agent_id: str = MAIN_AGENT) -> None:
         self.agent_id = agent_id
@@ -144,30 +144,30 @@ class Conversation(Projection):
 
     @property
     def open_tool_uses(self) -> list[str]:
-        """Ids of tool_uses without a result, in order."""
+        """The ids of the tool_uses that have no result, in order."""
         return list(self._open)
 
     def is_used(self, tool_use_id: str) -> bool:
-        """Whether a tool_use of this id is or was in the history."""
+        """Whether a tool_use with this id is or was in the history."""
         return tool_use_id in self._used_ids
 
     def apply(self, record: Record) -> None:
-        """Take the next record. Those of other agents are skipped, and so is what cannot belong to a valid history (a result
-        without its call)."""
+        """Take the next record. Those of other agents are skipped, and so is what cannot belong to a valid history (a
+        result without its call)."""
         if record.agent_id == self.agent_id or isinstance(record.content, ForkedRecord):
             super().apply(record)
 
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
-        """Remember an input until the `prompt` record that uses it."""
+        """Remember an input until a `prompt` record takes it."""
         self._inputs[input_id] = blocks
 
     def seal(self) -> None:
-        """Make the history fit to be sent: the API takes no assistant message that ends in thinking."""
+        """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
         changeable = [message for message in self.messages if not message.packed]
         for message in changeable:
             if message.role == "assistant":
                 self._trim(message)
-        for message in changeable[:-_NEWEST]:
+        for message in changeable[:-_MAX_UNPACKED]:
             message.pack()
 
     @on(InputRecord)
@@ -211,7 +211,7 @@ class Conversation(Projection):
                 self._used_ids.add(tool_use_id)
 
     def _answer_of(self, message_id: str) -> _Answer:
-        """The answer this fragment belongs to: a result of an early tool may already stand behind its message."""
+        """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
         if self._answer is None or self._answer.message_id != message_id:
             if not self.messages:
                 self._user_message().put({"type": "text", "text": "(earlier messages are not available)"})
@@ -249,7 +249,7 @@ class Conversation(Projection):
         if after == len(self.messages) or self.messages[after].role != "user":
             self.messages.insert(after, HistoryMessage("user"))
         user = self.messages[after]
-        results = sum(1 for b in user.blocks if b.get("type") == "tool_result")  # they come first, the API insists
+        results = sum(1 for b in user.blocks if b.get("type") == "tool_result")  # the API wants them first
         user.put(block, at=results)
 
     def _place(self, message: HistoryMessage) -> int:
@@ -297,7 +297,7 @@ class Conversation(Projection):
             self._drop_empty()
 
     def _drop_empty(self) -> None:
-        """Remove emptied messages and join neighbours of one role."""
+        """Remove messages without blocks, and join neighbours that have the same role."""
         kept: list[HistoryMessage] = []
         for message in self.messages:
             if not message.blocks:
@@ -318,9 +318,10 @@ class Conversation(Projection):
 
 
 def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[MessageRecord]:
-    """Give every tool_use that has no result an is_error tool_result with the text `why` (or `why(tool_use_id)`). This is the
-    only way in which open tool_uses are closed: on interrupt, on a failed call, after a crash, on load. The results are applied
-    here; the caller emits the returned messages, so that the journal and every client get them too."""
+    """Give every tool_use that has no result an is_error tool_result with the text `why` (or `why(tool_use_id)`). This
+    is the only way in which open tool_uses are closed: on interrupt, on a failed call, after a crash, on load. The
+    results are applied here; the caller emits the returned messages, so that the journal and every client get them
+    too."""
     closed = []
     for tool_use_id in conversation.open_tool_uses:
         text = why if isinstance(why, str) else why(tool_use_id)
@@ -333,7 +334,7 @@ def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], 
 def tool_result_message(
     tool_use_id: str, content: str | list[Json], *, is_error: bool, structured: object = None
 ) -> Json:
-    """The public user message with one tool_result."""
+    """Return the public user message that holds one tool_result. `structured` is the result in a form for programs."""
     block: Json = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
     if is_error:
         block["is_error"] = True
@@ -348,7 +349,7 @@ def tool_result_message(
 
 
 def _is_sendable(block: Json) -> bool:
-    """The API refuses blank text and thinking without its signature."""
+    """Whether the API accepts a block: it refuses blank text, and thinking without a signature."""
     kind = block.get("type")
     if kind == "text":
         return bool(str(block.get("text") or "").strip())

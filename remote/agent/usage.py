@@ -1,4 +1,4 @@
-"""Tokens and money: of one turn, and of the session."""
+"""The tokens and the money that a turn and a session use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens
 
 
 def zero_usage() -> Json:
-    """A usage object of no tokens, with all the fields clients know."""
+    """Return the usage object of no tokens, with all fields that clients know."""
     usage: Json = dict.fromkeys(_TOKENS, 0)
     usage["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0}
     usage["service_tier"] = "standard"
@@ -26,8 +26,8 @@ def zero_usage() -> Json:
 
 
 class SessionUsage(Projection):
-    """`context_tokens` is the size of the main conversation, as the model counted it last. `spent` are the fields of the last
-    result that count for the whole session."""
+    """`context_tokens` is the size of the main conversation, as the model counted it last. `spent` are the fields of
+    the last result that count for the whole session."""
 
     def __init__(self) -> None:
         self.context_tokens = 0
@@ -43,8 +43,8 @@ class SessionUsage(Projection):
 
 
 class Ledger(Projection):
-    """What a session has used so far: a projection of its results, and `add` counts what comes after the last one. `turn` is what
-    the running turn has used; `start_turn` sets it to zero."""
+    """What a session has used so far: a projection of its results, and `add` counts what comes after the last one.
+    `turn` is what the running turn has used; `start_turn` sets it to zero."""
 
     def __init__(self) -> None:
         self.turn = zero_usage()
@@ -53,7 +53,7 @@ class Ledger(Projection):
 
     @staticmethod
     def from_records(records: Iterable[Record]) -> Ledger:
-        """Go on from the last result in the journal."""
+        """Return a ledger that goes on from the last result in the journal."""
         ledger = Ledger()
         replay(records, ledger)
         return ledger
@@ -72,7 +72,7 @@ class Ledger(Projection):
         self.turn = zero_usage()
 
     def add(self, model: str, usage: Mapping[str, Any]) -> None:
-        """Count one answer of `model`."""
+        """Count an answer of `model`."""
         cost = cost_usd(model, usage)
         self.total_cost_usd += cost
         known = facts(model)
@@ -93,5 +93,5 @@ class Ledger(Projection):
             entry[public] += tokens
 
     def snapshot(self) -> dict[str, Json]:
-        """`modelUsage` of a result."""
+        """Return the `modelUsage` of a result."""
         return {name: dict(entry) for name, entry in self.model_usage.items()}

@@ -42,8 +42,8 @@ _STAMP = "%Y-%m-%d %H:%M:%S"
 
 
 def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
-    """Return (source, time on the host, text) of the last `count` lines, in order of time. Raise OSError when the journal cannot be
-    read."""
+    """Return (source, time on the host, text) of the last `count` lines, in order of time. Raise OSError when the
+    journal cannot be read."""
     lines = _from_end(os.path.join(directory, "journal.jsonl"), count, _of_journal)
     try:
         lines += _from_end(os.path.join(directory, "daemon.log"), count, _of_worker)
@@ -54,8 +54,8 @@ def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
 
 
 def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogLine]]) -> list[LogLine]:
-    """Return the last `count` readable lines of a file, or none when there is no file. The file is read backwards until there are
-    enough of them."""
+    """Return the last `count` readable lines of a file, or none when there is no file. The file is read backwards until
+    there are enough of them."""
     span = _BLOCK
     try:
         with open(path, "rb") as file:

@@ -1,1 +1,1 @@
-"""The journal: append-only, durable, the one truth of a session."""
+"""The journal of a session: append-only and durable. Everything else about a session is derived from it."""

@@ -1,8 +1,8 @@
-"""The journal: the one truth of a session, one JSON object a line, append-only.
+"""The journal of a session: one JSON object a line, append-only.
 
-Policy: `append` writes to the file at once (it survives the process); `commit` returns when everything before is on the disk
-(it survives the machine), one fsync for all who wait together. Clients are sent only what is on the disk, so nobody has
-ever seen an event that a crash can take back.
+`append` writes a record to the file at once, so it survives the death of the process. `commit` returns when all records
+so far are on the disk, so they survive a crash of the machine; everybody who waits shares one fsync. Clients are sent
+only what is on the disk, so no client has seen an event that a crash takes back.
 """
 
 from __future__ import annotations
@@ -31,28 +31,34 @@ from .storage import journal_file, no_room
 log = logging.getLogger(__name__)
 
 MAX_RECORD = 48 * 1024 * 1024
-"""Bytes of one record."""
+"""Limit of one record in bytes."""
 
-_RING_BYTES = 512 * 1024  # as objects five times as much
+_RING_BYTES = 512 * 1024  # of JSON; as objects they take five times as much
 _INDEX_EVERY = 128
 _INDEX_BYTES = 256 * 1024
-_SMALLEST = 40  # bytes of a line: how many records a damaged stretch can have held at most
+_MIN_LINE = 40  # bytes of the shortest line: tells how many records a damaged stretch can have held
 _HEAD = b'{"seq":'
 
 
 class JournalError(NotKept):
-    """A record could not be written or made durable: the disk is full, the file is gone. Nothing half-written stays."""
+    """A record could not be written or made durable, for example because the disk is full. No half-written record
+    stays."""
 
 
 class Journal:
-    """Opened by the session's daemon, which alone writes to it (it holds the session's lock). Without a path it is in memory."""
+    """The journal at `path`, or one in memory when the path is "". Only the daemon that holds the session's lock writes
+    to it.
+
+    `seq` is the number of the last record, `durable` that of the last one on the disk. `damaged` describes the damage
+    that was found when the journal was opened. `changed` is set, and replaced by a new event, when more records are
+    durable. `broken` is set when nothing can be written any more: only a worker that starts again can go on."""
 
     def __init__(self, path: str) -> None:
         self.seq = 0
         self.durable = 0
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
-        self.broken = asyncio.Event()  # for good: only a worker that starts again can go on
+        self.broken = asyncio.Event()
         self.path = path
         self._file = journal_file(path)
         self._size = 0
@@ -65,8 +71,8 @@ class Journal:
         self._repair()
 
     def _repair(self) -> None:
-        """Cut off a torn last line; note damaged lines, which reading passes over. The numbers that they may have held are not
-        given again, also when they were the last: clients may have seen them."""
+        """Cut off a torn last line, and note the damaged lines, which are skipped from here on. The numbers that their
+        records may have had are not given again, even at the end of the file: clients may have seen them."""
         offset = lost = lost_bytes = 0
         for number, line in enumerate(self._file.lines(0), 1):
             last = not line.endswith(b"\n")
@@ -77,11 +83,11 @@ class Journal:
             if last:
                 line += self._end_of_line()
             record = parse_line(line)
-            most = self.seq + 1 + max(lost, lost_bytes // _SMALLEST)
-            if record is None or not self.seq < record.seq <= most:
+            highest = self.seq + 1 + max(lost, lost_bytes // _MIN_LINE)
+            if record is None or not self.seq < record.seq <= highest:
                 self.damaged.append("line %d is damaged and was passed over" % number)
                 self._bad.add(offset)
-                lost += max(1, len(line) // _SMALLEST)
+                lost += max(1, len(line) // _MIN_LINE)
                 lost_bytes += len(line)
             else:
                 self._note(record, offset, len(line))
@@ -94,7 +100,8 @@ class Journal:
         self.durable = self.seq
 
     def _end_of_line(self) -> bytes:
-        """Close a damaged last line, so that it stays one. Raises JournalError."""
+        """End a damaged last line with a newline, so that the next record gets a line of its own. Raises
+        JournalError."""
         try:
             self._file.write(b"\n")
         except OSError as error:
@@ -102,6 +109,7 @@ class Journal:
         return b"\n"
 
     def _note(self, record: Record, offset: int, size: int) -> None:
+        """Enter a record into the index and the ring of newest records."""
         last_seq, last_offset = self._index[-1] if self._index else (-_INDEX_EVERY, 0)
         if record.seq - last_seq >= _INDEX_EVERY or offset - last_offset >= _INDEX_BYTES:
             self._index.append((record.seq, offset))
@@ -113,7 +121,7 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the journal in bytes."""
         return self._size
 
     def append(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
@@ -137,7 +145,8 @@ class Journal:
         return record
 
     def _take_back(self) -> None:
-        """Remove the half-written record. When that fails too, nothing may be written behind it: a restart cuts it off."""
+        """Remove the half-written record. When that fails too, nothing may be written after it; the next start cuts it
+        off."""
         try:
             self._file.truncate(self._size)
         except OSError as error:
@@ -146,17 +155,17 @@ class Journal:
             self.broken.set()
 
     def _error(self, what: str, error: OSError) -> JournalError:
-        """`what` failed: why, and what to do where room is all that is missing."""
-        text, do = "%s: %s" % (what, error.strerror or error), no_room(error, self.path)
-        return JournalError("%s; %s" % (text, do) if do else text, full=bool(do))
+        """Return an error that says what failed and why, and how to make room when that is all that is missing."""
+        text, advice = "%s: %s" % (what, error.strerror or error), no_room(error, self.path)
+        return JournalError("%s; %s" % (text, advice) if advice else text, full=bool(advice))
 
     def flush_soon(self) -> None:
-        """Make what is written durable without waiting for it; a failure is told by the next append or commit."""
+        """Start to make everything durable. The next append or commit raises the error if that fails."""
         if self._flush is None and self._failure is None and self.durable < self.seq:
             self._flush = asyncio.get_running_loop().create_task(self._sync())
 
     async def commit(self) -> None:
-        """Returns when every record appended before is on the disk. Raises JournalError."""
+        """Return when every record appended so far is on the disk. Raises JournalError."""
         wanted = self.seq
         while self.durable < wanted:
             if self._failure is not None:
@@ -185,8 +194,9 @@ class Journal:
         changed.set()
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """Records after `after`, up to `limit` (default: all that are durable), in order and without gaps: a damaged one comes
-        as a record of kind `damaged`. From memory where it reaches back far enough, else streamed from the file."""
+        """Yield the records after number `after` up to `limit` (default: the last durable one), in order and without
+        gaps: a DamagedRecord stands for each that cannot be read. They come from memory if it reaches back far enough,
+        else from the file."""
         last = self.durable if limit is None else limit
         reached = after
         for record in _without_gaps(self._stored(after), after + 1):
@@ -197,19 +207,20 @@ class Journal:
         for seq in range(reached + 1, last + 1):
             yield record_of(DamagedRecord(), seq)
 
-    def batch(self, after: int, most: int = 64, size: int = 256 * 1024) -> list[Record]:
-        """The next durable records after `after`: at most `most`, and no more once they have `size` bytes together."""
+    def batch(self, after: int, count: int = 64, size: int = 256 * 1024) -> list[Record]:
+        """Return the next durable records after number `after`: at most `count`, and no more once they have `size`
+        bytes."""
         records: list[Record] = []
         for record in self.read(after):
             records.append(record)
             size -= _rough_size(record.body)
-            if len(records) >= most or size <= 0:
+            if len(records) >= count or size <= 0:
                 break
         return records
 
     def tail_start(self, size: int) -> int:
-        """The seq after which about `size` bytes of durable records follow, at the start of a turn where one starts in them;
-        0 when everything is no more than that."""
+        """Return the number of the record after which about the last `size` bytes of durable records follow; 0 when
+        that is the whole journal. If a turn starts among these records, return the number before its start instead."""
         if self._size <= size:
             return 0
         wanted = self._size - size
@@ -226,8 +237,8 @@ class Journal:
         return start
 
     def page(self, before: int, size: int) -> list[Record]:
-        """The durable records before number `before`, the newest of them, about `size` bytes and at least one, without gaps as in
-        `read`. Reads the file and may take its time; to be called in a thread."""
+        """Return the newest durable records before number `before`: about `size` bytes of them and at least one,
+        without gaps as in `read`. This reads the file and may be slow, so call it in a thread."""
         before = min(before, self.durable + 1)
         index = list(self._index)
         place = bisect_right(index, (before - 1, 1 << 62)) - 1
@@ -251,8 +262,8 @@ class Journal:
         return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
 
     def _from_file(self, start: int, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Record, int, int]]:
-        """The records from byte `start` on, up to byte `end`, with their places and lengths. Those before byte `first` are
-        left out."""
+        """Yield the records from byte `start` to byte `end`, each with its offset and length, without those before byte
+        `first`."""
         offset = start
         for line in self._file.lines(start):
             if end is not None and offset >= end:
@@ -277,19 +288,19 @@ class Journal:
                 yield record
 
     async def close(self) -> None:
-        """Make everything durable if that is possible, and close the file."""
+        """Make everything durable if possible, and close the file."""
         try:
             await self.commit()
         except JournalError as error:
             log.error("closing: %s", error)
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
-        self._failure = JournalError("the journal is closed")  # the number of its file may soon be another one's
+        self._failure = JournalError("the journal is closed")  # its file descriptor may soon belong to another file
         self._file.close()
 
 
 def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
-    """The records from number `first` on; one of kind `damaged`, with an empty body, stands for each that is missing."""
+    """Yield the records from number `first` on, with a DamagedRecord in place of each that is missing."""
     for record in records:
         while first < record.seq:
             yield record_of(DamagedRecord(), first, record.time)
@@ -299,13 +310,13 @@ def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether a line without an end is the start of one record, which was being written when the worker died. Anything else has
-    taken the place of records that were durable: zeros after a power cut, for one."""
+    """Whether a line without a newline is the start of a record that was being written when the worker died. Anything
+    else has replaced durable records, for example the zeros that a power cut can leave."""
     return b"\0" not in line and (line.startswith(_HEAD) or _HEAD.startswith(line))
 
 
 def _rough_size(value: object) -> int:
-    """Characters of the texts in a JSON value: what makes a record large."""
+    """Estimate the size of a JSON value in bytes by the length of its texts."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a journal is written to: a file on the disk, or the memory of the worker where there is no disk to write to."""
+"""Where a journal is stored: in a file, or in the memory of the worker when there is no disk to write to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Union
 
-MEMORY_BYTES = 256 << 20
-"""Most bytes of a journal in memory."""
+MAX_MEMORY_BYTES = 256 << 20
+"""Limit of a journal in memory, in bytes."""
 
 
 _NO_ROOM = {
@@ -19,28 +19,28 @@ _NO_ROOM = {
 
 
 class DiskFile:
-    """Append-only. Everything raises OSError."""
+    """A file that is only appended to. Every method raises OSError."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
     def write(self, data: bytes) -> int:
-        """Append what there is room for; how many bytes."""
+        """Append as many bytes as there is room for. Return how many."""
         return os.write(self._fd, data)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Make what is written durable. To be called in a thread."""
+        """Make everything that is written durable. Call it in a thread."""
         if hasattr(os, "fdatasync"):
             os.fdatasync(self._fd)
         else:
             os.fsync(self._fd)
 
     def lines(self, start: int) -> Iterator[bytes]:
-        """The lines from byte `start` on, each with its end; also in a thread."""
+        """Yield the lines from byte `start` on, each with its newline. May be used in a thread."""
         with open(self._path, "rb") as file:
             file.seek(start)
             yield from file
@@ -50,9 +50,10 @@ class DiskFile:
 
 
 class MemoryFile:
-    """The same without a file. It ends with the process, so nothing in it is ever half-written or damaged."""
+    """The same without a file. It lives no longer than the process, so nothing in it is ever half-written or
+    damaged."""
 
-    def __init__(self, limit: int = MEMORY_BYTES) -> None:
+    def __init__(self, limit: int = MAX_MEMORY_BYTES) -> None:
         self._limit = limit
         self._data = bytearray()
 
@@ -66,7 +67,7 @@ class MemoryFile:
         del self._data[size:]
 
     def sync(self) -> None:
-        """There is nothing more durable than this."""
+        """Do nothing: memory cannot be made more durable."""
 
     def lines(self, start: int) -> Iterator[bytes]:
         while start < len(self._data):
@@ -75,11 +76,12 @@ class MemoryFile:
             start = end
 
     def close(self) -> None:
-        """What is left can still be read."""
+        """Do nothing: the content can still be read."""
 
 
 def no_room(error: OSError, path: str) -> str:
-    """What the person has to do when a journal of this path failed for want of room; "" when it did not."""
+    """Return what the person has to do when writing the journal at `path` failed because there is no room; "" for other
+    errors."""
     if error.errno not in _NO_ROOM:
         return ""
     return _NO_ROOM[error.errno] % os.path.dirname(path) if path else "start a new session"
@@ -89,5 +91,5 @@ JournalFile = Union[DiskFile, MemoryFile]
 
 
 def journal_file(path: str) -> JournalFile:
-    """The file of this path; in memory when that is ""."""
+    """Open the file at `path`, or memory when the path is ""."""
     return DiskFile(path) if path else MemoryFile()

@@ -28,9 +28,9 @@ def prompt_start(line: UserLine) -> str:
 
 
 class JournalSummary(Projection):
-    """`created` is when the session began, as seconds of the host's clock; a copy began when it was made. `first` is the time of
-    the first record that could be read. `cwd` is the directory ("" when no record names it), `prompt` the start of the last
-    prompt, `prompts` how many there were. A prompt that a client sent twice counts once."""
+    """`created` is when the session began, as seconds of the host's clock; a copy began when it was made. `first` is
+    the time of the first record that could be read. `cwd` is the directory ("" when no record names it), `prompt` the
+    start of the last prompt, `prompts` how many there were. A prompt that a client sent twice counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -84,8 +84,8 @@ class _Origin(Projection):
 
 
 def unused_origin(path: str) -> str:
-    """The id of the session that the journal at `path` was copied from, "" when it is no copy or somebody drove it since. Raises
-    OSError."""
+    """The id of the session that the journal at `path` was copied from, "" when it is no copy or somebody drove it
+    since. Raises OSError."""
     origin = _Origin()
     with open(path, "rb") as file:
         replay(_readable(line for line in file if b'"forked"' in line or b'"driver"' in line), origin)

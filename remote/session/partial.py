@@ -68,8 +68,8 @@ class _StreamedAnswer:
 
 
 class Partial(Projection):
-    """Takes what a session shows as progress (`take`), drops what has become part of the journal (`apply`), and gives the rest to
-    a client that comes in the middle (`bodies`)."""
+    """Takes what a session shows as progress (`take`), drops what has become part of the journal (`apply`), and gives
+    the rest to a client that comes in the middle (`bodies`)."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id

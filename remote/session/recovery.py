@@ -37,9 +37,9 @@ Json = dict[str, Any]
 class UnfinishedPrompts(Projection):
     """The prompts that have no turn or no result. `inputs` learns which inputs were applied.
 
-    `waiting` are the prompts that no turn has taken, by input id. A damaged record may have been the one that took them: the
-    prompts that waited before it become `doubtful` (with their start), and `unanswered` are those of them for which no result
-    has come, as far as the journal tells."""
+    `waiting` are the prompts that no turn has taken, by input id. A damaged record may have been the one that took
+    them: the prompts that waited before it become `doubtful` (with their start), and `unanswered` are those of them for
+    which no result has come, as far as the journal tells."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.waiting: OrderedDict[str, UserLine] = OrderedDict()
@@ -49,7 +49,8 @@ class UnfinishedPrompts(Projection):
         self._taken = False  # the next result answers a prompt that is known to have been taken
 
     def answered(self) -> None:
-        """A turn has its result. It belongs to the prompt that is known to have been taken, or else to the first doubtful one."""
+        """A turn has its result. It belongs to the prompt that is known to have been taken, or else to the first
+        doubtful one."""
         if not self._taken and self.unanswered:
             self.unanswered.popitem(last=False)
         self._taken = False
@@ -97,10 +98,11 @@ class UnfinishedPrompts(Projection):
 class Recovered(Projection):
     """The state in which the last worker left the session.
 
-    `options` are those in force, with the permission mode of the end; `launches` the options of the newest client processes;
-    `updates` the permission updates that the person granted for the session. `turn_open` says that a turn was running,
-    `result_due` that it has no result. `mark` marks the processes of the last worker. `damage` are the reports of damage that
-    workers have made before. `requests` tells which answer to a request is the first one: it must take each record after this."""
+    `options` are those in force, with the permission mode of the end; `launches` the options of the newest client
+    processes; `updates` the permission updates that the person granted for the session. `turn_open` says that a turn
+    was running, `result_due` that it has no result. `mark` marks the processes of the last worker. `damage` are the
+    reports of damage that workers have made before. `requests` tells which answer to a request is the first one: it
+    must take each record after this."""
 
     def __init__(self, requests: OpenRequests) -> None:
         self._requests = requests

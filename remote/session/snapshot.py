@@ -41,7 +41,8 @@ class SnapshotProjection(Projection):
         self._todos: list[Any] | None = None
 
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
-        """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are open."""
+        """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are
+        open."""
         prompts = [
             {"input": prompt.input_id, "uuid": prompt.uuid, "text": prompt.text, "taken": prompt.taken <= seq}
             for prompt in self._prompts

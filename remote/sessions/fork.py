@@ -1,4 +1,5 @@
-"""A copy of a session under a new id, to go on in another direction; the old one is not touched, and may be running."""
+"""Copies a session under a new id, so that it can go on in another direction. The original is not touched and may be
+running."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from .registry import Entry
 
 
 def fork(entry: Entry, session: str) -> bool:
-    """Copy the journal of `entry` up to its last whole record, and the large outputs its conversation refers to. False when there
-    is a session of that id already, which stays as it is. Raises OSError, NoPlace.
+    """Copy the journal of `entry` up to its last whole record, and the large outputs that its conversation refers to.
+    Return False and change nothing when a session of that id already exists. Raises OSError, NoPlace.
     """
     where = paths.find_paths(session)
     if not where.state:
@@ -42,11 +43,11 @@ def fork(entry: Entry, session: str) -> bool:
             try:
                 os.rmdir(where.state)
             except OSError:
-                pass  # another connection makes the same copy
+                pass  # another connection is making the same copy
 
 
 def _put(temporary: str, journal: str) -> bool:
-    """Give the whole copy its name; False when another connection was first."""
+    """Give the finished copy its name. Return False when another connection was faster."""
     try:
         os.link(temporary, journal)
     except FileExistsError:
@@ -74,7 +75,7 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state:
     )
     for line in source:
         if not line.endswith(b"\n"):
-            break  # the session is just writing it
+            break  # the original is writing this record now
         record = parse_line(line.replace(old_outputs, new_outputs))
         if record is None:
             target.write(line)
@@ -85,8 +86,8 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state:
 
 
 def _copy_outputs(source: str, target: str) -> None:
-    """The files are never changed, only removed, so another name for them is enough where the file system has that. What
-    goes while it is copied was not needed any more."""
+    """Link the outputs into the copy, or copy them where the file system has no hard links: outputs are never changed,
+    only removed. A file that disappears meanwhile is no longer needed."""
     try:
         names = [name for name in os.listdir(source) if not name.startswith(".")]
     except OSError:

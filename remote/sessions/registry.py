@@ -16,13 +16,14 @@ from .summary import read_summary
 Json = dict[str, Any]
 
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
-_TAIL = 256 * 1024
+_MAX_HELLO = 256 * 1024
 _ASK_S = 2.0
-_DERIVED = ("cwd", "created")  # from the journal when the summary has nothing
+_DERIVED = ("cwd", "created")  # taken from the journal when the summary does not have them
 
 
 class Entry:
-    """One session. `directory` is its state directory ("" when it is in memory only); `summary` what is known of it."""
+    """A session. `directory` is its state directory, "" when it is in memory only. `summary` holds what is known about
+    it."""
 
     def __init__(self, session: str, directory: str, summary: Json) -> None:
         self.session = session
@@ -41,17 +42,18 @@ class Entry:
 
     @property
     def prompted(self) -> bool:
-        """Whether anybody ever asked it anything; true when that is not known."""
+        """Whether it ever had a prompt; true when that is not known."""
         return self.summary.get("prompts") != 0
 
     @property
     def alive(self) -> bool:
-        """Whether its daemon runs here."""
+        """Whether its daemon runs on this host."""
         return identity.is_alive(self.summary)
 
     @property
     def elsewhere(self) -> str:
-        """The other host that may run its daemon, when the home is shared; "" when it is none."""
+        """The name of another host that may run its daemon because it shares the home directory; "" when there is
+        none."""
         return identity.elsewhere(self.summary)
 
     @property
@@ -60,7 +62,7 @@ class Entry:
 
 
 def state_directories() -> list[str]:
-    """The directories that hold one directory for each session, whether they exist or not."""
+    """Return the directories that may hold state directories of sessions. They need not exist."""
     found = []
     home = paths.home_directory()
     top = os.environ.get("XDG_STATE_HOME") or ""
@@ -73,7 +75,8 @@ def state_directories() -> list[str]:
 
 
 def runtime_directories() -> list[str]:
-    """Where sockets and locks may be, whether they exist or not: a login may lack the variables of another one."""
+    """Return the directories that may hold sockets and locks. They need not exist. Another login may have had other
+    variables than this one, so all places count."""
     found = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
     if xdg.startswith("/"):
@@ -89,7 +92,7 @@ def runtime_directories() -> list[str]:
 
 
 def is_ours(path: str) -> bool:
-    """A directory, no link to one, of this user."""
+    """Whether `path` is a directory of this user, and not a symbolic link to one."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -98,7 +101,7 @@ def is_ours(path: str) -> bool:
 
 
 def directories() -> list[tuple[str, str]]:
-    """Id and state directory of every session, also of those that were never begun."""
+    """Return the id and the state directory of every session, even of those that never began."""
     found = []
     for top in state_directories():
         if is_ours(top):
@@ -110,7 +113,8 @@ def directories() -> list[tuple[str, str]]:
 
 
 def living() -> dict[str, Json]:
-    """The daemons that live here, by session, as their lock files name them, or they themselves where there are none."""
+    """Return what is known about the daemons that run on this host, by session: from their lock files, or from the
+    daemons themselves when they have no lock file."""
     found = in_memory()
     for top in runtime_directories():
         if not is_ours(top):
@@ -124,7 +128,7 @@ def living() -> dict[str, Json]:
 
 
 def in_memory() -> dict[str, Json]:
-    """The summaries of the sessions that listen at a name in memory, as far as these have no file for it."""
+    """Return the summaries of the sessions that are in memory only and listen on an abstract socket."""
     found = {}
     for session in sockets.sessions_in_memory():
         if _ID.fullmatch(session):
@@ -136,24 +140,24 @@ def in_memory() -> dict[str, Json]:
 
 
 def _asked(address: str) -> Json:
-    """The hello of the daemon at a name in memory, {} when it is none of ours or does not answer."""
+    """Return the hello of the daemon at an abstract socket, {} when it is not one of ours or does not answer."""
     deadline = time.monotonic() + _ASK_S
     try:
         daemon = sockets.connect(address, deadline)
         if daemon is None:
             return {}
-        said = b""
+        answer = b""
         with daemon:
-            while not said.endswith(b"\n") and len(said) < _TAIL and time.monotonic() < deadline:
-                said += daemon.recv(65536) or b"\n"
-        hello = json.loads(said)
+            while not answer.endswith(b"\n") and len(answer) < _MAX_HELLO and time.monotonic() < deadline:
+                answer += daemon.recv(65536) or b"\n"
+        hello = json.loads(answer)
     except (OSError, ValueError, RecursionError, sockets.Stranger):
         return {}
     return hello if isinstance(hello, dict) else {}
 
 
 def read_lock(path: str) -> Json:
-    """Who wrote a lock file, {} when nobody has or it is no file."""
+    """Return what the owner of a lock wrote into its file, {} when there is nothing or it is not a regular file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -164,7 +168,7 @@ def read_lock(path: str) -> Json:
 
 
 def sessions() -> list[Entry]:
-    """All of them, the one used last first. Those that were never begun are not among them."""
+    """Return all sessions that have begun, the one used last first."""
     owners = living()
     found = []
     for session, directory in directories():
@@ -200,8 +204,8 @@ def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
 
 
 def derived(journal: str) -> Json:
-    """The fields of a summary that both ends of a journal tell; only the prompts in these ends count. Without a readable record
-    there is only `prompts`."""
+    """Return the fields of a summary that can be read from both ends of a journal. Only the prompts in these ends are
+    counted."""
     from ..journal.summary import summarize_ends  # not every start needs it
 
     try:
@@ -219,13 +223,14 @@ def derived(journal: str) -> Json:
 
 
 def latest_of(path: str) -> Entry | None:
-    """The session of that canonical path which was used last; one that was never prompted only when there is no other."""
+    """Return the session of that canonical path which was used last. One that never had a prompt is returned only when
+    there is no other one."""
     there = [entry for entry in sessions() if entry.cwd == path]
     return next((entry for entry in there if entry.prompted), there[0] if there else None)
 
 
 def by_prefix(text: str) -> list[Entry]:
-    """The sessions whose id starts so; an exact one alone."""
+    """Return the sessions whose id starts with `text`. A session whose id is `text` is returned alone."""
     exact, near = [], []
     for entry in sessions():
         if entry.session == text:
@@ -236,7 +241,7 @@ def by_prefix(text: str) -> list[Entry]:
 
 
 def described(entry: Entry) -> Json:
-    """The body of a `session` report. Ages are seconds on this host's clock."""
+    """Return the body of a `session` report. Ages are in seconds of this host's clock."""
     summary, alive, now = entry.summary, entry.alive, time.time()
     created = summary.get("created")
     pid = summary.get("pid") if alive else None
@@ -270,7 +275,7 @@ def _count(value: object) -> int:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory of a process; 0 where the system does not say."""
+    """Return the resident memory of a process in bytes, 0 when the system does not tell."""
     try:
         with open("/proc/%d/statm" % pid, encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -279,7 +284,8 @@ def resident(pid: int) -> int:
 
 
 def created_at(state_directory: str) -> float:
-    """Return when a session was created, in seconds of the host's clock: from its summary, else from its journal, else now."""
+    """Return when a session was created, in seconds of the host's clock: from its summary, else from its journal, else
+    now."""
     if state_directory:
         when = _time(read_summary(state_directory))
         return when or _time(derived(os.path.join(state_directory, "journal.jsonl"))) or time.time()

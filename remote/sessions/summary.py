@@ -1,7 +1,7 @@
-"""What `ccb ps` shows of a session, in a small file beside its journal.
+"""The summary of a session: a small file beside its journal, which `ccb ps` shows and by which sessions are found.
 
-A cache for the eyes of people and for finding sessions: the journal stays the truth. It also says which process owns the
-session, for hosts that share a home.
+It is a cache: the journal is what counts. It also names the process that owns the session, for hosts that share a home
+directory.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 NAME = "summary.json"
 OWNER = ("hostname", "boot", "pid", "started", "socket", "bundle", "mark")
-"""The fields that name the owning process; absent when it has ended well."""
+"""The fields that name the owning process. They are absent after it has ended in order."""
 
 _MAX_BYTES = 64 * 1024
 
 
 class SummaryFile:
-    """Kept by the session's daemon. `fixed` holds the fields that never change, among them those of OWNER. Without a directory
-    there are only `fields`, one and the same object all the time."""
+    """The summary file of a running daemon. `fixed` are the fields that never change, those of OWNER among them.
+    Without a state directory nothing is written; `fields` is always the same object."""
 
     def __init__(self, state_directory: str, fixed: Json) -> None:
         self._path = os.path.join(state_directory, NAME) if state_directory else ""
@@ -32,12 +32,12 @@ class SummaryFile:
         self._written = b""
 
     def update(self, **fields: object) -> None:
-        """Change fields; written at once when that changes anything. A failure is logged, never raised."""
+        """Change fields, and write the file if that changes anything. A failure is logged, not raised."""
         self.fields.update(fields)
         self._write()
 
     def remove_owner(self) -> None:
-        """The owning process is about to end."""
+        """Remove the fields of OWNER: the owning process is about to end."""
         for name in OWNER:
             self.fields.pop(name, None)
         self._write()
@@ -59,7 +59,7 @@ class SummaryFile:
 
 
 def read_summary(state_directory: str) -> Json:
-    """The fields, {} when there is none or it is damaged."""
+    """Return the fields of a summary, {} when there is no file or it is damaged."""
     try:
         fd = os.open(os.path.join(state_directory, NAME), os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(fd, "rb") as file:

@@ -77,8 +77,8 @@ def test_the_worker_imports_the_standard_library_and_the_wire_only() -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("tunnel/wire/streams.py", "from ..errors import CcbError"),
-        ("tunnel/wire/streams.py", "from ccb.tunnel.secret import Secret"),
+        ("tunnel/wire/ndjson.py", "from ..errors import CcbError"),
+        ("tunnel/wire/ndjson.py", "from ccb.tunnel.secret import Secret"),
         ("remote/system/threads.py", "from ccb.tunnel import errors"),
         ("remote/agent/usage.py", "from ccb.tunnel.proxy.policy import Policy"),
         ("tunnel/errors.py", "from ccb.local import results"),

@@ -1,10 +1,11 @@
-"""The wire: every message that crosses between laptop and worker, and its NDJSON framing.
+"""The wire: everything that crosses between laptop and worker, and its NDJSON framing.
 
-The one module both ends share; standard library only, Python 3.9.
+This package is the only code that both ends share. It uses the standard library only and runs on Python 3.9.
 """
 
-from .errors import FrameError
 from .frames import (
+    CHUNK,
+    INITIAL_CREDIT,
     PROTOCOL,
     Ack,
     Applied,
@@ -20,6 +21,7 @@ from .frames import (
     Fenced,
     Fetch,
     Frame,
+    FrameError,
     Head,
     Hello,
     Input,
@@ -38,7 +40,6 @@ from .frames import (
 )
 from .ndjson import MAX_LINE, FrameDecoder, LineSplitter, encode_frame
 from .options import SessionOptions
-from .streams import CHUNK, INITIAL_CREDIT
 
 __all__ = [
     "CHUNK",

@@ -1,8 +1,8 @@
 """The frames of the link, protocol version 1.
 
-One frame is one JSON object with its kind in `t`. A session message (the public stream-json object) travels inside
-`Event.body`, `Progress.body` or `Input.body` and never looks like a frame of its own. Direction and ordering rules stand
-in each docstring; `W>L` is worker to laptop.
+A frame is one JSON object; `t` names its kind. A session message (a public stream-json object) travels inside
+`Event.body`, `Progress.body` or `Input.body`, so it can never be read as a frame. Each docstring says who sends the
+frame and when: `W>L` is worker to laptop, `L>W` laptop to worker.
 """
 
 from __future__ import annotations
@@ -11,21 +11,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Callable, ClassVar, TypeVar, Union
 
-from .errors import FrameError
-
 PROTOCOL = 1
-"""Version of the link. A laptop speaks its own and the one before."""
+"""Version of the link protocol. A laptop speaks its own version and the one before."""
+
+CHUNK = 96 * 1024
+"""Largest number of bytes in one `data` frame. In base64 they take 128 KiB, well below the limit of a line."""
+
+INITIAL_CREDIT = 1024 * 1024
+"""Bytes that a sender may send on a new stream, in each direction, before the first `credit` arrives."""
 
 Json = dict[str, Any]
 """A JSON object."""
 
 
+class FrameError(Exception):
+    """Bytes from the wire are not a frame of this protocol. `reason` names the rule they break, `sample` is their
+    start."""
+
+    def __init__(self, reason: str, sample: bytes = b"") -> None:
+        shown = sample[:80].decode("utf-8", "backslashreplace")
+        super().__init__(f"{reason}: {shown!r}" if sample else reason)
+        self.reason = reason
+        self.sample = sample[:80]
+
+
 @dataclass(frozen=True)
 class Hello:
-    """W>L. The first frame on every connection, sent unprompted. `epoch` is the highest one granted so far, `seq` the
-    last event in the journal (0 for a new session), `state` is `idle`, `running` or `requires_action`. `driver` names the
-    client that drives, also while its connection is lost; empty when it has left (or never came). `storage` is where the
-    journal is: on `disk`, `volatile` (a directory that may not outlive a restart) or in `memory`."""
+    """W>L. The first frame on every connection; nobody has to ask for it.
+
+    `epoch` is the highest epoch granted so far, `seq` the number of the last event in the journal (0 for a new
+    session). `state` is `idle`, `running` or `requires_action`. `driver` is the name of the client that drives, even
+    while its connection is lost; it is empty when no client has driven yet or the last driver has left. `storage` says
+    where the journal is: on `disk`, `volatile` (a directory that may not survive a reboot) or in `memory`."""
 
     t: ClassVar[str] = "hello"
     protocol: int
@@ -46,9 +63,10 @@ class Hello:
 
 @dataclass(frozen=True)
 class Refused:
-    """W>L. Instead of `hello`, or as the answer to an attach that cannot be granted; the connection ends after it.
+    """W>L. Sent instead of `hello`, or as the answer to an attach that cannot be granted. The connection ends after it.
+
     `code` is one of `no_such_path` (data: near), `not_a_directory`, `no_storage`, `no_session`, `in_use`, `bad_attach`,
-    `waits_for_answer` (data: session), `stopped`, `internal`; `data` is its evidence."""
+    `waits_for_answer` (data: session), `stopped`, `internal`. `data` is the evidence."""
 
     t: ClassVar[str] = "refused"
     code: str
@@ -58,12 +76,14 @@ class Refused:
 
 @dataclass(frozen=True)
 class Attach:
-    """L>W. The first frame of the laptop. Asks for `epoch` (greater than `Hello.epoch`; the daemon grants it or answers
-    `fenced`) as `driver`, or watches as `viewer`. Events after `have` are replayed, then live ones follow. `nonce` guards
-    model calls on this connection and dies with it; a viewer gives one to read on what it asked for when it drove, else "".
-    `options` begin a session that has no events; a driver that sends some to an older session changes what they name; a
-    reconnect sends `{"client": name}` only. With `tail` above 0, a client that is further behind than so many bytes gets a
-    `snapshot` and only about the last `tail` bytes of events."""
+    """L>W. The first frame of the laptop: it asks to drive the session as `driver`, or to watch it as `viewer`.
+
+    A driver asks for an `epoch` greater than `Hello.epoch`; the daemon grants it or answers `fenced`. Events after
+    number `have` are replayed, then live ones follow. `nonce` guards the model calls of this connection and dies with
+    it. A viewer sends one only to read the rest of the model calls it made as driver, else "". `options` start a
+    session that has no events yet. When a driver sends options to an older session, they change what they name; a
+    reconnect sends `{"client": name}` only. `tail` is in bytes: when it is above 0 and the client is further behind
+    than that, it gets a `snapshot` and only about the last `tail` bytes of events."""
 
     t: ClassVar[str] = "attach"
     epoch: int
@@ -76,8 +96,8 @@ class Attach:
 
 @dataclass(frozen=True)
 class Attached:
-    """W>L. The attach was granted, as `role`. Events up to `seq` are replay of what has happened before. `driver` names who
-    drives now."""
+    """W>L. The attach is granted, as `role`. Events up to `seq` are a replay of the past. `driver` names who drives
+    now."""
 
     t: ClassVar[str] = "attached"
     epoch: int
@@ -88,10 +108,12 @@ class Attached:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """W>L. Comes before the first event of a connection that asked for a `tail` and is further behind: the next event is
-    number `seq` + 1. `body` is what a client has to know of those it does not get: {"model", "permission_mode", "result"
-    (the last result message or null), "todos" (the last list or null), "asks" (open `control_request` messages), "prompts" (those
-    that wait or whose turn runs: "input", "uuid", "text" (its start) and whether it was "taken")}."""
+    """W>L. Sent before the first event of a connection that asked for a `tail` and is further behind: the next event
+    has the number `seq` + 1.
+
+    `body` is what the client has to know of the events it does not get: {"model", "permission_mode", "result" (the last
+    result message or null), "todos" (the last list or null), "asks" (the open `control_request` messages), "prompts"
+    (those that wait and those whose turn runs, each with "input", "uuid", "text" (its start) and "taken")}."""
 
     t: ClassVar[str] = "snapshot"
     epoch: int
@@ -101,7 +123,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Fetch:
-    """L>W. Asks for the events before number `before`, the newest of them, about `most` bytes; also a viewer may."""
+    """L>W. Asks for the newest events before number `before`, about `most` bytes of them. Viewers may ask too."""
 
     t: ClassVar[str] = "fetch"
     epoch: int
@@ -112,8 +134,8 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Past:
-    """W>L. The answer to `fetch`: body {"records": [{"seq", "kind", "body"}, …]} in order and without gaps, ending with the
-    event before `before`; empty when there is none."""
+    """W>L. The answer to `fetch`. `body` is {"records": [{"seq", "kind", "body"}, …]}: events in order and without
+    gaps, the last one just before `before`. The list is empty when there are none."""
 
     t: ClassVar[str] = "past"
     epoch: int
@@ -123,9 +145,12 @@ class Past:
 
 @dataclass(frozen=True)
 class Event:
-    """W>L. One journal record, in order and without gaps: `seq` is the previous event's plus one. `kind` says what `body`
-    is: `message` a public stream-json object; `input` {id, body} an applied input; others are the journal's own facts
-    (`tool_start` {tool_use_id, name}, `turn_start`, `turn_end`, …) which clients may show or ignore."""
+    """W>L. One journal record. Events come in order and without gaps: `seq` is the number of the previous event plus
+    one.
+
+    `kind` says what `body` is: `message` is a public stream-json object, `input` {id, body} is an input that was
+    applied. The other kinds are facts about the session, which a client may show or ignore. `records.py` has a class
+    for each kind."""
 
     t: ClassVar[str] = "event"
     seq: int
@@ -136,9 +161,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Progress:
-    """W>L. A public stream-json object that is not journalled (`stream_event`, `tool_progress` and the like), so
-    it may be missing after a drop. `key` names a slot: a newer one replaces an older one that was not sent yet; an
-    empty key is never replaced. `seq` is that of the last event before it."""
+    """W>L. A public stream-json object that is not journalled (`stream_event`, `tool_progress` and the like), so it may
+    be lost when the connection drops.
+
+    `key` names a slot: a newer object replaces an older one of the same slot that was not sent yet. Objects with an
+    empty key are never replaced. `seq` is the number of the event before it."""
 
     t: ClassVar[str] = "progress"
     seq: int
@@ -150,7 +177,7 @@ class Progress:
 @dataclass(frozen=True)
 class Input:
     """L>W. A public stream-json object from the client (`user`, `control_request`, `control_response`,
-    `control_cancel_request`). Applied once for each `id`, whatever is sent again."""
+    `control_cancel_request`). It is applied once for each `id`, however often it is sent."""
 
     t: ClassVar[str] = "input"
     epoch: int
@@ -160,7 +187,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Applied:
-    """W>L. The input `id` is in the journal, now or from an earlier connection."""
+    """W>L. The input `id` is in the journal, from this connection or an earlier one."""
 
     t: ClassVar[str] = "applied"
     epoch: int
@@ -169,7 +196,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Ack:
-    """L>W. Every event up to `seq` has arrived (cumulative)."""
+    """L>W. Every event up to number `seq` has arrived."""
 
     t: ClassVar[str] = "ack"
     epoch: int
@@ -178,8 +205,8 @@ class Ack:
 
 @dataclass(frozen=True)
 class Fenced:
-    """W>L. Another driver holds `epoch`; `by` describes it and is empty when it has left. Inputs of this connection are
-    ignored from here on. Who watches is told of each change."""
+    """W>L. Another driver holds `epoch`: inputs of this connection are ignored from here on. `by` describes the other
+    driver; it is empty when that one has left. Viewers get this frame at every change of driver."""
 
     t: ClassVar[str] = "fenced"
     epoch: int
@@ -188,9 +215,12 @@ class Fenced:
 
 @dataclass(frozen=True)
 class Open:
-    """W>L. Starts the HTTP-shaped stream number `stream` (unique on the connection, chosen by the worker) for model call
-    `id`, which names the call for ever: asked again, the auth proxy resumes it at response byte `offset` and does not
-    repeat it. `size` is the length of the request body in bytes; its `data` frames may follow at once."""
+    """W>L. Starts the HTTP-shaped stream `stream` for the model call `id`. The worker chooses the stream number, which
+    is unique on the connection.
+
+    `id` names the call for ever: when it is asked for again, the auth proxy does not repeat the call but resumes its
+    response at byte `offset`. `size` is the length of the request body in bytes; its `data` frames may follow at
+    once."""
 
     t: ClassVar[str] = "open"
     epoch: int
@@ -206,7 +236,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Head:
-    """L>W. The response head of `stream`, before its first `data`."""
+    """L>W. The head of the response on `stream`, before its first `data`."""
 
     t: ClassVar[str] = "head"
     epoch: int
@@ -217,8 +247,8 @@ class Head:
 
 @dataclass(frozen=True)
 class Data:
-    """Both ways. Bytes of `stream` from offset `off` of that body, base64, at most `CHUNK` bytes decoded, and never more
-    than the receiver's credit."""
+    """Both ways. Bytes of a body on `stream`, in base64, from offset `off` of that body. At most `CHUNK` bytes decoded,
+    and never more than the receiver's credit."""
 
     t: ClassVar[str] = "data"
     epoch: int
@@ -229,7 +259,7 @@ class Data:
 
 @dataclass(frozen=True)
 class End:
-    """Both ways. The body of `stream` in this direction is complete, or failed when `error` is not empty."""
+    """Both ways. The body on `stream` in this direction is complete; when `error` is not empty, it failed."""
 
     t: ClassVar[str] = "end"
     epoch: int
@@ -239,7 +269,7 @@ class End:
 
 @dataclass(frozen=True)
 class Credit:
-    """Both ways. The receiver of `stream` has taken `bytes` more; the sender may send as many again."""
+    """Both ways. The receiver of `stream` has taken `bytes` more bytes; the sender may send that many again."""
 
     t: ClassVar[str] = "credit"
     epoch: int
@@ -249,7 +279,7 @@ class Credit:
 
 @dataclass(frozen=True)
 class Cancel:
-    """W>L. The worker no longer wants `stream`; the proxy aborts the upstream request."""
+    """W>L. The worker no longer needs `stream`: the auth proxy cancels the request to the provider."""
 
     t: ClassVar[str] = "cancel"
     epoch: int
@@ -259,7 +289,7 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Ping:
-    """Both ways. Answered with a `pong` of the same `n`."""
+    """Both ways. Must be answered with a `pong` that has the same `n`."""
 
     t: ClassVar[str] = "ping"
     epoch: int
@@ -277,8 +307,9 @@ class Pong:
 
 @dataclass(frozen=True)
 class Detach:
-    """L>W. The client leaves; the session goes on. With `done` its worker may end at once when the session is idle, runs
-    nothing in the background and nobody else is attached: its journal stays, and a later attach starts it again."""
+    """L>W. The client leaves; the session goes on. `done` says that the worker may end at once when the session is
+    idle, runs nothing in the background and has no other client. The journal stays, and a later attach starts a worker
+    again."""
 
     t: ClassVar[str] = "detach"
     epoch: int
@@ -287,7 +318,8 @@ class Detach:
 
 @dataclass(frozen=True)
 class Stop:
-    """L>W. Ends the session: running tools are killed, the daemon exits. With `finish`, queued work is done first."""
+    """L>W. Ends the session: running tools are killed and the daemon exits. With `finish`, queued work is done
+    first."""
 
     t: ClassVar[str] = "stop"
     epoch: int
@@ -296,8 +328,8 @@ class Stop:
 
 @dataclass(frozen=True)
 class Report:
-    """W>L. The answer to a host command (`ps`, `logs`, `stop`, `gc`, `clean`), instead of `hello`; several may come, then `bye`.
-    `kind` says what `body` is."""
+    """W>L. An answer to a host command (`ps`, `logs`, `stop`, `gc`, `clean`), sent instead of `hello`. Several may
+    come, then `bye`. `kind` says what `body` is."""
 
     t: ClassVar[str] = "report"
     kind: str
@@ -306,7 +338,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Bye:
-    """W>L. The last frame: the daemon is going, `reason` says why."""
+    """W>L. The last frame: the daemon ends. `reason` says why."""
 
     t: ClassVar[str] = "bye"
     reason: str = ""
@@ -355,14 +387,14 @@ F = TypeVar("F")
 
 
 def frame_to_dict(frame: Frame) -> Json:
-    """The JSON object of a frame, kind first."""
+    """Return the JSON object of a frame, with its kind first."""
     return {"t": frame.t, **frame.__dict__}
 
 
 def frame_from_dict(data: object) -> Frame | None:
-    """The typed frame, or None for a kind this version does not know (a newer peer's; ignored by rule).
+    """Return the typed frame, or None for a kind that this version does not know: frames of a newer peer are ignored.
 
-    Raises FrameError when a known kind has a missing field or one of the wrong type. Unknown fields are dropped.
+    Unknown fields are dropped. Raise FrameError when a field of a known kind is missing or has the wrong type.
     """
     if not isinstance(data, dict):
         raise FrameError("a frame is a JSON object", repr(data).encode())

@@ -1,8 +1,9 @@
 """The public stream-json objects, typed as far as ccb itself looks into them.
 
-Each class keeps the object it was read from in `body`, unchanged, because headless output prints that object byte for byte.
-Content blocks and stream events belong to the Messages API and stay plain JSON. `parse_message` never raises: a field that is
-missing or has the wrong type gets the empty value of its type, and an object of an unknown type becomes an `OtherLine`.
+Each class keeps the object it was read from in `body`, unchanged, because headless output prints that object byte for
+byte. Content blocks and stream events belong to the Messages API and stay plain JSON. `parse_message` never raises: a
+field that is missing or has the wrong type gets the empty value of its type, and an object of an unknown type becomes
+an `OtherLine`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from .frames import Json
 
 @dataclass(frozen=True)
 class AssistantLine:
-    """One or more finished blocks of a model answer. Lines with the same `message_id` belong to one answer. `is_api_error`: ccb
-    wrote the line itself to show a failed model call, so it is not part of the conversation."""
+    """One or more finished blocks of a model answer. Lines with the same `message_id` belong to one answer.
+    `is_api_error`: ccb wrote the line itself to show a failed model call, so it is not part of the conversation."""
 
     body: Json
     message_id: str
@@ -26,8 +27,8 @@ class AssistantLine:
 
 @dataclass(frozen=True)
 class UserLine:
-    """A prompt, a tool result or a note. `uuid` is the id its client gave it, "" for none. `is_replay`: an echo of a prompt for
-    clients that asked for echoes, so it is not part of the conversation."""
+    """A prompt, a tool result or a note. `uuid` is the id its client gave it, "" for none. `is_replay`: an echo of a
+    prompt for clients that asked for echoes, so it is not part of the conversation."""
 
     body: Json
     blocks: list[Json]
@@ -57,8 +58,8 @@ class ResultLine:
 
 @dataclass(frozen=True)
 class SystemLine:
-    """A notice of the worker: `init`, `status`, `api_retry`, `permission_denied` and others. `permission_mode` is the mode that
-    holds from here on, "" when the notice does not name one. `init` names the model and the directory."""
+    """A notice of the worker: `init`, `status`, `api_retry`, `permission_denied` and others. `permission_mode` is the
+    mode that holds from here on, "" when the notice does not name one. `init` names the model and the directory."""
 
     body: Json
     subtype: str
@@ -69,7 +70,8 @@ class SystemLine:
 
 @dataclass(frozen=True)
 class ControlRequestLine:
-    """A question of the worker to the client (`can_use_tool`) or a command of the client to the worker (`interrupt`, …)."""
+    """A question of the worker to the client (`can_use_tool`) or a command of the client to the worker (`interrupt`,
+    …)."""
 
     body: Json
     request_id: str
@@ -92,8 +94,8 @@ class ControlCancelLine:
 
 @dataclass(frozen=True)
 class ControlResponseLine:
-    """The answer to a control request. `payload` is what a successful answer holds (None when it holds no object), `error` what
-    a refusal says."""
+    """The answer to a control request. `payload` is what a successful answer holds (None when it holds no object),
+    `error` what a refusal says."""
 
     body: Json
     request_id: str

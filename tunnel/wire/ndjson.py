@@ -1,7 +1,8 @@
-"""NDJSON framing with a limit on everything.
+"""NDJSON framing, with a limit on everything.
 
-A line is at most MAX_LINE bytes. A frame that needs more is split in `part` lines ({"t":"part","id":…,"i":…,"n":…,
-"d":…}), put together again by the receiver up to MAX_FRAME; parts of one frame may have other frames between them.
+A line has at most MAX_LINE bytes. A frame that needs more is split into `part` lines
+({"t":"part","id":…,"i":…,"n":…,"d":…}), and the receiver joins them, up to MAX_FRAME bytes. Lines of other frames may
+come between the parts of one frame.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from .errors import FrameError
-from .frames import Frame, Json, frame_from_dict, frame_to_dict
+from .frames import Frame, FrameError, Json, frame_from_dict, frame_to_dict
 
 MAX_LINE = 256 * 1024
-"""Longest line in bytes, newline included."""
+"""Length of the longest line in bytes, with its newline."""
 
 MAX_FRAME = 64 * 1024 * 1024
-"""Largest frame in bytes after its parts are joined."""
+"""Size of the largest frame in bytes, after its parts are joined."""
 
 _MAX_OPEN_PARTS = 16
 _PART_CHARS = 40 * 1024  # a character is at most 6 bytes once it is escaped
@@ -25,12 +25,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def dump(data: Json) -> str:
-    """Compact JSON text of an object; the one spelling used on the wire, in the journal and on stdout."""
+    """Return an object as compact JSON text. The wire, the journal and stdout all use this spelling."""
     return _ENCODER.encode(data)
 
 
 def to_bytes(text: str) -> bytes:
-    """UTF-8 of `text`; lone surrogates (file names, broken tool output) become `?`."""
+    """Encode text as UTF-8. Lone surrogates, as in file names and broken tool output, become `?`."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
@@ -38,7 +38,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
-    """The line or lines of a frame. `part_id` must differ between large frames that are under way at the same time."""
+    """Return the line or lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
     text = dump(frame_to_dict(frame))
     line = to_bytes(text) + b"\n"
     if len(line) <= MAX_LINE:
@@ -53,7 +53,8 @@ def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
 
 
 class LineSplitter:
-    """Cuts a byte stream at `\\n` only, however it is chunked; refuses a line over the limit at once."""
+    """Cuts a byte stream into lines, at `\\n` only, however the bytes arrive. A line over the limit is refused at
+    once."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
@@ -61,7 +62,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines completed by `data`, without their newline."""
+        """Yield the lines that `data` completes, without their newlines. Raises FrameError."""
         start = 0
         while True:
             end = data.find(b"\n", start)
@@ -83,12 +84,12 @@ class LineSplitter:
             yield piece
 
     def rest(self) -> bytes:
-        """The bytes of an unfinished last line."""
+        """Return the bytes of the unfinished last line."""
         return b"".join(self._pending)
 
 
 class FrameDecoder:
-    """Bytes in, typed frames out: the one decoder for everything that comes over a link."""
+    """Turns bytes into typed frames. Everything that comes over a link goes through this decoder."""
 
     def __init__(self) -> None:
         self._lines = LineSplitter()
@@ -96,7 +97,8 @@ class FrameDecoder:
         self._part_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames completed by `data`; kinds unknown to this version are skipped. Raises FrameError."""
+        """Yield the frames that `data` completes, without those of kinds that this version does not know. Raises
+        FrameError."""
         for line in self._lines.feed(data):
             frame = self._decode(line)
             if frame is not None:

@@ -1,4 +1,4 @@
-"""What a client may choose for a session when it starts one; sent in `Attach.options`."""
+"""The options that a client may choose for a session; they travel in `Attach.options`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from .errors import FrameError
+from .frames import FrameError
 
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """All optional. Names follow the flags of the command line; lists keep their order."""
+    """All are optional. The names follow the flags of the command line, and lists keep their order."""
 
     model: str | None = None
     permission_mode: str = "default"  # default | acceptEdits | plan | bypassPermissions
@@ -30,13 +30,14 @@ class SessionOptions:
     host: str = ""  # how the user called the host, for the system prompt
 
     def to_json(self) -> dict[str, Any]:
-        """Only what differs from the default."""
+        """Return the options that differ from their defaults."""
         default = SessionOptions()
         return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SessionOptions:
-        """Unknown names are dropped (a newer laptop's); a value of the wrong type raises FrameError."""
+        """Read options, without the names that this version does not know. Raise FrameError when a value has the wrong
+        type."""
         known: dict[str, Any] = {}
         for f in fields(SessionOptions):
             if f.name not in data:

@@ -11,8 +11,8 @@ Handler = TypeVar("Handler", bound=Callable[..., None])
 
 
 def on(*types: type[Any], main_only: bool = False) -> Callable[[Handler], Handler]:
-    """Mark a method of a projection as the handler of these types: record contents, or public lines of `message` records. With
-    `main_only` it is not called for the records of sub-agents."""
+    """Mark a method of a projection as the handler of these types: record contents, or public lines of `message`
+    records. With `main_only` it is not called for the records of sub-agents."""
 
     def mark(handler: Handler) -> Handler:
         handler.__dict__["handles"] = types
@@ -23,9 +23,9 @@ def on(*types: type[Any], main_only: bool = False) -> Callable[[Handler], Handle
 
 
 class Projection:
-    """A value built from records. Subclasses mark their handlers with `on`; a handler gets the typed content and its record. A
-    `message` record goes to the handler of MessageRecord, or else to the handler of its public line. Records without a handler
-    are skipped."""
+    """A value built from records. Subclasses mark their handlers with `on`; a handler gets the typed content and its
+    record. A `message` record goes to the handler of MessageRecord, or else to the handler of its public line. Records
+    without a handler are skipped."""
 
     _handlers: ClassVar[dict[type[Any], Callable[..., None]]] = {}
 
@@ -47,7 +47,8 @@ class Projection:
 
 
 def replay(records: Iterable[Record], *projections: Projection) -> None:
-    """Feed a journal to projections, record by record: a journal may be larger than the memory it should take to read it."""
+    """Feed a journal to projections, record by record: a journal may be larger than the memory it should take to read
+    it."""
     for record in records:
         for projection in projections:
             projection.apply(record)

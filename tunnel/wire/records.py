@@ -1,15 +1,16 @@
 """The records of a session's journal, typed.
 
-A line of the journal is {"seq", "time", "kind", "body"}; an `event` frame carries the same kind and body. `parse` and its
-siblings at the end of this module are the only code that looks into such a body. Everything else works with the classes here:
-one frozen dataclass for each kind, inside the envelope `Record`.
+A line of the journal is {"seq", "time", "kind", "body"}; an `event` frame carries the same kind and body. `parse` and
+its siblings at the end of this module are the only code that looks into such a body. Everything else works with the
+classes here: one frozen dataclass for each kind, inside the envelope `Record`.
 
-Rules that keep journals of other versions readable: a field that is missing or has the wrong type gets the empty value of its
-type; `Record.body` keeps the JSON body unchanged, with the fields this version does not know; a kind that this version does not
-know becomes an `UnknownRecord`; a record that cannot be read at all becomes a `DamagedRecord` without words.
+Rules that keep journals of other versions readable: a field that is missing or has the wrong type gets the empty value
+of its type; `Record.body` keeps the JSON body unchanged, with the fields this version does not know; a kind that this
+version does not know becomes an `UnknownRecord`; a record that cannot be read at all becomes a `DamagedRecord` without
+words.
 
-Every record belongs to an agent. The main agent is not named in the body, so older versions read its records as before. A
-sub-agent is named in `agent_id`, or in `parent_tool_use_id` where the body is a public message.
+Every record belongs to an agent. The main agent is not named in the body, so older versions read its records as before.
+A sub-agent is named in `agent_id`, or in `parent_tool_use_id` where the body is a public message.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class PromptItem:
 
 @dataclass(frozen=True)
 class MessageRecord:
-    """`message`: a public stream-json object that every client is shown. `body` is the object, `public` its typed form."""
+    """`message`: a public stream-json object that every client is shown. `body` is the object, `public` its typed
+    form."""
 
     kind: ClassVar[str] = "message"
     body: Json
@@ -56,7 +58,8 @@ class MessageRecord:
 
 @dataclass(frozen=True)
 class InputRecord:
-    """`input`: a client's public object, applied once. `id` names the input, `body` is the object, `public` its typed form."""
+    """`input`: a client's public object, applied once. `id` names the input, `body` is the object, `public` its typed
+    form."""
 
     kind: ClassVar[str] = "input"
     id: str
@@ -69,8 +72,9 @@ class InputRecord:
 
 @dataclass(frozen=True)
 class OptionsRecord:
-    """`options`: the session begins, or a new client process goes on with `options` (see `SessionOptions`). Only the first one of
-    a session has the other fields: its id, the time in seconds of the host's clock, its directory, and the first worker."""
+    """`options`: the session begins, or a new client process goes on with `options` (see `SessionOptions`). Only the
+    first one of a session has the other fields: its id, the time in seconds of the host's clock, its directory, and the
+    first worker."""
 
     kind: ClassVar[str] = "options"
     options: Json | None
@@ -98,7 +102,8 @@ class TurnEndRecord:
 
 @dataclass(frozen=True)
 class PromptRecord:
-    """`prompt`: what the person said, at the place where it entered the conversation. `context` are blocks that go before it."""
+    """`prompt`: what the person said, at the place where it entered the conversation. `context` are blocks that go
+    before it."""
 
     kind: ClassVar[str] = "prompt"
     context: list[Json]
@@ -147,8 +152,8 @@ class ModelRecord:
 
 @dataclass(frozen=True)
 class AgentResultRecord:
-    """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message, which only the main
-    agent sends: to a client it means that the session's turn is over."""
+    """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message, which only
+    the main agent sends: to a client it means that the session's turn is over."""
 
     kind: ClassVar[str] = "agent_result"
     result: Json
@@ -168,7 +173,8 @@ class LateAnswerRecord:
 
 @dataclass(frozen=True)
 class DamagedRecord:
-    """`damaged`: a worker reports damage in the journal (`what`). Without words it stands for a record that cannot be read."""
+    """`damaged`: a worker reports damage in the journal (`what`). Without words it stands for a record that cannot be
+    read."""
 
     kind: ClassVar[str] = "damaged"
     what: str = ""
@@ -218,9 +224,9 @@ Content = Union[
 
 @dataclass(frozen=True)
 class Record:
-    """One record: its number and the time in seconds of the host's clock (for people only). A record that is not in a journal has
-    the number 0. `body` is the JSON body for the journal and for frames: pass it on, do not look into it. `content` is typed when
-    it is first asked for, because most records are only passed on."""
+    """One record: its number and the time in seconds of the host's clock (for people only). A record that is not in a
+    journal has the number 0. `body` is the JSON body for the journal and for frames: pass it on, do not look into it.
+    `content` is typed when it is first asked for, because most records are only passed on."""
 
     seq: int
     time: float

@@ -1,4 +1,5 @@
-"""Journal records and public messages: whatever JSON comes in, it is typed, nothing of it is lost, and nothing raises."""
+"""Journal records and public messages: whatever JSON comes in, it is typed, nothing of it is lost, and nothing
+raises."""
 
 from __future__ import annotations
 
