@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from ccb.tunnel.wire.messages import as_blocks, as_dict
+from ccb.tunnel.wire.messages import UserLine
 
 from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
@@ -27,9 +27,9 @@ class Prompt:
     input_id: str = ""
 
     @staticmethod
-    def from_input(input_id: str, body: Json) -> Prompt:
+    def from_input(input_id: str, line: UserLine) -> Prompt:
         """Return the prompt in a public user message of a client."""
-        return Prompt(as_blocks(as_dict(body.get("message")).get("content")), input_id)
+        return Prompt(line.blocks, input_id)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.projection import replay
-from ccb.tunnel.wire.records import OptionsRecord
+from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
 
 from ..agent.agent import Agent
 from ..agent.conversation import Conversation
@@ -68,7 +67,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     sense on this host."""
     log = host.log()
     parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
-    agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context)
+    agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context, AgentHistory(MAIN_AGENT))
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
@@ -79,7 +78,9 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     """Go on from a journal that has records. Return the session and the mark of the processes that the last worker may
     have left running. Raises JournalError."""
     restored = restore(host.log(), host.watchers)
-    agent = AgentFactory(restored.parts, host.calls, host.version).main_agent(host.context)
+    factory = AgentFactory(restored.parts, host.calls, host.version)
+    factory.close_open_tools(restored.histories)
+    agent = factory.main_agent(host.context, restored.histories.main)
     return _answering(take_up(restored, agent)), restored.recovered.mark
 
 
@@ -110,7 +111,7 @@ class AgentFactory:
         )
         return Agent(config, deps, history.conversation, history.ledger)
 
-    def main_agent(self, context: ToolContext) -> Agent:
+    def main_agent(self, context: ToolContext, history: AgentHistory) -> Agent:
         """Return the main agent, with the history that the journal holds. Raise ValueError if the options
         make no sense on this host."""
         options = self.parts.launches.options
@@ -135,14 +136,11 @@ class AgentFactory:
             api_key_source=options.api_key_source,
             take_queued=self.parts.inputs.take_all,
         )
-        return self.agent(config, self.restore().main)
+        return self.agent(config, history)
 
-    def restore(self) -> AgentHistories:
-        """Read the histories of all agents from the journal, and close the tool calls that an earlier worker left
-        open."""
+    def close_open_tools(self, histories: AgentHistories) -> None:
+        """Close the tool calls that an earlier worker left open, in the histories and in the journal."""
         log = self.parts.log
-        histories = AgentHistories()
-        replay(log.journal.read(0, log.journal.seq), histories)
         damaged = bool(log.journal.damaged)  # a damaged record may have been the start of any tool
 
         def why(conversation: Conversation, tool_use_id: str) -> str:
@@ -153,4 +151,3 @@ class AgentFactory:
 
         for agent_id, message in histories.close_open_tool_uses(why):
             log.emit(message, agent_id)
-        return histories

@@ -1,27 +1,27 @@
-"""Inputs of a session: each is applied once, whatever is sent again, and prompts wait here for their turn."""
+"""The inputs of a session: each is applied once, however often it is sent, and prompts wait here for their turn."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from typing import Any
+
+from ccb.tunnel.wire.messages import PublicLine, UserLine
 
 from ..agent.deps import Prompt
 
-Json = dict[str, Any]
-
-MOST_WAITING = 1000
+MAX_WAITING = 1000
 """Prompts that may wait; one more is refused."""
 
-_MOST_SEEN = 20_000  # ids remembered; older ones belong to clients that have long had their `applied`
+_MAX_SEEN = 20_000  # ids that are remembered; the clients of older ones have long had their `applied`
 
 
 class TooManyInputs(Exception):
-    """The queue of prompts is full; nothing was applied."""
+    """The queue of prompts is full, and nothing was applied."""
 
 
 class Inputs:
-    """The ids of what was applied, and the queue of prompts in order."""
+    """The ids of the inputs that were applied, and the queue of prompts in order. `any_prompt` says whether anybody ever
+    prompted."""
 
     def __init__(self) -> None:
         self.any_prompt = False
@@ -33,59 +33,52 @@ class Inputs:
         return len(self._queue)
 
     def knows(self, input_id: str) -> bool:
-        """Whether the input of this id was applied."""
+        """Whether the input with this id was applied."""
         return input_id in self._seen
 
-    def knows_message(self, body: Json) -> bool:
-        """Whether a message with the uuid of `body` was applied, under whatever id."""
-        return f"uuid:{message_uuid(body)}" in self._seen
+    def knows_message(self, line: PublicLine) -> bool:
+        """Whether this user message was applied before, under whatever input id."""
+        return isinstance(line, UserLine) and f"uuid:{line.uuid}" in self._seen
 
-    def remember(self, input_id: str, body: object) -> None:
+    def remember(self, input_id: str, line: PublicLine) -> None:
         """This input is in the journal."""
         self._seen[input_id] = None
-        identity = message_uuid(body)
-        if identity:
-            self._seen[f"uuid:{identity}"] = None
-        while len(self._seen) > _MOST_SEEN:
+        if isinstance(line, UserLine) and line.uuid:
+            self._seen[f"uuid:{line.uuid}"] = None
+        while len(self._seen) > _MAX_SEEN:
             self._seen.popitem(last=False)
 
     def check_room(self) -> None:
-        """Raises TooManyInputs."""
-        if len(self._queue) >= MOST_WAITING:
-            raise TooManyInputs(f"{MOST_WAITING} prompts are waiting already")
+        """Raise TooManyInputs when no more prompts may wait."""
+        if len(self._queue) >= MAX_WAITING:
+            raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
 
-    def put(self, input_id: str, body: Json) -> None:
-        """Queue the prompt in a public user message."""
+    def put(self, input_id: str, line: UserLine) -> None:
+        """Queue the prompt in a user message."""
         self.any_prompt = True
-        self._queue.append((Prompt.from_input(input_id, body), message_uuid(body)))
+        self._queue.append((Prompt.from_input(input_id, line), line.uuid))
         self._arrived.set()
 
     def wake(self) -> None:
-        """Let who waits look again."""
+        """Make `wait` return."""
         self._arrived.set()
 
     async def wait(self) -> None:
-        """Returns when there may be something new."""
+        """Return when there may be a new prompt."""
         self._arrived.clear()
         await self._arrived.wait()
 
     def pop(self) -> Prompt:
-        """The next prompt."""
+        """Take the next prompt out of the queue."""
         return self._queue.popleft()[0]
 
     def take_all(self) -> list[Prompt]:
-        """Every prompt that waits; the queue is empty afterwards."""
+        """Take all prompts out of the queue."""
         prompts = [prompt for prompt, _ in self._queue]
         self._queue.clear()
         return prompts
 
     @property
     def waiting_uuids(self) -> list[str]:
-        """Message uuids of the prompts that wait."""
+        """The uuids of the messages whose prompts wait."""
         return [identity for _, identity in self._queue if identity]
-
-
-def message_uuid(body: object) -> str:
-    """The uuid a client gave its message, "" for none."""
-    identity = body.get("uuid") if isinstance(body, dict) else None
-    return identity if isinstance(identity, str) else ""

@@ -58,8 +58,8 @@ class UnfinishedPrompts(Projection):
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:
         line = content.public
-        repeated = self._inputs.knows_message(content.body)
-        self._inputs.remember(content.id, content.body)
+        repeated = self._inputs.knows_message(line)
+        self._inputs.remember(content.id, line)
         if isinstance(line, UserLine):
             self._inputs.any_prompt = True
             if not repeated:

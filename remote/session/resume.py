@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ccb.tunnel.wire.records import DamagedRecord, TurnEndRecord
 
 from ..agent.agent import Agent
+from ..agent.histories import AgentHistories
 from .broker import OpenRequests
 from .inputs import Inputs
 from .launches import Launches
@@ -29,6 +30,7 @@ class Restored:
     parts: SessionParts
     recovered: Recovered
     prompts: UnfinishedPrompts
+    histories: AgentHistories
     reported: frozenset[str]
     """The input ids of the prompts whose loss is reported now."""
 
@@ -36,16 +38,16 @@ class Restored:
 def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
     """Read the journal, report its damage, and withdraw the requests that nobody waits for any more. `surviving` names the kinds
     of requests that stay open until they are asked again."""
-    inputs, requests = Inputs(), OpenRequests(surviving)
+    inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories()
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
-    log.read(recovered, prompts, requests)
+    log.read(recovered, prompts, requests, histories)
     launches = Launches(recovered.options)
     for options in recovered.launches:
         launches.keep(options)
     parts = SessionParts.make(log, watchers, launches, inputs, requests)
     reported = _report_damage(log, recovered, prompts)
     parts.broker.resume()
-    return Restored(parts, recovered, prompts, reported)
+    return Restored(parts, recovered, prompts, histories, reported)
 
 
 def take_up(restored: Restored, agent: Agent) -> Session:
@@ -62,7 +64,7 @@ def take_up(restored: Restored, agent: Agent) -> Session:
     if recovered.turn_open:
         log.emit(TurnEndRecord())
     for input_id, line in prompts.waiting.items():
-        session.turns.put(input_id, line.body, echo=session.options.replay_user_messages)
+        session.turns.put(input_id, line, echo=session.options.replay_user_messages)
     log.journal.flush_soon()
     return session
 

@@ -99,11 +99,11 @@ class Session:
         line = parse_message(body)
         if isinstance(line, UserLine):
             self._inputs.check_room()
-        repeated = self._inputs.knows_message(body)
+        repeated = self._inputs.knows_message(line)
         self.log.emit(InputRecord(input_id, body))
-        self._inputs.remember(input_id, body)
+        self._inputs.remember(input_id, line)
         if isinstance(line, UserLine):
-            self._take_prompt(input_id, body, repeated=repeated)
+            self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequestLine):
             self.broker.take_request(body)
         elif isinstance(line, ControlResponseLine):
@@ -111,13 +111,13 @@ class Session:
         journal.flush_soon()
         return journal.seq
 
-    def _take_prompt(self, input_id: str, body: Json, *, repeated: bool) -> None:
+    def _take_prompt(self, input_id: str, line: UserLine, *, repeated: bool) -> None:
         echo = self.options.replay_user_messages
         if not repeated:
-            self.turns.put(input_id, body, echo=echo)
+            self.turns.put(input_id, line, echo=echo)
             self._watchers.changed()
         elif echo:
-            self.log.say({**body, "isReplay": True})
+            self.log.say({**line.body, "isReplay": True})
 
     def refuse_input(self, body: Json, error: JournalError) -> bool:
         """An input could not be journalled: return whether that settles it. A prompt outside of a turn gets a result that says so.

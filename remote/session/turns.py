@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.messages import ResultLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import PromptRecord, Record, TurnEndRecord, TurnStartRecord
 
@@ -45,11 +45,11 @@ class Turns(Projection):
         self._ends_when_idle = False
         session_log.follow(self)
 
-    def put(self, input_id: str, body: Json, *, echo: bool) -> None:
-        """Queue the prompt in a public user message. `echo`: show the message again when a turn takes it."""
+    def put(self, input_id: str, line: UserLine, *, echo: bool) -> None:
+        """Queue the prompt in a user message. `echo`: show the message again when a turn takes it."""
         if echo:
-            self._echoes[input_id] = body
-        self._inputs.put(input_id, body)
+            self._echoes[input_id] = line.body
+        self._inputs.put(input_id, line)
 
     async def run(self) -> None:
         """Run turns. Returns after `finish`, once no prompt waits."""

@@ -141,7 +141,8 @@ class TwoAgents:
             journal.append(OptionsRecord(_OPTIONS.to_json(), SESSION))
         restored = restore(SessionLog(SESSION, journal, watchers), watchers)
         factory = AgentFactory(restored.parts, router, "9.9.9")
-        histories = factory.restore()
+        histories = restored.histories
+        factory.close_open_tools(histories)
 
         def agent(agent_id: str) -> Agent:
             config = AgentConfig(

@@ -26,6 +26,7 @@ from ccb.remote.agent.deps import Prompt
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.errors import ModelError
 from ccb.tunnel.wire import ndjson
+from ccb.tunnel.wire.messages import UserLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
@@ -240,7 +241,9 @@ async def test_prompts_of_journalled_inputs_are_in_the_journal_once() -> None:
     world = make_world(says("x"))
     body = {"type": "user", "message": {"role": "user", "content": "from the client"}}
     world.emitter.emit(InputRecord("i1", body))
-    await world.clock.run_until_done(world.agent.run_turn([Prompt.from_input("i1", body)]))
+    line = parse_message(body)
+    assert isinstance(line, UserLine)
+    await world.clock.run_until_done(world.agent.run_turn([Prompt.from_input("i1", line)]))
     assert world.emitter.facts("prompt")[0]["items"] == [{"input": "i1"}]
     rebuilt = Conversation.from_records(world.emitter.journal)
     assert [m.api() for m in rebuilt.messages] == world.history()

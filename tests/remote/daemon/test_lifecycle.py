@@ -19,7 +19,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
 
-from ccb.remote.session.inputs import MOST_WAITING
+from ccb.remote.session.inputs import MAX_WAITING
 from ccb.tunnel.wire import (
     Applied,
     Attach,
@@ -378,8 +378,8 @@ async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_inte
     await laptop.attach()
     sent = [await laptop.say("first")]
     await laptop.call()  # so the turn holds it, and the rest waits
-    sent += [await laptop.say(f"number {number}") for number in range(MOST_WAITING + 2)]
-    await laptop.next(Applied, lambda frame: frame.id == sent[MOST_WAITING])
+    sent += [await laptop.say(f"number {number}") for number in range(MAX_WAITING + 2)]
+    await laptop.next(Applied, lambda frame: frame.id == sent[MAX_WAITING])
     for _ in range(2):  # each lets the next prompt begin, and so the next one in
         await laptop.control("interrupt")
         await laptop.message("result")
