@@ -152,14 +152,14 @@ class PermissionEngine:
             if rule:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
-        doubt = matcher.doubt_in_any_mode(tool, tool_input, state)
-        if doubt:
-            return doubt
+        question = matcher.question_in_any_mode(tool, tool_input, state)
+        if question:
+            return question
         if self._mode == PLAN and not matcher.only_reads(tool, tool_input):
             return _plan_decision(can_ask)
         if self._mode == BYPASS:
-            doubt = matcher.doubt_about_deny_rules(tool, tool_input, state)
-            return doubt or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
+            question = matcher.question_about_deny_rules(tool, tool_input, state)
+            return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
         return matcher.decide(tool, tool_input, state)
 
     def _state(self, start: str) -> RuleState:

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 class Askable(Protocol):
-    """What the engine looks at in a tool."""
+    """What the permission engine needs of a tool."""
 
     @property
     def name(self) -> str: ...
@@ -35,7 +35,7 @@ class Askable(Protocol):
 
 @dataclass(frozen=True)
 class RuleState:
-    """What one decision stands on. `start` is the real directory that the shell is in."""
+    """The rules and the situation of one decision. `start` is the real directory that the shell is in."""
 
     rules: RuleSet
     places: Places
@@ -47,7 +47,7 @@ class RuleState:
         return self.mode == ACCEPT_EDITS
 
     def path_rules(self, tool_name: str) -> list[Rule]:
-        """The rules with a pattern that deny a tool or want a question first."""
+        """Return the rules with a pattern that deny calls of a tool or want a question first."""
         return [rule for kind in (Behavior.DENY, Behavior.ASK) for rule in self.rules.contents(kind, tool_name)]
 
 
@@ -56,15 +56,15 @@ class RuleMatcher:
     raise TypeError for an input that it cannot read; the engine then asks."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
-        """The first deny (or ask) rule with a pattern that covers the call."""
+        """Return the first deny (or ask) rule with a pattern that covers the call."""
         return None
 
-    def doubt_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
-        """ASK if the call may touch what a rule is about in a way that no mode excuses."""
+    def question_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+        """Return ASK for a call that gets around a rule in a way that even bypassPermissions does not allow."""
         return None
 
-    def doubt_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
-        """ASK if the call cannot be checked against the deny rules there are."""
+    def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+        """Return ASK for a call that cannot be checked against the deny rules."""
         return None
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
@@ -73,7 +73,7 @@ class RuleMatcher:
         return effect in (Effect.NONE, Effect.READ) or (effect is not Effect.WRITE and tool.is_read_only(tool_input))
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        """The decision by allow rules, mode and defaults, once no deny rule and no ask rule covers the call."""
+        """Decide by allow rules, mode and defaults on a call that no deny rule and no ask rule covers."""
         allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
         if allowing:
             return Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
@@ -88,14 +88,14 @@ class CommandMatcher(RuleMatcher):
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
         return forbidding_rule(_command(tool_input), state.rules, behavior, state.places, state.start)
 
-    def doubt_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+    def question_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
         rule = swept_rule(_command(tool_input), state.path_rules(READ.name), state.places, state.start)
         if rule is None:
             return None
         reason = f"It reads through directories with files that the rule {rule} is about; {GREP.name} leaves those out."
         return Decision(Behavior.ASK, reason, "rule")
 
-    def doubt_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+    def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
         about_commands, about_reads, about_writes = (
             bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name)
         )
@@ -110,8 +110,8 @@ class CommandMatcher(RuleMatcher):
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
         if allowing:
-            doubt = self.doubt_about_deny_rules(tool, tool_input, state)
-            return doubt or Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
+            question = self.question_about_deny_rules(tool, tool_input, state)
+            return question or Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
         policy = BashPolicy(state.rules, state.places, state.accepts_edits, state.start)
         return policy.decide(_command(tool_input))
 
@@ -164,7 +164,7 @@ def _command(tool_input: Json) -> str:
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:
     """The path that a call is about: the literal head of an absolute glob pattern, or else the input's path."""
-    where = traits.path or PathInput("file_path")
+    where = _path_input(traits)
     pattern = tool_input.get(where.glob_key, "")
     if isinstance(pattern, str) and pattern.startswith(("/", "~")):
         parts = pattern.split("/")
@@ -178,7 +178,13 @@ def _path(traits: ToolTraits, tool_input: Json) -> str:
     return value
 
 
+def _path_input(traits: ToolTraits) -> PathInput:
+    if traits.path is None:
+        raise TypeError(f"{traits.name} does not declare which input is its path")
+    return traits.path
+
+
 def _pattern_climbs(traits: ToolTraits, tool_input: Json) -> bool:
     """Whether a glob pattern has a `..` in it."""
-    glob_key = traits.path.glob_key if traits.path else ""
+    glob_key = _path_input(traits).glob_key
     return bool(glob_key) and ".." in str(tool_input.get(glob_key, "")).split("/")

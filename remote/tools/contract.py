@@ -24,7 +24,7 @@ MAX_OUTPUT_CHARS = 30_000
 
 @dataclass(frozen=True)
 class ToolDeclaration:
-    """All that is known of a tool without running it. `traits` are what permission rules and the laptop need, too;
+    """Everything about a tool except its code. `traits` are what permission rules and the laptop need, too;
     `description` and `input_schema` are for the model. `max_output_chars` limits the text of a result."""
 
     traits: ToolTraits
@@ -86,7 +86,8 @@ class Tool(ABC):
         return self.declaration.input_schema
 
     def is_read_only(self, tool_input: Json) -> bool:
-        """True when this call changes nothing: it may then run beside other calls, and in plan mode."""
+        """Return True if this call changes nothing, so that it may run beside others. Plan mode lets such calls of a
+        tool of unknown effect run."""
         return self.traits.parallel
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:

@@ -45,11 +45,11 @@ class Output:
 
     @property
     def dropped(self) -> int:
-        """How many bytes the file lacks."""
+        """How many bytes of the output are missing in the file."""
         return self._file.dropped if self._file else 0
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         room = _KEPT - len(self._head)
         if len(data) > room and not self._tried:
             self._open()

@@ -11,9 +11,9 @@ from collections import OrderedDict
 _log = logging.getLogger(__name__)
 
 FILE_CAP = 64 << 20
-"""Most bytes kept of one output."""
+"""How many bytes of one output are kept."""
 TOTAL_CAP = 512 << 20
-"""Most bytes kept of a session's outputs; the oldest finished files go first."""
+"""How many bytes of a session's outputs are kept; the oldest finished files go first."""
 
 
 class SpillFile:
@@ -27,7 +27,7 @@ class SpillFile:
         self._file = file
 
     def write(self, data: bytes) -> None:
-        """Append what fits. Never raises: what the disk does not take counts as dropped."""
+        """Append what fits. Never raises: bytes that the disk does not take count as dropped."""
         room = 0 if self._file < 0 or self.dropped else self._owner.reserve(self, len(data))
         view = memoryview(data)[:room]
         try:
@@ -41,14 +41,14 @@ class SpillFile:
         self.dropped += len(data) - room
 
     def read(self, start: int, end: int) -> bytes:
-        """The kept bytes of a range; fewer when they are not there."""
+        """Return the bytes of a range, or fewer if the file does not have them."""
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
             file.seek(start)
             return file.read(max(0, end - start))
         return b""
 
     def close(self) -> None:
-        """No more is written; the file stays until the session's cap needs its room."""
+        """End writing. The file stays until the session needs its room."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -75,7 +75,7 @@ class Spill:
         return os.path.dirname(os.path.dirname(self.directory))
 
     def open(self, name: str) -> SpillFile | None:
-        """A new file whose name ends in `name`; None when the host has no room or no right for it."""
+        """Create a file whose name ends in `name`. Return None if the host does not allow it."""
         if not self.directory:
             return None
         label = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[-80:]
@@ -95,7 +95,7 @@ class Spill:
             return None
 
     def scratch(self, name: str) -> str:
-        """A path in the directory for a small file of a tool's own; "" when there can be none."""
+        """Return a path in the directory for a small temporary file of a tool; "" if there can be none."""
         if not self.directory:
             return ""
         try:
@@ -106,7 +106,7 @@ class Spill:
         return os.path.join(self.directory, f".{os.getpid()}-{self._count}-{name}")
 
     def sweep(self) -> None:
-        """Remove the small files of a worker that was killed. Its processes must have ended."""
+        """Remove the temporary files of a worker that was killed. Its processes must have ended."""
         if not self.directory:
             return
         ours = f".{os.getpid()}-"
@@ -130,7 +130,7 @@ class Spill:
             spilled.close()
 
     def reserve(self, spilled: SpillFile, size: int) -> int:
-        """How many of `size` more bytes the file may take."""
+        """Make room for `size` more bytes of a file, by removing old files. Return how many of them it may take."""
         size = min(size, self._file_cap - spilled.kept)
         while self._total + size > self._total_cap and self._finished:
             path, kept = self._finished.popitem(last=False)
@@ -142,6 +142,6 @@ class Spill:
         return size
 
     def finished(self, spilled: SpillFile) -> None:
-        """A file of this directory was closed."""
+        """Note that a file was closed, so that it may be removed to make room."""
         self._open.discard(spilled)
         self._finished[spilled.path] = spilled.kept

@@ -1,4 +1,4 @@
-"""The pages of docs/reference, made from the code: command line, settings and exit codes.
+"""The pages of docs/reference, made from the code: command line, settings, exit codes and tools.
 
 `python -m tests.support.reference_pages` writes them; a project test says whether they are current.
 """
@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.help_text import HOSTS, PATHS
@@ -37,6 +38,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "command-line.md": _page("Command line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),
         FOLDER / "exit-codes.md": _page("Exit codes", _exit_codes()),
+        FOLDER / "tools.md": _page("Tools", tool_blocks()),
     }
 
 
@@ -179,8 +181,8 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _wrapped(block: str) -> str:
-    """A paragraph in lines of at most 120 columns; tables and code stay as they are."""
-    if block.startswith(("|", "```", "#")):
+    """A paragraph in lines of at most 120 columns; tables, code, lists and quotes stay as they are."""
+    if block.startswith(("|", "```", "#", "- ", "> ")):
         return block
     return textwrap.fill(block, 120, break_long_words=False, break_on_hyphens=False)
 

@@ -1,4 +1,4 @@
-"""Deny and ask rules against a shell command line: whether some part of it falls under one."""
+"""Deny and ask rules for shell commands: whether some part of a command line falls under one."""
 
 from __future__ import annotations
 

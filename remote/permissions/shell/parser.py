@@ -25,7 +25,7 @@ _HEREDOC_END = re.compile(r"(['\"]?)([A-Za-z0-9_]+)\1")
 
 
 class NotUnderstood(Exception):
-    """The command line holds something that the parser does not follow. The text tells a person what it is."""
+    """The command line contains something that the parser does not follow. The text tells a person what it is."""
 
 
 def parse(text: str) -> list[Command]:
@@ -36,7 +36,7 @@ def parse(text: str) -> list[Command]:
     for char in text:
         category = unicodedata.category(char)
         if (category == "Cc" and char not in "\n\t") or category == "Cs":
-            raise NotUnderstood("it holds a control character")
+            raise NotUnderstood("it contains a control character")
     reader = _Reader(text)
     reader.read_list("", 0)
     return reader.commands
@@ -111,7 +111,7 @@ class _Reader:
             self._read_heredocs()
         elif char == "(":
             if self._starts("(("):
-                raise NotUnderstood("it holds arithmetic")
+                raise NotUnderstood("it contains arithmetic")
             self._read_group(")", depth)
         elif self._is_reserved("{"):
             self._read_group("}", depth)
@@ -185,7 +185,7 @@ class _Reader:
             if not char or char in "\n;&|)":
                 break
             if char == "(":
-                raise NotUnderstood("it defines a function or holds a '(' that is not expected")
+                raise NotUnderstood("it defines a function or contains a '(' that is not expected")
             if both:  # to a plain sh, `a &>f b` is `a &` and then `>f b`
                 raise NotUnderstood("'&>' is not at the end")
             word = self._read_word(depth)
@@ -258,7 +258,7 @@ class _Reader:
                 if (line.lstrip("\t") if heredoc.strip_tabs else line) == heredoc.end:
                     break
                 if not heredoc.quoted and (re.search(r"[`$]", line) or line.endswith("\\")):
-                    raise NotUnderstood("a here-document holds expansions")
+                    raise NotUnderstood("a here-document contains expansions")
         self._heredocs = []
 
     def _read_word(self, depth: int) -> Word:
@@ -269,7 +269,7 @@ class _Reader:
             raise NotUnderstood(f"{self._peek()!r} is not expected here")
         word = Word("".join(pieces.text), "".join(pieces.skeleton), pieces.dynamic)
         if _BRACE_EXPANSION.search(word.skeleton):
-            raise NotUnderstood("it holds a brace expansion")
+            raise NotUnderstood("it contains a brace expansion")
         return word
 
     def _at_end_of_word(self) -> bool:
@@ -285,7 +285,7 @@ class _Reader:
             self._read_substitution(depth)
             pieces.expand()
         elif char == "(":
-            raise NotUnderstood("a word holds a '('")
+            raise NotUnderstood("a word contains a '('")
         elif char == "\\":
             self._read_escape(pieces)
         elif char == "'":
@@ -297,7 +297,7 @@ class _Reader:
         elif char == "`":
             self._read_backticks(pieces, depth)
         elif char.isspace() or unicodedata.category(char)[0] in "ZC":
-            raise NotUnderstood("it holds an invisible or unusual blank character")
+            raise NotUnderstood("it contains an invisible or unusual blank character")
         else:
             pieces.add(char, quoted=False)
             self.at += 1
@@ -343,21 +343,21 @@ class _Reader:
         if self._starts("$\\\n"):
             raise NotUnderstood("a line break splits an expansion")  # the shell joins the lines first
         if self._starts("$((") or self._starts("$["):
-            raise NotUnderstood("it holds arithmetic")
+            raise NotUnderstood("it contains arithmetic")
         if self._starts("$("):
             self.at += 2
             self._read_substitution(depth)
             pieces.expand()
             return
         if not quoted and self._peek(1) in ("'", '"') and self._peek(1):
-            raise NotUnderstood("it holds a $'…' string")
+            raise NotUnderstood("it contains a $'…' string")
         pattern = _BRACED if self._starts("${") else _PARAMETER
         found = pattern.match(self.text, self.at)
         if found:
             self.at = found.end()
             pieces.expand()
         elif self._starts("${"):
-            raise NotUnderstood("it holds an expansion that is not simple")
+            raise NotUnderstood("it contains an expansion that is not simple")
         else:
             pieces.add("$", quoted)
             self.at += 1
@@ -373,7 +373,7 @@ class _Reader:
         end = self.text.find("`", self.at + 1)
         inner = self.text[self.at + 1 : end]
         if end < 0 or "\\" in inner:
-            raise NotUnderstood("it holds backticks that are not simple")
+            raise NotUnderstood("it contains backticks that are not simple")
         if depth >= _MAX_DEPTH:
             raise NotUnderstood("it is nested too deeply")
         reader = _Reader(inner)
@@ -385,9 +385,9 @@ class _Reader:
 
 def _check_command_word(word: Word) -> None:
     if not word.is_literal and word.text != "[":
-        raise NotUnderstood("the name of a command is not written out")
+        raise NotUnderstood("the text does not show the name of a command")
     if word.dynamic:
-        raise NotUnderstood("the name of a command is not written out")
+        raise NotUnderstood("the text does not show the name of a command")
     if word.skeleton in KEYWORDS:
         raise NotUnderstood(f"it uses {word.text!r}")
     if not is_plain_name(word.text):

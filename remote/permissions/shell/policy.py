@@ -85,9 +85,9 @@ class BashPolicy:
             bases = shell_directories(commands, self._places, self._start)
             inner = [effective(command) for command in commands]
             if bases is None or any(each is None or started_by(each) is None for each in inner):
-                raise NotUnderstood("what it runs, or where, cannot be told")
+                raise NotUnderstood("it is not clear what it runs, or where")
             if about_commands and any(map(hides_commands, commands)):
-                raise NotUnderstood("what it runs is not written out")
+                raise NotUnderstood("the text does not show what it runs")
             for command in commands if about_files else ():
                 if reads_only(command) and not is_pathless(command):
                     words = operands_read(command)
@@ -143,7 +143,7 @@ class BashPolicy:
             if runs_git(command) and _in_bare_repository(self._bases or [self._start]):
                 raise Unknown("the directory is a bare repository, whose configuration can start programs")
             if self._bases is None and not is_pathless(command):
-                raise Unknown("the directory it runs in cannot be told")
+                raise Unknown("it is not clear in which directory it runs")
             for real in [] if is_pathless(command) else self._bases or []:
                 problem = self._place_problem(real)
                 if problem:
@@ -165,7 +165,7 @@ class BashPolicy:
                 if problem:
                     return problem
         except Unknown as reason:
-            return _Problem(f"It cannot be told which file is read: {reason}.")
+            return _Problem(f"It is not clear which file is read: {reason}.")
         return None
 
     def _place_problem(self, real: str) -> _Problem | None:
@@ -184,7 +184,7 @@ class BashPolicy:
                 if problem:
                     return problem
         except Unknown as reason:
-            return _Problem(f"It cannot be told which file is written: {reason}.")
+            return _Problem(f"It is not clear which file is written: {reason}.")
         return None
 
     def _edit_problem(self, real: str) -> _Problem | None:
@@ -215,7 +215,7 @@ class BashPolicy:
 
     def _resolved(self, word: Word) -> list[str]:
         if self._bases is None:
-            raise Unknown("the directory it runs in cannot be told")
+            raise Unknown("it is not clear in which directory it runs")
         return resolve(word, self._places, self._bases)
 
     def _covers(self, patterns: Sequence[PathPattern], real: str) -> bool:

@@ -48,7 +48,7 @@ def operands_read(command: Command) -> list[Word]:
     inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
     inner = effective(command)
     if inner is None:
-        raise Unknown("the command it starts cannot be told")
+        raise Unknown("it is not clear which command it starts")
     words = list(inner.words[1:])
     if not inner.words or inner.name in _PATHLESS:
         return inputs + [word for word in words if "/" in word.text and word.is_glob]
@@ -71,7 +71,7 @@ def _find_roots(command: Command, words: Sequence[Word]) -> list[Word]:
     found = [word for word in words[:start] if word.text not in ("-H", "-P")]
     started = started_by(command)
     if started is None:
-        raise Unknown("the command it starts cannot be told")
+        raise Unknown("it is not clear which command it starts")
     reads = [not is_pathless(part) for part in started]
     for part in itertools.compress(started, reads):
         found += _operands_of_started(part)
@@ -83,7 +83,7 @@ def _find_roots(command: Command, words: Sequence[Word]) -> list[Word]:
 def _operands_of_started(command: Command) -> list[Word]:
     inner = effective(command)
     if inner is None or started_by(inner) != []:
-        raise Unknown("the command it starts cannot be told")
+        raise Unknown("it is not clear which command it starts")
     return _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
 
 
@@ -248,7 +248,7 @@ def check_directories(command: Command, words: Sequence[Word], places: Places, b
 
 
 def shell_directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
-    """Return every directory the shell may be in while the line runs; None if that cannot be told."""
+    """Return every directory the shell may be in while the line runs; None if that is not clear."""
     bases = [start]
     for command in commands:
         inner = effective(command)

@@ -40,7 +40,7 @@ def rule_on_the_way(
 
 
 def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
-    """The directories that a command reads through: all `bases` if that cannot be told, none for other commands."""
+    """The directories that a command reads through: all `bases` if that is not clear, none for other commands."""
     inner = effective(command)
     if inner is None or not _reads_through(inner):
         return []

@@ -25,7 +25,7 @@ class Word:
 
     text: str
     skeleton: str
-    dynamic: bool = False  # holds an expansion: the text is not what the program will see
+    dynamic: bool = False  # contains an expansion, so the program will see another text
 
     @property
     def is_glob(self) -> bool:

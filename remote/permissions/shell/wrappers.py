@@ -104,7 +104,7 @@ def _is_transparent(words: Sequence[Word]) -> bool:
 
 
 def _unwrap(words: Sequence[Word]) -> Command | None:
-    """What a wrapper starts: one layer is taken away. None if that cannot be told."""
+    """Remove one wrapper. Return what it starts, None if that is not clear."""
     name = words[0].text
     rest = _after_options(words, _TRANSPARENT[name])
     if name == "timeout":
@@ -142,7 +142,7 @@ def _after_duration(words: Sequence[Word] | None) -> Sequence[Word] | None:
 
 
 def started_by(command: Command) -> list[Command] | None:
-    """Return what `xargs` and `find -exec` start, with the arguments they add; None if that cannot be told. Empty for
+    """Return what `xargs` and `find -exec` start, with the arguments they add; None if that is not clear. Empty for
     all other commands."""
     if command.name == "xargs":
         return _started_by_xargs(command)

@@ -1,24 +1,14 @@
-"""docs/tools.md, made from the declarations of the tools. `python -m tests.support.tool_table` writes the file."""
+"""The page docs/reference/tools.md, made from the declarations of the tools (see `reference_pages`)."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 from ccb.remote.tools.contract import Tool
 from ccb.remote.tools.registry import default_tools
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "tools.md"
-
-_HEAD = """\
-# Tools
-
-Made from the code by `python -m tests.support.tool_table`; do not edit. The worker runs these tools on the host. The
-model is given their names, inputs and descriptions.
-
-"""
 _EFFECTS = {
     Effect.NONE: "changes nothing outside the session; needs no permission",
     Effect.READ: "reads files; needs no permission inside the working directories",
@@ -29,15 +19,18 @@ _EFFECTS = {
 _PATTERNS = {RuleKind.COMMAND: "git *", RuleKind.PATH: "src/**"}
 
 
-def document() -> str:
-    """Return the text of docs/tools.md."""
-    return _HEAD + "\n".join("\n".join(_section(tool)) for tool in default_tools())
+def tool_blocks() -> Iterator[str]:
+    """Yield the paragraphs and lists of the page."""
+    yield "The worker runs these tools on the host. The model is given their names, inputs and descriptions."
+    for tool in default_tools():
+        yield f"## {tool.name}"
+        yield "\n".join(_facts(tool))
+        yield "What the model is told:"
+        yield "\n".join(_quoted(tool.description))
 
 
-def _section(tool: Tool) -> Iterator[str]:
-    traits = tool.traits
-    yield f"## {tool.name}\n"
-    yield f"- Effect: {_EFFECTS[traits.effect]}."
+def _facts(tool: Tool) -> Iterator[str]:
+    yield f"- Effect: {_EFFECTS[tool.traits.effect]}."
     yield f"- Permission rules: {', '.join(_rules(tool))}."
     yield f"- Parallel: {_parallel(tool)}."
     yield f"- Longest result: {tool.declaration.max_output_chars:,} characters."
@@ -46,11 +39,12 @@ def _section(tool: Tool) -> Iterator[str]:
     for name, schema in tool.input_schema["properties"].items():
         optional = "" if name in required else ", optional"
         yield f"  - `{name}` ({schema['type']}{optional}): {schema['description']}."
-    yield "\nWhat the model is told:\n"
-    for line in tool.description.split("\n"):
+
+
+def _quoted(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
         indent = "  " if line.startswith("- ") else ""
         yield from (f"> {part}" for part in textwrap.wrap(line, 118, subsequent_indent=indent))
-    yield ""
 
 
 def _rules(tool: Tool) -> Iterator[str]:
@@ -71,7 +65,3 @@ def _parallel(tool: Tool) -> str:
     if tool.traits.rules is RuleKind.COMMAND:
         return "calls that only read run beside others, all others alone"
     return "calls run alone"
-
-
-if __name__ == "__main__":
-    DOCUMENT.write_text(document(), encoding="utf-8")
