@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections import Counter
@@ -28,9 +29,10 @@ TAGS = {MAIN_AGENT: "m", SECOND: "s"}
 
 async def kill_in_the_middle(directory: Path) -> None:
     """Run both agents in a process of its own, and kill it when each is in its second tool."""
-    source = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[3]
+    environ = {**os.environ, "PYTHONPATH": str(root / "src")}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.remote.two_agents", str(directory), cwd=source
+        sys.executable, "-m", "tests.remote.two_agents", str(directory), cwd=root, env=environ
     )
     try:
         await until(lambda: process.returncode is not None or in_the_middle(directory), "both agents in a tool")

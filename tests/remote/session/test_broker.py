@@ -73,10 +73,9 @@ class Out:
 
     async def next(self) -> Json:
         """Wait for the next public object."""
-        async with asyncio.timeout(10):
-            while not (self.messages or self.told):
-                self.news.clear()
-                await self.news.wait()
+        while not (self.messages or self.told):
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 10)
         return self.messages.pop(0) if self.messages else self.told.pop(0)[1]
 
 
