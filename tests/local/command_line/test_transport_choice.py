@@ -1,17 +1,14 @@
-"""Which way to a host the command line asks for, what does not go together, and the command that comes back by the same way."""
+"""Which transport the command line asks for, what does not go together, and the command that comes back the same way."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.sshd import HostUser, Sshd
 
-from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.command_line.model import Arguments
 from ccb.local.command_line.resume_hint import resume_command
@@ -21,10 +18,7 @@ from ccb.local.command_line.transport_choice import (
     open_chosen_transport,
     transport_kind,
 )
-from ccb.local.config.settings import Settings
-from ccb.local.connect.startup import Startup, StartupLoader
-from ccb.local.connect.transport import open_transport
-from ccb.tunnel.errors import ConfigError, Unreachable, UsageError
+from ccb.tunnel.errors import UsageError
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.transports.environment import SECRET_VARIABLES
 
@@ -153,54 +147,3 @@ async def test_no_secret_is_in_the_environment_of_what_leads_to_a_host(tmp_path:
         await pipe.close()
         await transport.close()
         assert b"PATH=" in said and b"sk-secret" not in said
-
-
-def _hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ssh that does not come to an end with its configuration."""
-    program = tmp_path / "ssh"
-    program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-
-async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def settings() -> Startup:
-        return Startup(Settings(connectTimeoutSeconds=0.5), (), Bundle.of(b""))
-
-    _hanging_ssh(tmp_path, monkeypatch)
-    async with StartupLoader(settings) as loader:
-        with pytest.raises(Unreachable, match=r"within 0\.5 s"):
-            await open_transport(parse("ssh", "h", "-p", "hi"), NobodyToAsk(), os.environ, loader)
-
-
-async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def settings() -> Startup:
-        raise ConfigError("the settings cannot be read")
-
-    _hanging_ssh(tmp_path, monkeypatch)
-    async with StartupLoader(settings) as loader:
-        async with asyncio.timeout(5):  # of the ten that it has
-            with pytest.raises(ConfigError, match="settings"):
-                await open_transport(parse("ssh", "h"), NobodyToAsk(), os.environ, loader)
-
-
-async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    async def settings() -> Startup:
-        while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
-            await asyncio.sleep(0.01)
-        raise ConfigError("the settings cannot be read")
-
-    arguments = parse("ssh", f"{host_user.name}@127.0.0.1", "--transport", "ssh", *sshd.client_options())
-    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
-    async with asyncio.timeout(30):
-        with pytest.raises(ConfigError, match="settings"):
-            async with StartupLoader(settings) as loader:
-                await open_transport(arguments, NobodyToAsk(), environ, loader)
-        assert "Accepted publickey" in sshd.log.read_text()
-        assert not list(tmp_path.glob("ccb-ssh-*"))
-        while "Disconnected from user" not in sshd.log.read_text():
-            await asyncio.sleep(0.02)

@@ -1,0 +1,70 @@
+"""What a connection asks the worker for: the session, and its options from flags and settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.config.settings import RuleSettings, Settings
+from ccb.local.connect.session_request import (
+    options_for_existing,
+    reconnect_seconds,
+    session_options,
+    session_parameters,
+)
+
+NEW = "0a1b2c3d-1111-4222-8333-444455556666"
+
+
+async def chosen() -> str:
+    return "c0ffee"
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        ([], {"session": NEW, "create": True, "fresh": True}),
+        (["--continue"], {"continue": True}),
+        (["--continue", "--fork-session"], {"continue": True, "fork": True, "session": NEW, "fresh": True}),
+        (["--resume", "3f2a"], {"session": "3f2a", "create": False}),
+        (["--resume"], {"session": "c0ffee", "create": False}),
+        (["--resume", "3f2a", "--fork-session"], {"fork_of": "3f2a", "session": NEW, "fresh": True}),
+    ],
+)
+async def test_the_command_line_says_which_session(argv: list[str], wanted: dict[str, object]) -> None:
+    found = await session_parameters(parse_arguments(["ssh", "h:/srv", *argv]), NEW, Settings(), chosen)
+    assert found == {"cwd": "/srv", **wanted}
+
+
+async def test_only_times_that_the_settings_name_go_to_the_host() -> None:
+    settings = Settings(graceHours=2, idleMinutes=3)
+    found = await session_parameters(parse_arguments(["ssh", "h", "-c"]), NEW, settings, chosen)
+    assert (found["grace_s"], found["idle_s"]) == (7200, 180)
+
+
+def test_a_flag_outranks_the_settings_and_rules_add_up() -> None:
+    settings = Settings(model="haiku", permissionMode="plan", permissions=RuleSettings(allow=["Read"], deny=["Write"]))
+    plain = session_options(parse_arguments(["ssh", "h", "-p", "x"]), settings)
+    assert (plain.model, plain.permission_mode, plain.permission_prompts) == ("haiku", "plan", "none")
+    argv = ["ssh", "h", "--model", "opus", "--dangerously-skip-permissions", "--allowedTools=LS"]
+    flagged = session_options(parse_arguments(argv), settings)
+    assert (flagged.model, flagged.permission_mode, flagged.allow_bypass) == ("opus", "bypassPermissions", True)
+    assert (flagged.allowed_tools, flagged.disallowed_tools) == (["Read", "LS"], ["Write"])
+
+
+def test_settings_do_not_change_the_model_of_an_existing_session() -> None:
+    settings = Settings(model="haiku", permissionMode="plan")
+    for argv, wanted in (
+        (["--continue"], {}),
+        (["--continue", "--model", "opus"], {"model": "opus"}),
+        (["--continue", "--permission-mode", "default"], {"permission_mode": "default"}),
+    ):
+        arguments = parse_arguments(["ssh", "h", *argv])
+        given = options_for_existing(arguments, session_options(arguments, settings))
+        assert {name: given[name] for name in ("model", "permission_mode") if name in given} == wanted
+
+
+def test_a_headless_run_gives_up_sooner() -> None:
+    assert reconnect_seconds(parse_arguments(["ssh", "h"]), Settings(graceHours=2)) == 7200
+    assert reconnect_seconds(parse_arguments(["ssh", "h", "-p", "x"]), Settings(graceHours=2)) == 600
+    assert reconnect_seconds(parse_arguments(["ssh", "h", "--reconnect-timeout", "5"]), Settings()) == 5

@@ -1,0 +1,70 @@
+"""Opening the transport while this machine loads its settings: limits, errors, and a connection that nobody takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.sshd import HostUser, Sshd
+
+from ccb.deploy.bundle import Bundle
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.config.settings import Settings
+from ccb.local.connect.startup import Startup, StartupLoader
+from ccb.local.connect.transport import open_transport
+from ccb.tunnel.errors import ConfigError, Unreachable
+from ccb.tunnel.login.prompter import NobodyToAsk
+
+
+def hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ssh that never finishes reading its configuration."""
+    program = tmp_path / "ssh"
+    program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def settings() -> Startup:
+        return Startup(Settings(connectTimeoutSeconds=0.5), (), Bundle.of(b""))
+
+    hanging_ssh(tmp_path, monkeypatch)
+    async with StartupLoader(settings) as loader:
+        with pytest.raises(Unreachable, match=r"within 0\.5 s"):
+            await open_transport(parse_arguments(["ssh", "h", "-p", "hi"]), NobodyToAsk(), os.environ, loader)
+
+
+async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def settings() -> Startup:
+        raise ConfigError("the settings cannot be read")
+
+    hanging_ssh(tmp_path, monkeypatch)
+    async with StartupLoader(settings) as loader:
+        async with asyncio.timeout(5):  # of the ten that it has
+            with pytest.raises(ConfigError, match="settings"):
+                await open_transport(parse_arguments(["ssh", "h"]), NobodyToAsk(), os.environ, loader)
+
+
+async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    async def settings() -> Startup:
+        while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.01)
+        raise ConfigError("the settings cannot be read")
+
+    where = f"{host_user.name}@127.0.0.1"
+    arguments = parse_arguments(["ssh", where, "--transport", "ssh", *sshd.client_options()])
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    async with asyncio.timeout(30):
+        with pytest.raises(ConfigError, match="settings"):
+            async with StartupLoader(settings) as loader:
+                await open_transport(arguments, NobodyToAsk(), environ, loader)
+        assert "Accepted publickey" in sshd.log.read_text()
+        assert not list(tmp_path.glob("ccb-ssh-*"))
+        while "Disconnected from user" not in sshd.log.read_text():
+            await asyncio.sleep(0.02)
