@@ -81,7 +81,7 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     factory = AgentFactory(restored.parts, host.calls, host.version)
     factory.close_open_tools(restored.histories)
     agent = factory.main_agent(host.context, restored.histories.main)
-    return _answering(take_up(restored, agent)), restored.recovered.mark
+    return _answering(take_up(restored, agent)), restored.mark
 
 
 def _answering(session: Session) -> Session:

@@ -26,6 +26,7 @@ from ccb.tunnel.wire import (
     Snapshot,
     Stop,
 )
+from ccb.tunnel.wire.messages import UserLine, parse_message
 from ccb.tunnel.wire.records import DriverRecord
 
 from ..journal.journal import Journal, JournalError
@@ -194,7 +195,7 @@ class Clients:
 
     def _take_input(self, client: Client, frame: Input) -> None:
         """Apply an input, or keep it until there is room. Prompts stay in their order; an input that ends a turn overtakes them."""
-        if (client.late and frame.body.get("type") == "user") or not self._applied(client, frame):
+        if (client.late and isinstance(parse_message(frame.body), UserLine)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
                 asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._take_late, client)

@@ -7,6 +7,7 @@ import logging
 from typing import Any, Callable
 
 from ccb.tunnel.wire import Fetch, Past
+from ccb.tunnel.wire.records import Record, to_page
 
 from ..journal.journal import Journal
 from .client import Client
@@ -48,16 +49,15 @@ class Pages:
         try:
             async with client.paging:
                 records = await self._records(frame)
-                await client.outbox.bulk(Past(self._epoch(), frame.request, {"records": records}))
+                await client.outbox.bulk(Past(self._epoch(), frame.request, to_page(records)))
         finally:
             client.pages -= 1
 
-    async def _records(self, frame: Fetch) -> list[Json]:
+    async def _records(self, frame: Fetch) -> list[Record]:
         try:
-            records = await asyncio.get_running_loop().run_in_executor(
+            return await asyncio.get_running_loop().run_in_executor(
                 None, self._journal.page, frame.before, min(frame.most, _MAX_PAGE)
             )
         except OSError as error:
             log.error("earlier events cannot be read: %s", error)
-            records = []
-        return [{"seq": record.seq, "kind": record.kind, "body": record.body} for record in records]
+            return []

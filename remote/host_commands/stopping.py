@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..journal.summary import last_mark
 from ..sessions import identity, paths, sockets
 from ..sessions.refusal import Refusal, no_session
 from ..sessions.registry import living, runtime_directories, sessions
@@ -153,22 +153,14 @@ def _remove_sockets(target: StopTarget) -> bool:
 
 
 def mark_of(directory: str, owner: Json) -> str:
-    """The mark of the processes that the tools of this session's last worker have started; "" when there is none. `directory` is
-    "" for a session in memory, or one that was never begun."""
+    """Return the mark of the processes that the tools of this session's last worker have started, "" when there is none.
+    `directory` is "" for a session that is in memory or never began."""
     if not directory:
         return str(owner.get("mark") or "")
     summary = read_summary(directory)
     if isinstance(summary.get("mark"), str) and summary.get("pid") == owner.get("pid"):
         return str(summary["mark"])
-    mark = ""
-    with contextlib.suppress(OSError), open(os.path.join(directory, "journal.jsonl"), "rb") as file:
-        for line in file:
-            if b'"mark"' not in line and b'"forked"' not in line:
-                continue
-            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-                record = json.loads(line)
-                if record["kind"] == "forked":
-                    mark = ""
-                elif record["kind"] in ("options", "worker") and isinstance(record["body"].get("mark"), str):
-                    mark = record["body"]["mark"]
-    return mark
+    try:
+        return last_mark(os.path.join(directory, "journal.jsonl"))
+    except OSError:
+        return ""

@@ -1,4 +1,4 @@
-"""What a journal says about its session as a whole, for lists of sessions, and where a copy comes from."""
+"""What a journal says about its session as a whole: its summary, its last worker, and where a copy comes from."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ccb.tunnel.wire.records import (
     InputRecord,
     OptionsRecord,
     Record,
+    WorkerRecord,
     parse_line,
 )
 
@@ -68,6 +69,30 @@ class JournalSummary(Projection):
             self._uuids[line.uuid] = None
             if len(self._uuids) > _MAX_UUIDS:
                 self._uuids.popitem(last=False)
+
+
+class WorkerMark(Projection):
+    """`mark` is the mark of the processes that the last worker of the session has started; "" when there is none. The processes of
+    the original are not those of its copy."""
+
+    def __init__(self) -> None:
+        self.mark = ""
+
+    @on(OptionsRecord, WorkerRecord)
+    def _worker(self, content: OptionsRecord | WorkerRecord, _: Record) -> None:
+        self.mark = self.mark if content.mark is None else content.mark
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        self.mark = ""
+
+
+def last_mark(path: str) -> str:
+    """The mark of the last worker in the journal at `path`. Raises OSError."""
+    worker = WorkerMark()
+    with open(path, "rb") as file:
+        replay(_readable(line for line in file if b'"mark"' in line or b'"forked"' in line), worker)
+    return worker.mark
 
 
 class _Origin(Projection):

@@ -23,7 +23,6 @@ from ccb.tunnel.wire.records import (
     Record,
     TurnEndRecord,
     TurnStartRecord,
-    WorkerRecord,
 )
 
 from ..journal.summary import prompt_start
@@ -110,7 +109,6 @@ class Recovered(Projection):
         self.launches: deque[SessionOptions] = deque(maxlen=100)
         self.turn_open = False
         self.result_due = False
-        self.mark = ""
         self.updates: list[Json] = []
         self.damage: set[str] = set()
 
@@ -120,18 +118,12 @@ class Recovered(Projection):
         if content.options is not None:
             self.options = SessionOptions.from_json(content.options)
             self.launches.append(self.options)
-        self.mark = self.mark if content.mark is None else content.mark
-
-    @on(WorkerRecord)
-    def _worker(self, content: WorkerRecord, _: Record) -> None:
-        self.mark = self.mark if content.mark is None else content.mark
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """The running turn, the processes and the permissions of the original are not the copy's."""
+        """The running turn and the permissions of the original are not the copy's."""
         self.updates.clear()
         self.result_due = False
-        self.mark = ""
 
     @on(DamagedRecord)
     def _damaged(self, damage: DamagedRecord, _: Record) -> None:

@@ -9,6 +9,7 @@ from ccb.tunnel.wire.records import DamagedRecord, TurnEndRecord
 
 from ..agent.agent import Agent
 from ..agent.histories import AgentHistories
+from ..journal.summary import WorkerMark
 from .broker import OpenRequests
 from .inputs import Inputs
 from .launches import Launches
@@ -31,6 +32,8 @@ class Restored:
     recovered: Recovered
     prompts: UnfinishedPrompts
     histories: AgentHistories
+    mark: str
+    """The mark of the processes that the last worker may have left running."""
     reported: frozenset[str]
     """The input ids of the prompts whose loss is reported now."""
 
@@ -40,14 +43,15 @@ def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()
     of requests that stay open until they are asked again."""
     inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories()
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
-    log.read(recovered, prompts, requests, histories)
+    worker = WorkerMark()
+    log.read(recovered, prompts, requests, histories, worker)
     launches = Launches(recovered.options)
     for options in recovered.launches:
         launches.keep(options)
     parts = SessionParts.make(log, watchers, launches, inputs, requests)
     reported = _report_damage(log, recovered, prompts)
     parts.broker.resume()
-    return Restored(parts, recovered, prompts, histories, reported)
+    return Restored(parts, recovered, prompts, histories, worker.mark, reported)
 
 
 def take_up(restored: Restored, agent: Agent) -> Session:

@@ -122,7 +122,7 @@ class Session:
     def refuse_input(self, body: Json, error: JournalError) -> bool:
         """An input could not be journalled: return whether that settles it. A prompt outside of a turn gets a result that says so.
         Anything else must not get lost, and is to be tried again."""
-        if self.turns.state is not TurnState.NONE or body.get("type") != "user":
+        if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserLine):
             return False
         advice = "This prompt was not taken."
         if error.full and self.log.journal.path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, ClassVar, TypeVar, Union
+from typing import Any, Callable, ClassVar, Union, get_args
 
 PROTOCOL = 1
 """Version of the link protocol. A laptop speaks its own version and the one before."""
@@ -345,45 +345,29 @@ class Bye:
 
 
 Frame = Union[
-    Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head, Data,
-    End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye,
+    Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head,
+    Data, End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye,
 ]  # fmt: skip
 
-_KINDS: dict[str, type[Any]] = {
-    kind.t: kind
-    for kind in (
-        Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head, Data,
-        End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye,
-    )
-}  # fmt: skip
+_KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}
 
 
-def _is_int(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**53
-
-
-def _is_str_list(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_str_dict(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+def _is_str(value: object) -> bool:
+    return isinstance(value, str)
 
 
 _CHECKS: Mapping[str, Callable[[object], bool]] = {
-    "int": _is_int,
-    "str": lambda value: isinstance(value, str),
+    "int": lambda value: type(value) is int and 0 <= value < 2**53,
+    "str": _is_str,
     "bool": lambda value: isinstance(value, bool),
     "Json": lambda value: isinstance(value, dict),
-    "list[str]": _is_str_list,
-    "dict[str, str]": _is_str_dict,
+    "list[str]": lambda value: isinstance(value, list) and all(map(_is_str, value)),
+    "dict[str, str]": lambda value: isinstance(value, dict) and all(map(_is_str, value.values())),
 }
 
 _SHAPES: dict[str, list[tuple[str, Callable[[object], bool]]]] = {
     t: [(f.name, _CHECKS[str(f.type)]) for f in fields(kind)] for t, kind in _KINDS.items()
 }
-
-F = TypeVar("F")
 
 
 def frame_to_dict(frame: Frame) -> Json:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import Any, Callable, ClassVar, Union
+from typing import Any, Callable, ClassVar, Union, get_args
 
 from .frames import Json
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
@@ -216,9 +216,9 @@ class UnknownRecord:
 
 
 Content = Union[
-    MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord, ModelEndRecord,
-    WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord, WorkerRecord, ForkedRecord,
-    UnknownRecord,
+    MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
+    ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
+    WorkerRecord, ForkedRecord, UnknownRecord,
 ]  # fmt: skip
 
 
@@ -349,14 +349,7 @@ _READERS: dict[str, Callable[[Any], object]] = {
 }
 """How a field is read, by the spelling of its type."""
 
-_KINDS: dict[str, type[Any]] = {
-    each.kind: each
-    for each in (
-        MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
-        ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
-        WorkerRecord, ForkedRecord,
-    )
-}  # fmt: skip
+_KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Content) if each is not UnknownRecord}
 
 _SHAPES: dict[str, list[tuple[str, Callable[[Any], object]]]] = {
     kind: [(each.metadata.get("key", each.name), _READERS[str(each.type)]) for each in fields(cls)]

@@ -11,6 +11,7 @@ from tests.remote.agent_kit import assert_valid
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
     Content,
     InputRecord,
     MessageRecord,
@@ -29,9 +30,9 @@ from ccb.tunnel.wire.records import (
 Json = dict[str, Any]
 
 
-def _record(content: Content) -> Record:
+def _record(content: Content, agent_id: str = MAIN_AGENT) -> Record:
     """As a journal gives it back."""
-    return parse(json.loads(to_line(record_of(content, 1))))
+    return parse(json.loads(to_line(record_of(content, 1, agent_id=agent_id))))
 
 
 def _message(body: Json) -> Record:
@@ -273,3 +274,17 @@ def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:
         conversation.apply(_record(ModelRecord("another")))
     assert [message.encoded() for message in sealed.messages] == [message.encoded() for message in plain.messages]
     assert b"thinking" not in b"".join(message.encoded() for message in sealed.messages)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from([MAIN_AGENT, "toolu_a", "toolu_b"]), _RECORDS), max_size=40))
+def test_each_agent_has_a_conversation_of_its_own(records: list[tuple[str, Record]]) -> None:
+    """The records of several agents in one journal give each agent what its own records alone give."""
+    journal = [_record(record.content, agent_id) for agent_id, record in records]
+    for agent_id in {agent_id for agent_id, _ in records}:
+        alone = Conversation.from_records(record for owner, record in records if owner == agent_id)
+        among_others = Conversation.from_records(journal, agent_id)
+        assert [m.encoded() for m in among_others.messages] == [m.encoded() for m in alone.messages]
+        assert among_others.open_tool_uses == alone.open_tool_uses
+        journal += [_record(closed, agent_id) for closed in close_open_tool_uses(among_others, "lost")]
+        assert not Conversation.from_records(journal, agent_id).open_tool_uses
