@@ -19,6 +19,7 @@ from ccb.tunnel.wire.messages import (
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
+    AgentResultRecord,
     DamagedRecord,
     DriverRecord,
     ForkedRecord,
@@ -127,6 +128,11 @@ class _JournalLog(Projection):
     def _result(self, line: ResultLine, record: Record) -> None:
         end = "turn failed: " + ("; ".join(line.errors) or line.subtype) if line.is_error else "turn done"
         self.add(record.time, end, record.agent_id)
+
+    @on(AgentResultRecord)
+    def _agent_result(self, content: AgentResultRecord, record: Record) -> None:
+        if isinstance(content.public, ResultLine):
+            self._result(content.public, record)
 
     @on(ControlRequestLine)
     def _asked(self, line: ControlRequestLine, record: Record) -> None:
