@@ -1,4 +1,5 @@
-"""A world for the agent loop in memory: the ports, a clock that only moves when told, and tools that say what happens."""
+"""A world for the agent loop in memory: the ports, a clock that only moves when told, and tools that say what
+happens."""
 
 from __future__ import annotations
 
@@ -499,7 +500,8 @@ def error_event(kind: str, message: str = "busy") -> bytes:
 
 
 def assert_valid(history: Sequence[Json]) -> None:
-    """The rules of the Messages API for a history: roles alternate, every tool_use has its one result right after it."""
+    """The rules of the Messages API for a history: roles alternate, every tool_use has its one result right after
+    it."""
     assert all(message["content"] for message in history)
     for i, message in enumerate(history):
         assert message["role"] == ("user" if i % 2 == 0 else "assistant")

@@ -1,5 +1,5 @@
-"""Two agents in one session with a real journal, each with its own history, id, tools and model. Run as a program, it starts a
-turn of both and waits in a tool of each to be killed."""
+"""Two agents in one session with a real journal, each with its own history, id, tools and model. Run as a program, it
+starts a turn of both and waits in a tool of each to be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two agents in one session: their records interleave in one journal, and a worker that is killed loses nothing of either."""
+"""Two agents in one session: their records interleave in one journal, and a worker that is killed loses nothing of
+either."""
 
 from __future__ import annotations
 
