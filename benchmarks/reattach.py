@@ -23,23 +23,24 @@ from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.connect.connect import connect_session
 from ccb.local.login.prompts import prompts_for
 from ccb.local.session.client import LinkChange, LinkState, Received
-from ccb.local.session.session import Session
+from ccb.local.session.remote_session import RemoteSession
 from ccb.remote.journal.journal import Journal
 from ccb.tunnel.wire.records import MessageRecord
+from ccb.tunnel.wire.requests import Request, client_kind
 
 RUNS = 9
 EVENTS = 200
 LIMIT = 1.15
 
 
-async def _until(session: Session, state: LinkState) -> None:
+async def _until(session: RemoteSession, state: LinkState) -> None:
     async with asyncio.timeout(30):
         async for item in session.events():
             if isinstance(item, LinkChange) and item.state is state:
                 return
 
 
-async def _answered(session: Session) -> None:
+async def _answered(session: RemoteSession) -> None:
     async with asyncio.timeout(30):
         async for item in session.events():
             if isinstance(item, Received) and item.body.get("type") == "result":
@@ -59,7 +60,8 @@ async def _measure(
         prompts = prompts_for(headless=True)
         async with connect_session(arguments, session_id=session_id, prompts=prompts, environ=environ) as connected:
             session = connected.session
-            await session.control("get_context_usage")  # goes with the attach and is answered with its grant
+            usage = Request(client_kind("get_context_usage", lambda fields: None), None)
+            await session.request(usage)  # it goes with the attach and is answered with its grant
             took = time.monotonic() - start
             model.add({"text": "ok"})
             await session.prompt("hello")

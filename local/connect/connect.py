@@ -23,8 +23,8 @@ from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command
 from ..command_line.transport_choice import host_label
 from ..login.unattended_login import log_in_unattended
-from ..session.connection import Terms
-from ..session.session import Session
+from ..session.connection import AttachOptions
+from ..session.remote_session import RemoteSession
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
 from .startup import SessionStartup, StartupLoader, load_session_startup, load_startup
 from .transport import cancelled, first_transport, open_transport, startup_loader
@@ -58,7 +58,7 @@ class Connected:
     `host` is the name the person used, `resume` the command that comes back to the session.
     """
 
-    session: Session
+    session: RemoteSession
     host: str
     options: SessionOptions
     warnings: tuple[str, ...]
@@ -91,7 +91,7 @@ async def connect_session(
         )
         options = await _options(arguments, startup)
         terms = _terms(arguments, startup, options, dialer.parameters)
-        session = await stack.enter_async_context(Session(dialer.dial, terms))
+        session = await stack.enter_async_context(RemoteSession(dialer.dial, terms))
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
         hello = session.hello
@@ -154,10 +154,10 @@ async def _options(arguments: Arguments, startup: SessionStartup) -> SessionOpti
 
 def _terms(
     arguments: Arguments, startup: SessionStartup, options: SessionOptions, wanted: Mapping[str, object]
-) -> Terms:
+) -> AttachOptions:
     """How to attach; `wanted` are the start parameters of the worker."""
     new = bool(wanted.get("create"))
-    return Terms(
+    return AttachOptions(
         options=options.to_json() if new else options_for_existing(arguments, options),
         who=options.client,
         role="viewer" if arguments.host_command.view else "driver",
@@ -177,7 +177,7 @@ def _other_directory(arguments: Arguments, cwd: str) -> tuple[str, ...]:
     return (f"this session works in {neutralise(cwd)}, not in {asked}",)
 
 
-async def _watch_network(session: Session) -> None:
+async def _watch_network(session: RemoteSession) -> None:
     """Make the session test its link when this machine has slept or has another network."""
     from ccb.tunnel.link.wake import changes
 

@@ -20,7 +20,7 @@ from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Hello
 
-from ..session.connection import Known
+from ..session.connection import KnownSession
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Dialer:
         return self._transport
 
     @asynccontextmanager
-    async def dial(self, *, known: Known | None, ask: bool) -> AsyncIterator[WorkerConnection]:
+    async def dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
         """See `connection.Dial`."""
         parameters = self._parameters_for(known)
         self._tried = True
@@ -147,7 +147,7 @@ class Dialer:
             transport.abort()
             await transport.close()
 
-    def _parameters_for(self, known: Known | None) -> dict[str, object]:
+    def _parameters_for(self, known: KnownSession | None) -> dict[str, object]:
         """The start parameters for the stub.
 
         After the first try, a worker that a broken connection had started is accepted.

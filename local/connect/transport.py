@@ -14,7 +14,7 @@ from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.model import Arguments, ConnectionOptions
 from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
-from ..session.session import FIRST_TRIES
+from ..session.supervisor import FIRST_TRIES
 from ..terminal.stdio import in_thread
 from .startup import Startup, StartupLoader, T
 

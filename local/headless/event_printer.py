@@ -15,9 +15,10 @@ from ccb.tunnel.wire.messages import (
     SystemLine,
 )
 from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord
+from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
 from ..session.client import LinkChange, LinkState, Received, Skipped
-from ..session.session import Session
+from ..session.remote_session import RemoteSession
 from ..session.snapshot import parse_snapshot
 from .input_pump import InputPump
 from .output import HeadlessOutput
@@ -36,7 +37,7 @@ class EventPrinter:
 
     def __init__(
         self,
-        session: Session,
+        session: RemoteSession,
         output: HeadlessOutput,
         results: TurnResults,
         inputs: InputPump,
@@ -52,6 +53,7 @@ class EventPrinter:
         self._stop_after_result = stop_after_result
         self._partial = PartialEvents()
         self._earlier_damage: asyncio.Task[None] | None = None
+        session.register(CAN_USE_TOOL)  # answered on stdin
         self.goodbye = ""
         """The reason that the host gave for the end of the session."""
 
@@ -150,7 +152,7 @@ class EventPrinter:
             case AssistantLine():
                 self._retries.assistant(public)
         await self._output.message(message.body)
-        if isinstance(public, ControlRequestLine) and public.subtype == "can_use_tool":
+        if isinstance(public, ControlRequestLine) and public.subtype == CAN_USE_TOOL.name:
             await self._inputs.question_opened(self._session, public.request_id)
         elif isinstance(public, ControlCancelLine):
             self._inputs.question_closed(public.request_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ccb.tunnel.wire.messages import ControlResponseLine, UserLine, parse_message
 
-from ..session.session import Session
+from ..session.remote_session import RemoteSession
 from .stdin import read_messages
 from .turn_results import PendingPrompts
 
@@ -19,12 +19,12 @@ class InputPump:
         self._open_questions: set[str] = set()
         self.ended = False
 
-    async def send_prompt(self, session: Session, prompt: str) -> None:
+    async def send_prompt(self, session: RemoteSession, prompt: str) -> None:
         """Send the only prompt of the run."""
         self._pending.sent(await session.prompt(prompt))
         self.ended = True
 
-    async def send_messages(self, session: Session, stdin: int) -> None:
+    async def send_messages(self, session: RemoteSession, stdin: int) -> None:
         """Send the messages that come on the file descriptor `stdin`, to its end; then refuse the open questions."""
         async for body in read_messages(stdin):
             message = parse_message(body)
@@ -38,7 +38,7 @@ class InputPump:
         for request_id in list(self._open_questions):
             await self._refuse(session, request_id)
 
-    async def question_opened(self, session: Session, request_id: str) -> None:
+    async def question_opened(self, session: RemoteSession, request_id: str) -> None:
         """The worker asks. The answer comes on stdin; without stdin the question is refused at once."""
         self._open_questions.add(request_id)
         if self.ended:
@@ -48,6 +48,6 @@ class InputPump:
         """The worker no longer asks."""
         self._open_questions.discard(request_id)
 
-    async def _refuse(self, session: Session, request_id: str) -> None:
+    async def _refuse(self, session: RemoteSession, request_id: str) -> None:
         self._open_questions.discard(request_id)
         await session.refuse(request_id, _REFUSAL)

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.requests import RequestFailed
 
 from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
@@ -22,8 +23,8 @@ from ..command_line.model import Arguments
 from ..command_line.resume_hint import host_command
 from ..connect.connect import Connected, connect_session
 from ..login.prompts import prompts_for
-from ..session.client import ControlError, LinkState
-from ..session.session import Session
+from ..session.client import LinkState
+from ..session.remote_session import RemoteSession
 from ..terminal.console import stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
@@ -113,7 +114,7 @@ class HeadlessRun:
         )
         self._inputs = InputPump(self._results.pending)
         self._session_id = arguments.session.session_id or str(uuid.uuid4())
-        self._session: Session | None = None
+        self._session: RemoteSession | None = None
         self._resume = ""
 
     async def work(self) -> ExitCode:
@@ -168,7 +169,7 @@ class HeadlessRun:
         self._inputs.ended = True
         if self._results.pending:
             self._results.came.clear()
-            with suppress(TimeoutError, CcbError, ControlError):
+            with suppress(TimeoutError, CcbError, RequestFailed):
                 async with asyncio.timeout(GOODBYE_S):
                     await session.interrupt()
                     await self._results.came.wait()
@@ -215,14 +216,14 @@ class HeadlessRun:
         self._session_id, self._resume = hello.session, connected.resume
         self._results.pending.foreign_turn = hello.state != "idle"
 
-    async def _feed(self, session: Session, printer: EventPrinter, prompt: str) -> None:
+    async def _feed(self, session: RemoteSession, printer: EventPrinter, prompt: str) -> None:
         if self._has_stdin_messages:
             await self._inputs.send_messages(session, STDIN)
             await printer.stop_session()
         else:
             await self._inputs.send_prompt(session, prompt)
 
-    async def _print(self, session: Session, printer: EventPrinter) -> None:
+    async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
         """Print what the session says. Raises ConnectionLost if it ended before all results came."""
         await printer.print_all(self._come_back())
         if self._results.pending:
@@ -236,7 +237,7 @@ class HeadlessRun:
                 else f"`{logs}` says more. Go on with: {self._resume}",
             )
 
-    async def _stop(self, session: Session) -> None:
+    async def _stop(self, session: RemoteSession) -> None:
         with suppress(TimeoutError, CcbError):
             async with asyncio.timeout(GOODBYE_S):
                 await session.stop()

@@ -11,7 +11,7 @@ from ccb.tunnel.wire.messages import AssistantLine, SystemLine
 from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord, WorkerRecord
 
 from ..session.client import Json
-from ..session.session import Session
+from ..session.remote_session import RemoteSession
 
 _LAST_PAGE = 64 * 1024  # bytes of events in which the start of the worker is looked for
 
@@ -32,8 +32,7 @@ class RetryReports:
         """A system message came. Report the first retry of a model call."""
         if self._quiet or message.subtype != "api_retry" or message.body.get("attempt") != 1:
             return
-        from ..session.messages import SystemNote, parse_message  # not at the start: they load pydantic
-        from ..session.retry_text import retry_text
+        from ..session.messages import SystemNote, parse_message, retry_text  # not at the start: they load pydantic
 
         note = parse_message(message.body)
         if isinstance(note, SystemNote):
@@ -61,7 +60,7 @@ def report_damage(damage: DamagedRecord) -> None:
         report(f"on the host: the session's journal is damaged: {one_line(damage.what)}")
 
 
-async def report_earlier_damage(session: Session, before: int) -> None:
+async def report_earlier_damage(session: RemoteSession, before: int) -> None:
     """Report damage that the worker found before event `before`, when nobody was attached yet."""
     with suppress(CcbError):
         found: list[DamagedRecord] = []
@@ -77,7 +76,7 @@ async def report_earlier_damage(session: Session, before: int) -> None:
             report_damage(damage)
 
 
-def add_unsent(error: CcbError, session: Session) -> None:
+def add_unsent(error: CcbError, session: RemoteSession) -> None:
     """Add to the evidence of an error how many inputs the host has not confirmed."""
     if session.unsent:
         unsent = f"{session.unsent} input(s) were not confirmed by the host and may be lost."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.records import Record, parse_event
+from ccb.tunnel.wire.requests import A, P, Request, RequestKind
 
-from .link_state import LinkState
+from .state import LinkState
 
 __all__ = [
-    "ControlError",
     "Item",
     "Json",
     "LinkChange",
@@ -114,13 +114,18 @@ class SessionClient(Protocol):
         was sent is sent again after a reconnect and applied once. Raises UsageError when this client does not drive."""
 
     async def send(self, body: Json) -> str:
-        """Send a raw public object (headless stream-json input); the id under which the journal has it (`input`, `prompt`)."""
+        """Send a raw public object (headless stream-json input). Return the id under which the journal has it (`input`, `prompt`).
+        Raises UsageError when this client does not drive, and ConnectionLost when the session has ended."""
 
-    async def control(self, subtype: str, **fields: Any) -> Json:
-        """Send a control request (`set_model`, `set_permission_mode`, …) and await its payload. Raises `ControlError`."""
+    async def request(self, request: Request[P, A]) -> A:
+        """Ask the worker (`set_model`, `set_permission_mode`, …) and return its typed answer. Raises RequestFailed."""
 
     async def interrupt(self) -> None:
-        """Stop the running turn; returns when the worker has taken it."""
+        """Stop the running turn; returns when the worker has taken the request. Raises RequestFailed."""
+
+    def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
+        """Let the worker ask this laptop for something: it is answered with the payload that `service` returns, or, without one, by
+        the reader of `events` with `answer`. Register before reading `events`; what is not registered is refused."""
 
     async def answer(self, request_id: str, response: Json) -> None:
         """Answer a `can_use_tool`: {"behavior": "allow", "updatedInput", "updatedPermissions"?} or {"behavior": "deny",
@@ -131,7 +136,3 @@ class SessionClient(Protocol):
 
     async def close(self, *, done: bool = False) -> None:
         """Leave; the session goes on. With `done` its worker may end at once when it has nothing to do."""
-
-
-class ControlError(Exception):
-    """The worker answered a control request with an error."""

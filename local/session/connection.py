@@ -1,4 +1,4 @@
-"""What a session needs of its connections, and on which terms it is attached."""
+"""What a session needs of its connections, and how it is attached."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ class Connection(Protocol):
     def hello(self) -> Hello: ...
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
-        """Ask for the session; a driver's model calls are served from here on."""
+        """Send the attach. From here on the model calls of a driver are served."""
 
     @property
     def reading(self) -> bool:
         """Whether an answer of the model is read for the session over this connection."""
 
     async def read_out(self) -> None:
-        """Wait until none is."""
+        """Wait until no answer is read over it any more."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a session from its connections so far. `begun`: the host has confirmed an attach."""
+class KnownSession:
+    """What the connections so far have told of a session. `begun`: the host has granted an attach."""
 
     hello: Hello
     begun: bool
 
 
 class Dial(Protocol):
-    """Makes a connection. `known` is None for the first one; `ask`: the person may be asked. Raises CcbError. A connection that
-    dropped before it was complete is a ConnectionLost or a `Dropped`."""
+    """Makes a connection. `known` is None for the first one; `ask`: the person may be asked. Raises CcbError: ConnectionLost or
+    `Dropped` for a connection that broke off before it was complete."""
 
-    def __call__(self, *, known: Known | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
+    def __call__(self, *, known: KnownSession | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How a session is attached. `options` go with the first attach, `who` is this client's unique name. `tail` is that of
-    the first attach, `later_tail` of the others (bytes, 0: everything). `patience` in seconds; `resume` is the command
-    that comes back. `can_ask`: there is a person who can log in again. `waits` are the seconds before each attempt."""
+class AttachOptions:
+    """How a session is attached. `options` go with the first attach; `who` is the unique name of this client. `tail` is the number
+    of bytes of events that the first attach asks for, `later_tail` that of the others (0: everything). `patience`: seconds for
+    which a lost connection is tried again. `resume`: the command that comes back. `can_ask`: there is a person who can log in
+    again. `waits`: the seconds before each attempt."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""

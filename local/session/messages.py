@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError
 
+from ccb.tunnel.plain_text import one_line
+
 Json = dict[str, Any]
 
 
@@ -264,3 +266,29 @@ def parse_message(body: Json) -> Message:
         return _adapter.validate_python(body)
     except ValidationError:
         return Unknown(type=str(body.get("type", "unknown")))
+
+
+_MAX_QUOTED = 500
+_WHY = {
+    "rate_limit": "Too many requests to the model",
+    "overloaded": "The model is overloaded",
+    "server_error": "The model's server failed",
+}
+
+
+def retry_text(note: SystemNote) -> str:
+    """Return a sentence for the person: why the model is asked again, and when."""
+    name = note.error if note.error not in (None, "unknown") else ""
+    if (note.api_error_type or "").startswith("laptop_") and note.message:  # the auth proxy's own answer
+        said = one_line(note.message)[:_MAX_QUOTED]
+        why = said[:1].upper() + said[1:]
+    elif name in _WHY:
+        why = _WHY[name]
+    elif name:
+        why = f"The model did not answer ({one_line(name).replace('_', ' ')})"
+    else:  # without a status there was no answer at all, as when the laptop was away
+        why = "The model did not answer" if note.error_status else "The model's answer did not arrive"
+    status = f" (HTTP {note.error_status})" if note.error_status else ""
+    delay = (note.retry_delay_ms or 0) / 1000
+    when = f" in {delay:.0f} s" if delay >= 1 else ""
+    return f"{why}{status}; try {note.attempt} of {note.max_retries}{when}"

@@ -12,15 +12,16 @@ from ccb.tunnel.wire import FrameError, Input, Stop, encode_frame
 from .client import Json
 
 MAX_INPUTS = 256
-"""Most inputs that wait to be confirmed; a sender waits while it is full."""
+"""Inputs that wait to be confirmed. While the outbox is full, a sender waits."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Most bytes of them together; one that is larger is taken when nothing else waits."""
+"""Bytes of the inputs that wait. A single larger input is taken when nothing else waits."""
 
 
 class Outbox:
-    """In the order of `put`. One task at a time takes with `next`, from `rewind` on everything that is not `confirm`ed. A wish
-    to stop the session is kept too: with `finish` it goes after all inputs, else before them."""
+    """Keeps inputs in the order of `put`. One task at a time takes them with `next`: everything that is not confirmed,
+    again from the start after each `rewind`. The wish to stop the session is kept, too: with `finish` it goes after all
+    inputs, else before them."""
 
     def __init__(self) -> None:
         self._stop: Stop | None = None
@@ -35,9 +36,9 @@ class Outbox:
         return len(self._inputs)
 
     async def put(self, input_id: str, body: Json) -> None:
-        """Add an input; waits while the box is full. One with an id that waits already is the same input.
+        """Add an input; waits while the outbox is full. An input with an id that waits already is the same input.
 
-        Raises UsageError for one that is too large to be sent.
+        Raises UsageError if the input is too large to be sent.
         """
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
@@ -52,7 +53,7 @@ class Outbox:
             self._news.set()
 
     def confirm(self, input_id: str) -> None:
-        """The input is in the journal of the session."""
+        """The host has the input in its journal."""
         found = self._inputs.pop(input_id, None)
         if found is not None:
             self._bytes -= found[1]
@@ -66,26 +67,26 @@ class Outbox:
             await self._room.wait()
 
     def withdraw(self, input_id: str) -> bool:
-        """Nobody wants this input any more; whether it was still unconfirmed. The host may have it all the same."""
+        """Drop an input that nobody wants any more. Return whether it was unconfirmed; the host may have it all the same."""
         unconfirmed = input_id in self._inputs
         self.confirm(input_id)
         return unconfirmed
 
     def rewind(self) -> None:
-        """There is a new connection: everything that is not confirmed goes out again, in order."""
+        """There is a new connection: send everything that is not confirmed again, in order."""
         self._sent.clear()
         self._stop_sent = False
         self._news.set()
 
     def stop(self, *, finish: bool) -> None:
-        """End the session; without `finish` that outranks an earlier wish."""
+        """Ask the host to end the session. A stop without `finish` replaces one with it."""
         if self._stop is None or (self._stop.finish and not finish):
             self._stop = Stop(0, finish)
             self._stop_sent = False
             self._news.set()
 
     async def next(self, epoch: int) -> Input | Stop:
-        """Wait for the first frame that was not taken since `rewind`."""
+        """Wait for the next frame that was not taken since `rewind`."""
         while True:
             waiting = next((each for each in self._inputs if each not in self._sent), None)
             if self._stop is not None and not self._stop_sent and (waiting is None or not self._stop.finish):
@@ -102,12 +103,17 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
+def answer_id(request_id: str) -> str:
+    """The id of the input that answers a request."""
+    return f"answer:{request_id}"
+
+
 def input_id_of(body: Json) -> str:
-    """The id under which an input is applied once: what the public object itself is known by, where that is unique. Clients count
-    their control requests from one in each process, so these are known here by an id of their own."""
+    """The id under which an input is applied once: the public object's own id where that is unique. Clients count their control
+    requests from one in each process, so a control request gets a new id here."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity
         case {"type": "control_response", "response": {"request_id": str(identity)}} if identity:
-            return f"answer:{identity}"
+            return answer_id(identity)
     return new_id()

@@ -1,4 +1,4 @@
-"""Questions of a session's client to its host that wait for an answer: control requests, and pages of earlier events."""
+"""What this laptop asks the host for: control requests to the worker, and pages of earlier events."""
 
 from __future__ import annotations
 
@@ -7,39 +7,40 @@ from collections.abc import Callable
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.wire import Event, Past
+from ccb.tunnel.wire import Past
+from ccb.tunnel.wire.messages import ControlResponseLine
+from ccb.tunnel.wire.records import parse_page
+from ccb.tunnel.wire.requests import A, Answer, Failure, P, Request, RequestFailed, parse_answer
 
-from .client import ControlError, Json, Received
+from .client import Received
 
-_LOOKS = 60
-"""How often the connection is looked at while an answer is waited for."""
+_LOOKS = 60  # at the connection, while an answer is waited for
 
 
 class Requests:
     """Control requests wait over a loss of the connection, pages do not."""
 
     def __init__(self) -> None:
-        self._controls: dict[str, asyncio.Future[Json]] = {}
+        self._controls: dict[str, asyncio.Future[Answer]] = {}
         self._pages: dict[int, asyncio.Future[list[Received]]] = {}
         self._count = 0
 
-    async def control(self, request_id: str, timeout: float, connected: Callable[[], bool]) -> Json:
-        """The payload of the answer to `request_id`, which is sent meanwhile. Only time that passes while `connected` counts.
-
-        Raises TimeoutError, ControlError (the host's refusal), ConnectionLost (the session is over).
-        """
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._controls[request_id] = answer
-        left, step = timeout, timeout / _LOOKS
+    async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
+        """Wait for the answer to `request`, which is sent meanwhile, and return it as its kind reads it. Only seconds that
+        pass while `connected` count. Raises RequestFailed (also at the deadline), and ConnectionLost when the session is
+        over."""
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._controls[request.id] = waiting
+        left, step = deadline_s, deadline_s / _LOOKS
         try:
             while left > 0:
-                await asyncio.wait([answer], timeout=step)
-                if answer.done():
-                    return answer.result()
-                left = left - step if connected() else timeout
-            raise TimeoutError
+                await asyncio.wait([waiting], timeout=step)
+                if waiting.done():
+                    return request.kind.read_answer(waiting.result())
+                left = left - step if connected() else deadline_s
+            raise RequestFailed(f"no answer to {request.kind.name} within {deadline_s:g} s")
         finally:
-            self._controls.pop(request_id, None)
+            self._controls.pop(request.id, None)
 
     @property
     def waiting(self) -> list[str]:
@@ -47,10 +48,23 @@ class Requests:
         return list(self._controls)
 
     def refuse(self, request_id: str, why: str) -> None:
-        """This control request will not be answered."""
-        waiting = self._controls.get(request_id)
+        """This control request will get no answer."""
+        self._settle(Failure(request_id, why))
+
+    def take_answer(self, line: ControlResponseLine) -> bool:
+        """Hand an answer to the control request that waits for it. Return False when nobody here does."""
+        if line.request_id not in self._controls:
+            return False
+        answer = parse_answer(line.body)
+        if isinstance(answer, Failure):
+            answer = Failure(answer.request_id, neutralise(answer.error), answer.code)
+        self._settle(answer)
+        return True
+
+    def _settle(self, answer: Answer) -> None:
+        waiting = self._controls.get(answer.request_id)
         if waiting is not None and not waiting.done():
-            waiting.set_exception(ControlError(why))
+            waiting.set_result(answer)
 
     def open_page(self) -> tuple[int, asyncio.Future[list[Received]]]:
         """The number of a new request for a page, and its answer."""
@@ -66,34 +80,12 @@ class Requests:
     def take_page(self, frame: Past) -> None:
         """A page has come."""
         answer = self._pages.get(frame.request)
-        if answer is None or answer.done():
-            return
-        records = frame.body.get("records")
-        listed = records if isinstance(records, list) else []
-        answer.set_result(
-            [Received(each["kind"], each["body"], each["seq"], True) for each in listed if _is_record(each)]
-        )
-
-    def take_answer(self, frame: Event) -> bool:
-        """Hand an answer to the control request that waits for it; False when nobody here does."""
-        if frame.kind != "message" or frame.body.get("type") != "control_response":
-            return False
-        response = frame.body.get("response")
-        if not isinstance(response, dict):
-            return False
-        waiting = self._controls.get(str(response.get("request_id")))
-        if waiting is None:
-            return False
-        if not waiting.done():
-            if response.get("subtype") == "success":
-                payload = response.get("response")
-                waiting.set_result(payload if isinstance(payload, dict) else {})
-            else:
-                waiting.set_exception(ControlError(neutralise(str(response.get("error", "refused")))))
-        return True
+        if answer is not None and not answer.done():
+            records = parse_page(frame.body)
+            answer.set_result([Received(each.kind, each.body, each.seq, True) for each in records])
 
     def fail_pages(self) -> None:
-        """The connection they were asked over is lost."""
+        """The connection over which pages were asked for is lost."""
         for page in self._pages.values():
             if not page.done():
                 page.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
@@ -105,12 +97,3 @@ class Requests:
                 waiting.set_exception(ConnectionLost(why))
         self._controls.clear()
         self.fail_pages()
-
-
-def _is_record(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("kind"), str)
-        and isinstance(value.get("body"), dict)
-        and isinstance(value.get("seq"), int)
-    )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
+from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
 from ..session.client import Received, SessionClient, Skipped
 from ..session.messages import ControlRequest, StreamEvent, ToolProgress, parse_message
@@ -32,6 +33,7 @@ class EventRouter:
         self._approvals = approvals
         self._history = history
         self._ring = ring
+        client.register(CAN_USE_TOOL)  # the person answers, on an approval card
 
     def skipped(self, item: Skipped) -> None:
         """Events are not loaded: show a line in their place, and take over the state that they leave behind."""
@@ -61,7 +63,7 @@ class EventRouter:
 
     def _message(self, content: MessageRecord, *, replayed: bool) -> None:
         public = content.public
-        if isinstance(public, ControlRequestLine) and public.subtype == "can_use_tool":
+        if isinstance(public, ControlRequestLine) and public.subtype == CAN_USE_TOOL.name:
             request = parse_message(content.body)
             if isinstance(request, ControlRequest) and self._approvals.opened(request) and not replayed:
                 self._ring()

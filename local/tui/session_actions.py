@@ -7,8 +7,9 @@ from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
-from ..session.client import ControlError, LinkState, SessionClient
+from ..session.client import LinkState, SessionClient
 from .approvals import Approvals
 from .leaving import Leaving
 from .model.blocks import Level
@@ -46,7 +47,7 @@ class SessionActions:
         """Whether a turn runs that is not being interrupted already."""
         return self._reducer.running and not self._interrupting
 
-    def show_error(self, error: CcbError | ControlError) -> None:
+    def show_error(self, error: CcbError | RequestFailed) -> None:
         """Show an error in the transcript: what happened, the evidence, the one thing to do."""
         parts = (error.what, error.evidence, error.do) if isinstance(error, CcbError) else (str(error),)
         self._reducer.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
@@ -88,7 +89,7 @@ class SessionActions:
 
     async def set_mode(self, mode: str) -> None:
         """Change the permission mode of the session."""
-        if await self._attempt(self._client.control("set_permission_mode", mode=mode)):
+        if await self._attempt(self._client.request(Request(SET_PERMISSION_MODE, mode))):
             self._reducer.mode = mode
 
     async def next_mode(self) -> None:
@@ -98,7 +99,7 @@ class SessionActions:
 
     async def set_model(self, model: str) -> bool:
         """Change the model of the session, from the next model call on. Return False if that failed."""
-        if not await self._attempt(self._client.control("set_model", model=model)):
+        if not await self._attempt(self._client.request(Request(SET_MODEL, model))):
             return False
         self._reducer.model = model
         return True
@@ -125,7 +126,7 @@ class SessionActions:
         except UsageError as error:
             self._status.hint(one_line(error.what))
             return False
-        except (CcbError, ControlError) as error:
+        except (CcbError, RequestFailed) as error:
             self.show_error(error)
             return False
         return True

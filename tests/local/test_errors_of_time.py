@@ -18,9 +18,9 @@ from tests.support.scripted_host import ScriptedHost, session_on
 
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.headless import stdin as headless_input
-from ccb.local.session import session
-from ccb.local.session.connection import Terms
-from ccb.local.session.session import Session
+from ccb.local.session import remote_session
+from ccb.local.session.connection import AttachOptions
+from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, Unreachable, UsageError
 from ccb.tunnel.login.command_failures import ssh_failure
 from ccb.tunnel.login.prompter import NobodyToAsk
@@ -79,8 +79,8 @@ async def test_a_port_that_neither_accepts_nor_refuses() -> None:
 
 
 async def test_earlier_events_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "CONTROL_TIMEOUT", 0.2)
-    async with session_on(ScriptedHost(), Terms(patience=60)) as (attached, _):
+    monkeypatch.setattr(remote_session, "CLIENT_DEADLINE_S", 0.2)
+    async with session_on(ScriptedHost(), AttachOptions(patience=60)) as (attached, _):
         with pytest.raises(ConnectionLost, match="did not send the earlier events"):
             await attached.earlier(10)
 
@@ -162,7 +162,7 @@ async def test_a_bug_ends_the_session_with_a_word_and_does_not_hang_it() -> None
         raise ZeroDivisionError
 
     with pytest.raises(CcbError) as caught:
-        async with asyncio.timeout(30), Session(dial):
+        async with asyncio.timeout(30), RemoteSession(dial):
             pass
     assert (caught.value.what, caught.value.evidence) == ("reading the session failed", "ZeroDivisionError")
     assert "report it" in caught.value.do

@@ -34,7 +34,7 @@ from ccb.local.connect.session_list import SessionRow
 from ccb.local.doctor import host as doctor_host
 from ccb.local.doctor import worker_channel
 from ccb.local.doctor.findings import State
-from ccb.local.session.connection import Terms
+from ccb.local.session.connection import AttachOptions
 from ccb.local.session.outbox import Outbox
 from ccb.tunnel.errors import (
     CcbError,
@@ -311,7 +311,7 @@ def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None
 
 async def test_a_session_whose_connection_stays_away() -> None:
     host = ScriptedHost()
-    async with session_on(host, Terms(patience=0.5)) as (session, peer):
+    async with session_on(host, AttachOptions(patience=0.5)) as (session, peer):
         host.hanging = True
         peer.hang_up()
         with pytest.raises(ConnectionLost, match="could not be made again"):
@@ -323,7 +323,7 @@ async def test_a_session_whose_connection_stays_away() -> None:
 
 async def test_earlier_events_without_a_connection_or_an_answer() -> None:
     host = ScriptedHost()
-    async with session_on(host, Terms(patience=60)) as (session, peer):
+    async with session_on(host, AttachOptions(patience=60)) as (session, peer):
         host.hanging = True
         peer.hang_up()
         async with asyncio.timeout(20):

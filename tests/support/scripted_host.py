@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from tests.support.link_peer import HELLO, Peer, link_pair
 
-from ccb.local.session.connection import Known, Terms
-from ccb.local.session.session import Session
+from ccb.local.session.connection import AttachOptions, KnownSession
+from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Attach, Attached, Hello
@@ -38,7 +38,7 @@ class LinkConnection:
 
 
 class ScriptedHost:
-    """`dial` is what a Session dials. Each dial gives a `Peer` of its own (`next_peer`), whose hello has been sent; `greeting`
+    """`dial` is what a session dials. Each dial gives a `Peer` of its own (`next_peer`), whose hello has been sent; `greeting`
     is that hello. The errors in `refusals` are raised by the next dials instead; a dial made while it is `hanging` has no
     end. `dials` says how often, and whether the person could have been asked."""
 
@@ -47,11 +47,11 @@ class ScriptedHost:
         self.refusals: list[CcbError] = []
         self.hanging = False
         self.dials: list[bool] = []
-        self.known: list[Known | None] = []
+        self.known: list[KnownSession | None] = []
         self._peers: asyncio.Queue[Peer] = asyncio.Queue()
 
     @asynccontextmanager
-    async def dial(self, *, known: Known | None, ask: bool) -> AsyncIterator[LinkConnection]:
+    async def dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[LinkConnection]:
         self.dials.append(ask)
         self.known.append(known)
         if self.refusals:
@@ -87,8 +87,10 @@ def no_waits() -> Iterator[float]:
 
 
 @asynccontextmanager
-async def session_on(host: ScriptedHost, terms: Terms | None = None) -> AsyncIterator[tuple[Session, Peer]]:
+async def session_on(
+    host: ScriptedHost, terms: AttachOptions | None = None
+) -> AsyncIterator[tuple[RemoteSession, Peer]]:
     """An attached session, and its first connection's other end."""
-    async with Session(host.dial, replace(terms or Terms(), waits=no_waits)) as session:
+    async with RemoteSession(host.dial, replace(terms or AttachOptions(), waits=no_waits)) as session:
         peer, _ = await host.granted()
         yield session, peer

@@ -9,13 +9,14 @@ import asyncio
 import sys
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ccb.local.session.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
 
 Json = dict[str, Any]
 Play = Callable[["ScriptedSession", str], Coroutine[Any, Any, None]]
@@ -139,11 +140,14 @@ class ScriptedSession:
     async def send(self, body: Json) -> str:
         raise NotImplementedError("the REPL sends nothing raw")
 
-    async def control(self, subtype: str, **fields: Any) -> Json:
-        self.controls.append((subtype, fields))
+    async def request(self, request: Request[P, A]) -> A:
+        self.controls.append((request.kind.name, request.kind.write(request.payload)))
         if self.refuse_controls:
-            raise ControlError(self.refuse_controls)
-        return {}
+            raise RequestFailed(self.refuse_controls)
+        return request.kind.read_answer(Success(request.id, {}))
+
+    def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
+        assert kind is CAN_USE_TOOL and service is None, "the REPL answers nothing else"
 
     async def interrupt(self) -> None:
         if not self._driving:

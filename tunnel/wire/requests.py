@@ -14,7 +14,7 @@ from typing import Any, Callable, Generic, TypeVar, Union
 
 Json = dict[str, Any]
 P = TypeVar("P")
-A = TypeVar("A")
+A = TypeVar("A", covariant=True)
 
 
 class AnsweredBy(Enum):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ccb.tunnel.plain_text import neutralise, one_line
 
 from ...session.client import shown_name
-from ...session.messages import Result, SystemNote
-from ...session.retry_text import retry_text
+from ...session.messages import Result, SystemNote, retry_text
 from .blocks import BlockContainer, Level, NoticeBlock
 
 _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended

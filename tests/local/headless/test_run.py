@@ -18,8 +18,8 @@ from tests.support.scripted_host import ScriptedHost, no_waits
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.connect.connect import Connected
 from ccb.local.headless import run as headless
-from ccb.local.session.connection import Terms
-from ccb.local.session.session import Session
+from ccb.local.session.connection import AttachOptions
+from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Input, Past, SessionOptions, Snapshot
 
 STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
@@ -57,7 +57,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
 
     @asynccontextmanager
     async def connect(*_: object, **__: object) -> AsyncIterator[Connected]:
-        async with Session(host.dial, Terms(waits=no_waits, patience=0)) as session:
+        async with RemoteSession(host.dial, AttachOptions(waits=no_waits, patience=0)) as session:
             yield Connected(session, "devbox", SessionOptions(), (), RESUME)
 
     monkeypatch.setattr(headless, "connect_session", connect)

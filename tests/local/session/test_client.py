@@ -10,20 +10,22 @@ import pytest
 from tests.support.link_peer import HELLO, Peer
 from tests.support.scripted_host import ScriptedHost, session_on
 
-from ccb.local.session.client import ControlError, Item, LinkChange, LinkState, Received, SessionClient
-from ccb.local.session.connection import Terms
-from ccb.local.session.session import QUEUE, Session
+from ccb.local.session.client import Item, LinkChange, LinkState, Received, SessionClient
+from ccb.local.session.connection import AttachOptions
+from ccb.local.session.event_feed import MAX_QUEUED
+from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Ack, Bye, Detach, Input, Json, Progress, Stop
+from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
 
 @asynccontextmanager
-async def attached() -> AsyncIterator[tuple[Session, Peer]]:
-    async with session_on(ScriptedHost(), Terms(patience=0)) as (session, peer):
+async def attached() -> AsyncIterator[tuple[RemoteSession, Peer]]:
+    async with session_on(ScriptedHost(), AttachOptions(patience=0)) as (session, peer):
         yield session, peer
 
 
-async def all_of(session: Session) -> list[Item]:
+async def all_of(session: RemoteSession) -> list[Item]:
     async with asyncio.timeout(10):
         return [item async for item in session.events()]
 
@@ -64,8 +66,8 @@ async def test_events_and_progress_come_in_order_until_the_host_says_bye() -> No
 
 async def test_control_requests_get_their_own_answers_in_any_order() -> None:
     async with attached() as (session, peer):
-        model = asyncio.create_task(session.control("set_model", model="opus"))
-        mode = asyncio.create_task(session.control("set_permission_mode", mode="plan"))
+        model = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
+        mode = asyncio.create_task(session.request(Request(SET_PERMISSION_MODE, "plan")))
         first, second = await peer.next(Input), await peer.next(Input)
         assert first.body["request"] == {"subtype": "set_model", "model": "opus"}
         await peer.say(success(second, {"mode": "plan"}))
@@ -88,11 +90,11 @@ async def test_a_control_request_is_one_of_its_own_whatever_its_client_calls_it(
 
 async def test_an_error_answer_is_raised_and_made_harmless() -> None:
     async with attached() as (session, peer):
-        asking = asyncio.create_task(session.control("set_permission_mode", mode="x"))
+        asking = asyncio.create_task(session.request(Request(SET_PERMISSION_MODE, "x")))
         request = await peer.next(Input)
         body = {"subtype": "error", "request_id": request.body["request_id"], "error": "no \x1b[31msuch mode"}
         await peer.say({"type": "control_response", "response": body})
-        with pytest.raises(ControlError, match="no such mode"):
+        with pytest.raises(RequestFailed, match="no such mode"):
             await asking
 
 
@@ -125,7 +127,7 @@ async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None
 async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_reason() -> None:
     async with attached() as (session, peer):
         await peer.say({"type": "assistant"})
-        asking = asyncio.create_task(session.control("set_model"))
+        asking = asyncio.create_task(session.request(Request(SET_MODEL, None)))
         await peer.next(Input)
         peer.hang_up()
         with pytest.raises(ConnectionLost):
@@ -150,7 +152,7 @@ async def test_closing_says_goodbye_and_leaves_the_session() -> None:
 
 async def test_a_reader_that_does_not_read_holds_the_host_back_and_loses_nothing() -> None:
     async with attached() as (session, peer):
-        count = QUEUE * 40
+        count = MAX_QUEUED * 40
 
         async def talk() -> None:
             for n in range(count):

@@ -10,10 +10,9 @@ import pytest
 from tests.support.scripted_host import ScriptedHost, no_waits, session_on
 
 from ccb.local.session import retry_schedule as attempts
-from ccb.local.session import session as session_module
-from ccb.local.session.client import ControlError, Item, LinkChange, LinkState, Received, Skipped
-from ccb.local.session.connection import Terms
-from ccb.local.session.session import Session
+from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.connection import AttachOptions
+from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import (
     AuthFailed,
     ConnectionLost,
@@ -40,6 +39,7 @@ from ccb.tunnel.wire import (
     Snapshot,
     Stop,
 )
+from ccb.tunnel.wire.requests import SET_MODEL, Request, RequestFailed
 
 ME = "alice@laptop pid 1 aaa"
 
@@ -49,7 +49,7 @@ def host() -> ScriptedHost:
     return ScriptedHost()
 
 
-async def until(session: Session, state: LinkState, seen: list[Item] | None = None) -> LinkChange:
+async def until(session: RemoteSession, state: LinkState, seen: list[Item] | None = None) -> LinkChange:
     """Read up to the next change to `state`."""
     async with asyncio.timeout(20):
         async for item in session.events():
@@ -60,13 +60,13 @@ async def until(session: Session, state: LinkState, seen: list[Item] | None = No
     raise AssertionError(f"the session ended before it was {state}")
 
 
-async def rest(session: Session) -> list[Item]:
+async def rest(session: RemoteSession) -> list[Item]:
     async with asyncio.timeout(20):
         return [item async for item in session.events()]
 
 
 async def test_after_a_loss_it_asks_for_what_it_has_not_and_every_event_comes_once(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(who=ME)) as (session, peer):
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         await peer.say({"n": 1})
         await peer.say({"n": 2})
         seen: list[Item] = []
@@ -117,7 +117,7 @@ async def test_a_wish_to_stop_outlives_the_connection(host: ScriptedHost) -> Non
 
 async def test_a_control_request_waits_for_its_answer_over_a_loss(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
-        asking = asyncio.create_task(session.control("set_model", model="opus"))
+        asking = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
         request = await peer.next(Input)
         peer.hang_up()
         await until(session, LinkState.RECONNECTING)
@@ -143,7 +143,7 @@ async def test_failed_attempts_are_counted_with_their_reason_and_the_next_one_is
 
 
 async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(patience=0, resume="ccb ssh devbox --resume 1")) as (session, peer):
+    async with session_on(host, AttachOptions(patience=0, resume="ccb ssh devbox --resume 1")) as (session, peer):
         peer.hang_up()
         with pytest.raises(ConnectionLost, match="within 0 s") as caught:
             await rest(session)
@@ -152,7 +152,7 @@ async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(host
 
 
 async def test_a_host_that_wants_a_password_is_tried_once_and_then_waits_for_the_person(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(can_ask=True)) as (session, peer):
+    async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
         host.refusals = [AuthFailed("devbox wants a password")]
         peer.hang_up()
         change = await until(session, LinkState.NEEDS_PERSON)
@@ -172,7 +172,7 @@ async def test_without_a_person_a_refused_login_ends_the_session(host: ScriptedH
 
 
 async def test_fenced_it_watches_refuses_input_and_takes_back_only_when_told(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(who=ME)) as (session, peer):
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         await peer.send(Fenced(2, "bob@desk\x07"))
         change = await until(session, LinkState.FENCED)
         assert "bob@desk" in change.reason and "\x07" not in change.reason
@@ -191,7 +191,7 @@ async def test_fenced_it_watches_refuses_input_and_takes_back_only_when_told(hos
 
 
 async def test_a_reconnect_never_fences_who_has_taken_over_meanwhile(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(who=ME)) as (session, peer):
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         host.greeting = replace(host.greeting, epoch=7, driver="bob@desk pid 2 bbb")
         peer.hang_up()
         (_, attach), change = await asyncio.gather(
@@ -202,7 +202,7 @@ async def test_a_reconnect_never_fences_who_has_taken_over_meanwhile(host: Scrip
 
 
 async def test_a_reconnect_drives_on_when_the_host_still_names_this_client(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(who=ME)) as (session, peer):
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         host.greeting = replace(host.greeting, driver=ME)
         peer.hang_up()
         (_, attach), _ = await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
@@ -210,7 +210,7 @@ async def test_a_reconnect_drives_on_when_the_host_still_names_this_client(host:
 
 
 async def test_an_unconfirmed_input_of_a_fenced_client_waits_for_the_take_back(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(who=ME)) as (session, peer):
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         identity = await session.prompt("too late")
         await peer.next(Input)
         await peer.send(Fenced(2, "bob"))
@@ -221,7 +221,7 @@ async def test_an_unconfirmed_input_of_a_fenced_client_waits_for_the_take_back(h
 
 
 async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: ScriptedHost) -> None:
-    async with Session(host.dial, Terms(waits=no_waits, tail=1000)) as session:
+    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, tail=1000)) as session:
         peer = await host.next_peer()
         await peer.send(
             Attached(1, "driver", 52), Snapshot(1, 50, {"model": "opus"}), Event(51, 1, "message", {"n": 51})
@@ -269,7 +269,7 @@ async def test_a_drop_before_the_first_attach_is_tried_again_and_a_refusal_is_no
         assert len(host.dials) == 3
     host.refusals = [Unreachable("port closed")]
     with pytest.raises(Unreachable):
-        async with Session(host.dial, Terms(waits=no_waits)):
+        async with RemoteSession(host.dial, AttachOptions(waits=no_waits)):
             raise AssertionError("not reached")
     assert len(host.dials) == 4
 
@@ -277,14 +277,14 @@ async def test_a_drop_before_the_first_attach_is_tried_again_and_a_refusal_is_no
 async def test_a_host_that_keeps_dropping_the_handshake_is_an_error_in_the_end(host: ScriptedHost) -> None:
     host.refusals = [Dropped("closed")] * 50
     with pytest.raises(Dropped):
-        async with Session(host.dial, Terms(waits=no_waits)):
+        async with RemoteSession(host.dial, AttachOptions(waits=no_waits)):
             raise AssertionError("not reached")
     assert len(host.dials) == 5
 
 
 async def test_options_go_along_until_the_host_has_confirmed_an_attach(host: ScriptedHost) -> None:
     options = {"client": ME, "model": "opus"}
-    async with Session(host.dial, Terms(waits=no_waits, who=ME, options=options)):
+    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, who=ME, options=options)):
         (await host.next_peer()).hang_up()
         peer, attach = await host.granted()
         assert attach.options == options
@@ -360,7 +360,7 @@ async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_a
 async def test_who_was_asked_to_drive_drives_although_another_client_attached_at_the_same_moment(
     host: ScriptedHost, begun: bool
 ) -> None:
-    async with Session(host.dial, Terms(who=ME, waits=no_waits)) as session:
+    async with RemoteSession(host.dial, AttachOptions(who=ME, waits=no_waits)) as session:
         if begun:
             peer, attach = await host.granted()
             await peer.send(Fenced(attach.epoch + 1, "bob@desk pid 2 bbb"))
@@ -401,7 +401,7 @@ async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_
 async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_what_there_is(
     host: ScriptedHost,
 ) -> None:
-    async with session_on(host, Terms(later_tail=1000)) as (session, peer):
+    async with session_on(host, AttachOptions(later_tail=1000)) as (session, peer):
         for n in (1, 2, 3, 4):
             await peer.say({"n": n})
         host.greeting = replace(host.greeting, seq=2)
@@ -419,7 +419,7 @@ async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_
 
 async def test_a_run_whose_events_the_host_has_lost_ends(host: ScriptedHost) -> None:
     """It needs every event once, and its result may have been among them."""
-    async with session_on(host, Terms(resume="ccb ssh devbox --resume 1")) as (session, peer):
+    async with session_on(host, AttachOptions(resume="ccb ssh devbox --resume 1")) as (session, peer):
         await peer.say({"n": 1})
         await peer.say({"n": 2})
         host.greeting = replace(host.greeting, seq=1)
@@ -439,22 +439,16 @@ async def test_garbage_now_and_then_does_not_end_a_session_that_gets_on(host: Sc
             assert attach.have == seq
 
 
-async def test_a_request_without_an_answer_ends_only_in_connected_time(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_module, "CONTROL_TIMEOUT", 0.2)
+async def test_a_request_without_an_answer_ends_only_in_connected_time(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
-        with pytest.raises(ControlError, match="no answer"):
-            await session.control("set_model")
+        with pytest.raises(RequestFailed, match="no answer"):
+            await session.request(Request(replace(SET_MODEL, deadline_s=0.2), None))
         assert peer
 
 
-async def test_time_without_a_connection_is_no_time_for_an_answer(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_module, "CONTROL_TIMEOUT", 2.0)
-    async with session_on(host, Terms(can_ask=True)) as (session, peer):
-        asking = asyncio.create_task(session.control("set_model", model="opus"))
+async def test_time_without_a_connection_is_no_time_for_an_answer(host: ScriptedHost) -> None:
+    async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
+        asking = asyncio.create_task(session.request(Request(replace(SET_MODEL, deadline_s=2.0), "opus")))
         request = await peer.next(Input)
         host.refusals = [AuthFailed("wait")]
         peer.hang_up()
@@ -473,12 +467,12 @@ async def test_time_without_a_connection_is_no_time_for_an_answer(
 async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_and_never_sent_again(
     host: ScriptedHost,
 ) -> None:
-    async with session_on(host, Terms(who=ME)) as (session, peer):
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         asking = asyncio.create_task(session.interrupt())
         await peer.next(Input)
         await peer.send(Fenced(2, "bob"))
         async with asyncio.timeout(10):
-            with pytest.raises(ControlError, match="bob drives"):
+            with pytest.raises(RequestFailed, match="bob drives"):
                 await asking
         session.take_back()
         again, _ = await host.granted()
@@ -487,7 +481,7 @@ async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_an
 
 
 async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
-    async with Session(host.dial, Terms(waits=no_waits, who=ME, role="viewer")) as session:
+    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, who=ME, role="viewer")) as session:
         _, attach = await host.granted(role="viewer", driver="bob@desk pid 2 bbb")
         assert attach.role == "viewer"
         assert "bob@desk" in (await until(session, LinkState.FENCED)).reason
@@ -495,7 +489,7 @@ async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
 
 
 async def test_an_attempt_that_hangs_ends_with_the_patience(host: ScriptedHost) -> None:
-    async with session_on(host, Terms(patience=0.3)) as (session, peer):
+    async with session_on(host, AttachOptions(patience=0.3)) as (session, peer):
         host.hanging = True
         peer.hang_up()
         with pytest.raises(ConnectionLost, match=r"could not be made again within 0\.3 s"):
@@ -522,8 +516,8 @@ async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
     host: ScriptedHost, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "_STUCK_S", 0.0)
-    terms = Terms(waits=lambda: itertools.chain((0.0,), itertools.repeat(3600.0)))
-    async with Session(host.dial, terms) as session:
+    terms = AttachOptions(waits=lambda: itertools.chain((0.0,), itertools.repeat(3600.0)))
+    async with RemoteSession(host.dial, terms) as session:
         peer, _ = await host.granted()
         host.refusals = [Unreachable("nobody listens")]
         peer.hang_up()
@@ -540,7 +534,7 @@ async def test_a_login_that_was_refused_long_ago_can_be_tried_again(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "_STUCK_S", 0.0)
-    async with session_on(host, Terms(can_ask=True)) as (session, peer):
+    async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
         host.refusals = [AuthFailed("devbox wants a password")]
         peer.hang_up()
         await until(session, LinkState.NEEDS_PERSON)

@@ -22,8 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.support.held_wire import InProcessHost, Wire, frames_in, in_process_host
 
 from ccb.local.session.client import LinkState, Received, Skipped
-from ccb.local.session.connection import Known, Terms
-from ccb.local.session.session import Session
+from ccb.local.session.connection import AttachOptions, KnownSession
+from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Hello
@@ -59,7 +59,7 @@ class Player:
 
     def __init__(self, host: InProcessHost, name: str, role: str) -> None:
         self.name = name
-        self.session: Session | None = None
+        self.session: RemoteSession | None = None
         self.wire: Wire | None = None
         self.seen: list[Received | Skipped] = []
         self.sent: list[str] = []
@@ -69,13 +69,13 @@ class Player:
         self.past = b""  # what earlier connections carried
         self.past_up = b""
         self._host = host
-        self._terms = Terms(
+        self._terms = AttachOptions(
             options={"client": name}, who=name, role=role, tail=0 if role == "driver" else TAIL, waits=no_waits
         )
         self.task = asyncio.create_task(self._live(), name=name)
 
     @asynccontextmanager
-    async def _dial(self, *, known: Known | None, ask: bool) -> AsyncIterator[HeldConnection]:
+    async def _dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[HeldConnection]:
         await self.online.wait()
         self.wire = wire = await self._host.connect(free=self.free)
         try:
@@ -85,7 +85,7 @@ class Player:
             self.past, self.past_up = bytes(wire.sent_down), bytes(wire.sent_up)
 
     async def _live(self) -> None:
-        async with Session(self._dial, self._terms) as session:
+        async with RemoteSession(self._dial, self._terms) as session:
             self.session = session
             async for item in session.events():
                 if isinstance(item, Skipped) or (isinstance(item, Received) and item.kind != "progress"):

@@ -9,7 +9,7 @@ from tests.support.held_wire import Wire, in_process_host
 from tests.support.link_peer import link_pair
 from tests.tunnel.link.test_interleavings import NoCalls, Player
 
-from ccb.local.session.link_state import LinkState
+from ccb.local.session.state import LinkState
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Attached, Event, Fenced, Snapshot
 

@@ -15,7 +15,7 @@ from tests.support.scripted_session import ScriptedSession, hello
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.session.client import LinkChange, LinkState
-from ccb.local.session.retry_schedule import Attempts
+from ccb.local.session.retry_schedule import RetrySchedule
 from ccb.local.tui.widgets.connection import BRIEF_S, STUCK_S, BannerMessage, ConnectionView
 from ccb.tunnel.errors import ConnectionLost, UsageError
 
@@ -145,7 +145,7 @@ def test_a_login_that_may_ask_the_person_is_not_started_anew() -> None:
 
 
 async def test_the_key_that_starts_anew_is_offered_only_once_it_does() -> None:
-    attempts = Attempts(600, lambda: repeat(0.0))
+    attempts = RetrySchedule(600, lambda: repeat(0.0))
     offered = _hanging().banner_message(100.0 + STUCK_S + 0.01, typing=False)
     assert offered is not None and offered.key == "r"
     limit = attempts.begin(endless=False)

@@ -8,8 +8,7 @@ from tests.support.scripted_session import ScriptedSession
 from tests.support.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
-from ccb.local.session.messages import SystemNote
-from ccb.local.session.retry_text import retry_text
+from ccb.local.session.messages import SystemNote, retry_text
 from ccb.local.tui.widgets.block_layout import MAX_BLOCKS
 from ccb.local.tui.widgets.transcript import Transcript
 

@@ -1,0 +1,151 @@
+"""What the worker may ask of this laptop, and who answers.
+
+The set is closed: a request of a kind that nobody has registered is refused with an error and logged. A kind is registered either
+with a service, which runs here, or for the reader of the session's events, such as the REPL with its approval cards.
+
+A service runs at most once for a request, whatever is replayed. It starts when the replay is over and this client drives, because
+the replay may hold the answer. Its answer waits in the outbox until the host has confirmed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine
+from ccb.tunnel.wire.requests import A, Answer, Failure, P, RequestKind, RequestRefused, Success, public_answer
+
+from .client import Json
+from .outbox import Outbox, answer_id
+
+log = logging.getLogger(__name__)
+
+MAX_RUNNING = 32
+"""Services that run at the same time; a request beyond it is refused."""
+
+MAX_WAITING = 1_000
+"""Requests that wait for the end of a replay, or for this client to drive."""
+
+_MAX_KNOWN = 10_000
+
+Service = Callable[[Json], Awaitable[Json]]
+
+
+class RequestResponder:
+    """Answers the requests of one session. Requests wait until `begin`, so that every kind can be registered before."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._services: dict[str, Service] = {}
+        self._for_reader: set[str] = set()
+        self._known: OrderedDict[str, None] = OrderedDict()  # ids of requests that came, so that none is answered twice
+        self._waiting: OrderedDict[str, tuple[ControlRequestLine, bool]] = OrderedDict()  # request, in the journal?
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._begun = False
+
+    def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None) -> None:
+        """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the events."""
+        if service is None:
+            self._for_reader.add(kind.name)
+            return
+
+        def serve(fields: Json) -> Awaitable[Json]:
+            return service(kind.read(fields))
+
+        self._services[kind.name] = serve
+
+    def begin(self) -> None:
+        """From here on requests are answered."""
+        self._begun = True
+
+    def takes(self, line: PublicLine, *, journalled: bool) -> bool:
+        """Note a request or its withdrawal. Return False if it is the reader's to see."""
+        if isinstance(line, ControlRequestLine):
+            if line.subtype in self._for_reader:
+                return False
+            self._note(line, journalled=journalled)
+            return True
+        if isinstance(line, ControlCancelLine):
+            known = line.request_id in self._known
+            self.closed(line.request_id)
+            return known
+        return False
+
+    def closed(self, request_id: str) -> None:
+        """A request is withdrawn, or has an answer: stop working on it."""
+        self._waiting.pop(request_id, None)
+        task = self._running.get(request_id)
+        if task is not None:
+            task.cancel()
+
+    def answered(self, line: PublicLine) -> None:
+        """The journal has an input of a client: an answer in it closes its request."""
+        if isinstance(line, ControlResponseLine):
+            self.closed(line.request_id)
+
+    def snapshot(self, asks: list[ControlRequestLine]) -> None:
+        """Exactly these requests of the journal are open."""
+        asked = {line.request_id for line in asks}
+        for request_id, (_, journalled) in list(self._waiting.items()):
+            if journalled and request_id not in asked:
+                self.closed(request_id)
+        for line in asks:
+            self.takes(line, journalled=True)
+
+    def connected_again(self) -> None:
+        """There is a new connection: the worker repeats the requests that are not in the journal, if they are still open."""
+        for request_id, (_, journalled) in list(self._waiting.items()):
+            if not journalled:
+                del self._waiting[request_id], self._known[request_id]
+
+    def work(self, *, driving: bool) -> None:
+        """The replay is over: answer what waits, if this client drives."""
+        while self._begun and driving and self._waiting:
+            request_id, (line, _) = self._waiting.popitem(last=False)
+            task = asyncio.create_task(self._answer(line), name=f"answer {request_id}")
+            self._running[request_id] = task
+            task.add_done_callback(partial(self._done, request_id))
+
+    def _done(self, request_id: str, _: asyncio.Task[None]) -> None:
+        self._running.pop(request_id, None)
+
+    async def close(self) -> None:
+        """Cancel every service that runs."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, line: ControlRequestLine) -> None:
+        try:
+            answer: Answer = Success(line.request_id, await self._serve(line))
+        except RequestRefused as refused:
+            log.warning("refused a request of the worker (%s): %s", one_line(line.subtype)[:100], refused)
+            answer = Failure(line.request_id, str(refused), refused.code)
+        except Exception as error:
+            log.exception("a service for the worker failed")
+            answer = Failure(line.request_id, f"internal error on the laptop: {type(error).__name__}")
+        await self._outbox.put(answer_id(line.request_id), public_answer(answer))
+
+    async def _serve(self, line: ControlRequestLine) -> Json:
+        service = self._services.get(line.subtype)
+        if service is None:
+            raise RequestRefused("This laptop does not answer such requests.", "unsupported_request")
+        if len(self._running) > MAX_RUNNING:
+            raise RequestRefused(f"This laptop answers {MAX_RUNNING} requests already.", "too_many_requests")
+        return await service({name: value for name, value in line.request.items() if name != "subtype"})
+
+    def _note(self, line: ControlRequestLine, *, journalled: bool) -> None:
+        if line.request_id in self._known:
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            log.warning("a request of the worker is dropped: %d wait already", MAX_WAITING)
+            return
+        self._waiting[line.request_id] = line, journalled
+        self._known[line.request_id] = None
+        while len(self._known) > _MAX_KNOWN:
+            self._known.popitem(last=False)

@@ -1,0 +1,149 @@
+"""Reads what the host sends over the connections of a session, and hands each thing to the part that it is for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Frame, Hello, Past, Progress, Snapshot
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
+from ccb.tunnel.wire.records import InputRecord, MessageRecord
+
+from .answering import RequestResponder
+from .client import Received, Skipped, shown_name
+from .connection import AttachOptions
+from .event_feed import EventFeed
+from .outbox import Outbox
+from .requests import Requests
+from .retry_schedule import RetrySchedule
+from .snapshot import parse_snapshot
+from .state import Change, LinkState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ClientParts:
+    """What a session on this laptop consists of, besides the tasks that read and reconnect."""
+
+    options: AttachOptions
+    feed: EventFeed
+    outbox: Outbox
+    requests: Requests
+    responder: RequestResponder
+    schedule: RetrySchedule
+
+
+class LinkReader:
+    """`have` is the number of the last event that was handed on, over all connections. `begun`: the host has granted an attach."""
+
+    def __init__(self, parts: ClientParts) -> None:
+        self.have = 0
+        self.begun = False
+        self._options = parts.options
+        self._feed = parts.feed
+        self._outbox = parts.outbox
+        self._requests = parts.requests
+        self._responder = parts.responder
+        self._schedule = parts.schedule
+        self._replay_ends: int | None = (
+            None  # number of the last event that is replayed; None before the attach is granted
+        )
+
+    def attaching(self) -> None:
+        """A new connection is there, and its attach is sent next."""
+        self._replay_ends = None
+        self._responder.connected_again()
+
+    def rewind(self, hello: Hello) -> int:
+        """The host has lost its last events: go on from where it is. Return how many it has lost."""
+        gone, self.have = self.have - hello.seq, hello.seq
+        return gone
+
+    async def read(self, frames: AsyncIterator[Frame]) -> str:
+        """Read one connection to the goodbye of the host, and return it. Raises ConnectionLost, ProtocolError."""
+        goodbye = ""
+        async for frame in frames:
+            match frame:
+                case Event():
+                    await self._event(frame)
+                case Progress():
+                    if not self._responder.takes(parse_message(frame.body), journalled=False):
+                        await self._feed.put(Received("progress", frame.body, frame.seq))
+                case Attached():
+                    await self._attached(frame)
+                case Snapshot():
+                    await self._snapshot(frame)
+                case Applied():
+                    self._outbox.confirm(frame.id)
+                case Past():
+                    self._requests.take_page(frame)
+                case Fenced():
+                    await self._another_drives(frame)
+                case Bye():
+                    goodbye = neutralise(frame.reason)
+            self.answer_requests()
+        return goodbye
+
+    def answer_requests(self) -> None:
+        """Let the requests of the worker be answered, once the replay is over."""
+        if self._replay_ends is not None and self.have >= self._replay_ends:
+            self._responder.work(driving=self._feed.standing.driving)
+
+    async def _event(self, frame: Event) -> None:
+        replayed = self._replay_ends is not None and frame.seq <= self._replay_ends
+        received = Received(frame.kind, frame.body, frame.seq, replayed)
+        if not self._consumed(received):
+            await self._feed.put(received)
+        self.have = frame.seq
+        self._schedule.garbled = 0
+
+    def _consumed(self, received: Received) -> bool:
+        """Whether an event is none of the reader's business: an answer to this client, or a request that is answered here."""
+        content = received.record.content
+        if isinstance(content, InputRecord):
+            self._responder.answered(content.public)
+        if not isinstance(content, MessageRecord):
+            return False
+        public = content.public
+        if isinstance(public, ControlResponseLine):
+            return self._requests.take_answer(public)
+        return self._responder.takes(public, journalled=True)
+
+    async def _snapshot(self, frame: Snapshot) -> None:
+        asks = [parse_message(each) for each in parse_snapshot(frame.body).questions]
+        self._responder.snapshot([each for each in asks if isinstance(each, ControlRequestLine)])
+        await self._feed.put(Skipped(frame.seq, frame.body))
+        self.have = frame.seq
+
+    async def _attached(self, frame: Attached) -> None:
+        self._replay_ends = frame.seq
+        log.info("attached as %s; events %d to %d are replayed", frame.role, self.have + 1, frame.seq)
+        first, self.begun = not self.begun, True
+        self._schedule.granted()
+        if frame.role != "driver":
+            await self._fenced(frame.driver)
+        elif first and self._feed.standing.link is LinkState.CONNECTED:
+            self._feed.shift(Change.GRANTED)
+        else:
+            await self._feed.change(Change.GRANTED)
+
+    async def _another_drives(self, frame: Fenced) -> None:
+        if frame.by and frame.by == self._options.who:
+            raise ConnectionLost("an earlier connection of this ccb reached the host late")
+        if self._feed.standing.claims:  # whoever the person asked for goes before whoever came at the same moment
+            raise ConnectionLost("another client attached at the same moment")
+        await self._fenced(frame.by)
+
+    async def _fenced(self, by: str) -> None:
+        name = shown_name(by)
+        self._feed.shift(Change.FENCED)
+        for request_id in self._requests.waiting:
+            if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
+                self._requests.refuse(request_id, f"{name or 'another client'} drives this session now")
+        await self._feed.change(
+            Change.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
+        )

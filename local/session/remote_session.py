@@ -1,0 +1,275 @@
+"""One attached session over whatever connections it takes: what the REPL and headless runs stand on.
+
+A task of its own keeps it connected (`supervisor`) and reads what the host sends (`link_reader`). Events go into one bounded queue
+(`event_feed`), so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host has them. The reader sees
+the connection change only as `LinkChange`s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Self
+
+from ccb.tunnel.errors import ConnectionLost, UsageError
+from ccb.tunnel.wire import Detach, Fetch, Hello
+from ccb.tunnel.wire.requests import (
+    CLIENT_DEADLINE_S,
+    INTERRUPT,
+    A,
+    Failure,
+    P,
+    Request,
+    RequestKind,
+    Success,
+    public_answer,
+)
+
+from .answering import RequestResponder
+from .client import Item, Json, Received
+from .connection import AttachOptions, Connection, Dial
+from .event_feed import EventFeed
+from .link_reader import ClientParts, LinkReader
+from .outbox import Outbox, input_id_of, new_id
+from .requests import Requests
+from .retry_schedule import RetrySchedule
+from .state import Change, LinkState, Role
+from .supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+_LEAVE_S = 2.0
+_LAST_INPUTS_S = 1.5  # for the host to confirm what was sent just before
+
+
+class RemoteSession:
+    """Drives (or watches) one session over connections from `dial`. Use as a context: entering makes the first connection and
+    raises what hinders it, leaving closes the connection; the session on the host goes on unless it was stopped."""
+
+    def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
+        options = options or AttachOptions()
+        self._dial = dial
+        self._feed = EventFeed(Role.WANTS if options.role == "driver" else Role.WATCHES)
+        self._outbox = Outbox()
+        self._requests = Requests()
+        self._responder = RequestResponder(self._outbox)
+        self._schedule = RetrySchedule(options.patience, options.waits)
+        self._parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
+        self._reader = LinkReader(self._parts)
+        self._supervisor: Supervisor | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        supervisor = self._supervisor = Supervisor(self._dial, self._parts, self._reader)
+        self._task = asyncio.create_task(supervisor.run(), name="session")
+        try:
+            await supervisor.ready
+        except BaseException:
+            await self._end_task()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end_task()
+        await self._responder.close()
+        self._requests.fail("the session was left")
+
+    async def _end_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def _connected(self) -> Supervisor:
+        assert self._supervisor is not None, "enter the session first"
+        return self._supervisor
+
+    @property
+    def _connection(self) -> Connection | None:
+        return self._connected.connection
+
+    @property
+    def hello(self) -> Hello:
+        """See SessionClient."""
+        hello = self._connected.hello
+        assert hello is not None, "enter the session first"
+        return hello
+
+    @property
+    def state(self) -> LinkState:
+        """See SessionClient."""
+        return self._feed.standing.link
+
+    @property
+    def driving(self) -> bool:
+        """See SessionClient."""
+        return self._feed.standing.driving
+
+    @property
+    def unsent(self) -> int:
+        """See SessionClient."""
+        return len(self._outbox)
+
+    # What comes from the host.
+
+    async def events(self) -> AsyncIterator[Item]:
+        """See SessionClient. One reader at a time."""
+        self._responder.begin()
+        self._reader.answer_requests()
+        async for item in self._feed.items():
+            yield item
+
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
+        """See SessionClient."""
+        connection = self._connection
+        if connection is None:
+            raise ConnectionLost("there is no connection to load earlier events over", do="Wait for the reconnect.")
+        number, answer = self._requests.open_page()
+        try:
+            await connection.link.send(Fetch(connection.link.epoch, number, before, most))
+            async with asyncio.timeout(CLIENT_DEADLINE_S):
+                return await answer
+        except TimeoutError:
+            raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
+        finally:
+            self._requests.close_page(number)
+
+    @property
+    def reading(self) -> bool:
+        """Whether this laptop reads an answer of the model for the session."""
+        return self._connection is not None and self._connection.reading
+
+    async def read_out(self) -> None:
+        """Wait until this laptop reads no answer of the model any more; drop what happens in the session meanwhile. Another client
+        that took over would have to ask the model, and pay, a second time for an answer that is not read to its end."""
+        while (connection := self._connection) is not None and connection.reading:
+            dropped = asyncio.ensure_future(self._feed.skip())
+            done = asyncio.ensure_future(connection.read_out())
+            await asyncio.wait((dropped, done), return_when=asyncio.FIRST_COMPLETED)
+            dropped.cancel()
+            done.cancel()
+            await asyncio.gather(dropped, done, return_exceptions=True)
+
+    # What goes to the host.
+
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
+        """See SessionClient."""
+        identity = uuid or new_id()
+        await self.send(
+            {
+                "type": "user",
+                "message": {"role": "user", "content": content},
+                "parent_tool_use_id": None,
+                "session_id": self.hello.session,
+                "uuid": identity,
+            }
+        )
+        return identity
+
+    async def send(self, body: Json, *, input_id: str = "") -> str:
+        """See SessionClient. Waits while too much is unconfirmed."""
+        if self._feed.failure is not None:
+            raise self._feed.failure
+        if self.state is LinkState.CLOSED:
+            raise ConnectionLost("the session has ended", do=self._connected.come_back())
+        if self.state is LinkState.FENCED:
+            raise UsageError("another client drives this session", do="Take it back first.")
+        input_id = input_id or input_id_of(body)
+        await self._outbox.put(input_id, body)
+        return input_id
+
+    async def request(self, request: Request[P, A]) -> A:
+        """See SessionClient. While there is no connection the deadline does not run."""
+        deadline_s = request.kind.deadline_s or CLIENT_DEADLINE_S
+        waiting = asyncio.ensure_future(
+            self._requests.answer_to(request, deadline_s, lambda: self._connection is not None)
+        )
+        try:
+            await asyncio.sleep(0)  # the answer is waited for before it can come
+            await self.send(request.public(), input_id=request.id)
+            return await waiting
+        finally:
+            self._outbox.withdraw(
+                request.id
+            )  # a request that its sender has given up must not happen after a reconnect
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def interrupt(self) -> None:
+        """See SessionClient."""
+        await self.request(Request(INTERRUPT, None))
+
+    def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
+        """See SessionClient."""
+        self._responder.register(kind, service)
+
+    async def answer(self, request_id: str, response: Json) -> None:
+        """See SessionClient."""
+        await self.send(public_answer(Success(request_id, response)))
+
+    async def refuse(self, request_id: str, error: str) -> None:
+        """Answer a request of the worker with an error: nobody decides it."""
+        await self.send(public_answer(Failure(request_id, error)))
+
+    # The connection.
+
+    async def stop(self, *, finish: bool = False) -> None:
+        """See SessionClient. The wish outlives a lost connection; `events` ends when the session has."""
+        if not self._feed.ended:
+            self._outbox.stop(finish=finish)
+
+    async def ended(self) -> None:
+        """Wait until the session has ended, for whatever reason."""
+        await self._feed.wait_ended()
+
+    @property
+    def ended_there(self) -> bool:
+        """Whether the session has ended on the host."""
+        return self._feed.ended and self._feed.failure is None
+
+    def come_back_with(self, command: str) -> None:
+        """Name the command that comes back, for messages about a lost connection."""
+        self._connected.resume = command
+
+    def retry(self) -> None:
+        """See SessionClient."""
+        self._schedule.retry()
+
+    def take_back(self) -> None:
+        """See SessionClient."""
+        if self.driving:
+            return
+        self._feed.shift(Change.TAKE_BACK)
+        if self._connection is not None:
+            self._connection.link.drop("taking the session back")
+        self._schedule.nudge()
+
+    def doubt(self, reason: str) -> None:
+        """Something happened to this machine (it slept, its network changed): find out at once whether the connection lives."""
+        log.info("%s", reason)
+        if self._connection is not None:
+            self._connection.link.probe()
+        elif self.state is LinkState.RECONNECTING:
+            self._schedule.hurry()
+
+    async def close(self, *, done: bool = False) -> None:
+        """See SessionClient."""
+        self._feed.shift(Change.LEAVE)
+        connection = self._connection
+        if connection is not None and not self._feed.ended:
+            try:
+                if self.driving:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._outbox.confirmed(), _LAST_INPUTS_S)
+                async with asyncio.timeout(_LEAVE_S):
+                    await connection.link.send(Detach(connection.link.epoch, done))
+                    await connection.link.flush()
+                    if done:
+                        await self._feed.wait_ended()
+            except (TimeoutError, ConnectionLost) as error:
+                log.info("the host was not told that this client leaves: %s", error)
+                connection.link.drop("the host did not answer", silent=True)
+        self._feed.end(Change.END)
+        self._requests.fail("the connection ended before the answer")

@@ -1,0 +1,199 @@
+"""Keeps a session connected: dials, attaches, reads the link to its end, and dials again while that makes sense."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from ccb.tunnel.errors import (
+    AuthFailed,
+    CcbError,
+    ConnectionLost,
+    Dropped,
+    EventsLost,
+    HostKeyError,
+    NoSuchSession,
+    ProtocolError,
+    SessionStopped,
+    UsageError,
+)
+from ccb.tunnel.link.link import Link
+from ccb.tunnel.wire import Hello
+
+from .client import Received, Skipped
+from .connection import Connection, Dial, KnownSession
+from .link_reader import ClientParts, LinkReader
+from .retry_schedule import Nudge
+from .state import Change
+
+log = logging.getLogger(__name__)
+
+FIRST_TRIES = 5
+"""Attempts for a first connection that keeps breaking off in the middle."""
+
+_MAX_GARBLED = 3
+
+
+class Supervisor:
+    """Makes one connection of a session after the other. `hello` is the newest one, `connection` the one that is attached now.
+    `ready` is done with the first attach, or has the error that hindered it. `resume` is the command that comes back."""
+
+    def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
+        self.hello: Hello | None = None
+        self.connection: Connection | None = None
+        self.resume = parts.options.resume
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._dial = dial
+        self._options = parts.options
+        self._feed = parts.feed
+        self._outbox = parts.outbox
+        self._requests = parts.requests
+        self._schedule = parts.schedule
+        self._reader = reader
+
+    async def run(self) -> None:
+        """Run until the session has ended or is given up."""
+        try:
+            may_ask = True
+            while self._feed.standing.goes_on:
+                error = await self._connect_once(may_ask=may_ask)
+                if error is None:
+                    return
+                may_ask = await self._wait_for_next(error)
+        except CcbError as error:
+            log.warning("the session ended here: %s", error)
+            await self._give_up(error)
+        except Exception as error:
+            log.exception("reading the session failed")
+            await self._give_up(CcbError("reading the session failed", evidence=type(error).__name__))
+
+    def come_back(self) -> str:
+        """What to do when this client has lost the session."""
+        return f"The session goes on. Come back with: {self.resume}" if self.resume else "Connect again."
+
+    async def _give_up(self, error: CcbError) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(error)
+            return
+        self._requests.fail(error.what)
+        self._feed.failure = error
+        await self._feed.change(Change.GIVE_UP, error.what)
+        self._end(Change.GIVE_UP)
+
+    def _end(self, change: Change) -> None:
+        self._feed.end(change)
+        self._requests.fail("the connection ended before the answer")
+
+    async def _connect_once(self, *, may_ask: bool) -> CcbError | None:
+        """Make one connection and read it to its end. Return why it was lost; None when the session has ended. Raises CcbError when
+        there can be no other connection."""
+        known = KnownSession(self.hello, self._reader.begun) if self.hello is not None else None
+        limit = self._schedule.begin(endless=may_ask)
+        try:
+            async with limit, self._dial(known=known, ask=may_ask) as connection:
+                await self._attach(connection)
+                limit.reschedule(None)
+                self._schedule.over()
+                reason = await self._serve(connection)
+        except SessionStopped as stopped:  # it was stopped while this client was away
+            reason = stopped.what
+        except (CcbError, TimeoutError) as error:
+            if isinstance(error, TimeoutError) and not limit.expired():
+                raise
+            if self._feed.standing.goes_on:
+                return error if isinstance(error, CcbError) else ConnectionLost("the host did not answer in time")
+            self._end(Change.END)
+            return None
+        finally:
+            self._schedule.over()
+        await self._feed.change(Change.END, reason)
+        self._end(Change.END)
+        return None
+
+    async def _attach(self, connection: Connection) -> None:
+        hello, options, reader = connection.hello, self._options, self._reader
+        if reader.begun and hello.seq < reader.have:
+            await self._rewind(hello)
+        if reader.begun and hello.driver not in ("", options.who) and not self._feed.standing.claims:
+            self._feed.shift(Change.YIELD)  # only the person takes a session from somebody
+        self._feed.shift(Change.ATTACH)  # inputs follow the attach without a round trip
+        reader.attaching()
+        await connection.attach(
+            role="driver" if self._feed.standing.driving else "viewer",
+            have=reader.have,
+            tail=options.later_tail if reader.begun else options.tail,
+            options={"client": options.who} if reader.begun else options.options,
+        )
+        self.hello, self.connection = hello, connection
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    async def _rewind(self, hello: Hello) -> None:
+        """Damage has cost the host its last events. Raises EventsLost if this client needs every event."""
+        gone = self._reader.rewind(hello)
+        self.hello = hello
+        lost = EventsLost(f"the host has lost the last {gone} event(s) that were seen here", do=self.come_back())
+        if not self._options.later_tail:
+            raise lost
+        await self._feed.put(Received("damaged", {"what": lost.what}, hello.seq))
+        await self._feed.put(Skipped(hello.seq, {}))
+
+    async def _serve(self, connection: Connection) -> str:
+        """Send and read until the host says goodbye, which is returned. Raises ConnectionLost, ProtocolError."""
+        sending = asyncio.create_task(self._send(connection.link), name="session outbox")
+        try:
+            return await self._reader.read(connection.link.frames())
+        finally:
+            self.connection = None
+            self._requests.fail_pages()
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send(self, link: Link) -> None:
+        """Send everything that the host has not confirmed, then what comes, as long as this client drives."""
+        self._outbox.rewind()
+        try:
+            while self._feed.standing.driving:
+                await link.send(await self._outbox.next(link.epoch))
+        except ConnectionLost as error:
+            log.debug("sending ended: %s", error.what)
+
+    async def _wait_for_next(self, error: CcbError) -> bool:
+        """A connection was lost or not made: wait for the next attempt. Return whether the person may be asked then.
+        Raises CcbError when there is no other attempt."""
+        log.info("no connection: %s", error)
+        schedule = self._schedule
+        connected_before = self.ready.done()
+        schedule.fail(garbled=connected_before and isinstance(error, ProtocolError))
+        if not connected_before:
+            if not isinstance(error, ConnectionLost | Dropped) or schedule.failed >= FIRST_TRIES:
+                raise error
+            await asyncio.sleep(schedule.next_wait())
+            return self.hello is None
+        if isinstance(error, UsageError | NoSuchSession | EventsLost) or schedule.garbled >= _MAX_GARBLED:
+            raise error
+        left = schedule.patience_left()  # before anybody hears of the loss and nudges
+        if left <= 0:
+            raise schedule.exhausted(error, self.come_back())
+        if isinstance(error, AuthFailed | HostKeyError) and not self._asked_to_drive():
+            return await self._wait_for_person(error, left)
+        wait = min(schedule.next_wait(at_once=self._asked_to_drive()), left)
+        await self._feed.change(Change.LOST_LINK, error.what, schedule.failed, time.monotonic() + wait)
+        if wait > 0:
+            await schedule.pause(wait)
+            await self._feed.change(Change.LOST_LINK, error.what, schedule.failed)
+        return False
+
+    async def _wait_for_person(self, error: CcbError, left: float) -> bool:
+        """The login asks something: wait until the person wants to answer. Raises `error` if there is no person."""
+        if not self._options.can_ask:
+            raise error
+        await self._feed.change(Change.LOGIN_ASKS, error.what)
+        may_ask = await self._schedule.pause(left) is Nudge.PERSON
+        await self._feed.change(Change.LOST_LINK, "logging in" if may_ask else error.what, self._schedule.failed)
+        return may_ask
+
+    def _asked_to_drive(self) -> bool:
+        """The person has just asked to drive, so there is nothing to wait for."""
+        return self._feed.standing.claims and self._reader.begun and self._schedule.failed == 1
