@@ -1,4 +1,4 @@
-"""From a transport to a running bridge on one exec channel."""
+"""Starts the worker's bridge over a transport, with one command on one exec channel."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ MAX_NOISE = 2 * 1024 * 1024
 """Bytes a login shell may print before the stub's marker."""
 
 DEADLINE_S = 30.0
-"""From the exec request to the stub's first word."""
+"""Seconds from the exec request to the first message of the stub."""
 
 SUSPICIOUS_S = 8.0
-"""Seconds of silence after which it is looked whether a start-up file waits for input."""
+"""Seconds of silence after which ccb checks whether a start-up file waits for input."""
 
-_FIRST_COMES_S = 3.0
+_STILL_STARTING_S = 3.0
 _MAX_FACTS = 64 * 1024
 _SHOWN_NOISE = 600
 
 
 @dataclass(frozen=True)
 class Launched:
-    """A pipe on which the bridge speaks frames. `rest` are the bytes of it that were read already. `facts` is what the
-    stub said (`py`, `exe`, `notes`), `uploaded` whether the bundle had to be sent, `noise` how many bytes the login shell
-    printed before."""
+    """A pipe on which the bridge speaks frames.
+
+    `rest` are bytes that were read from it already. `facts` is the first message of the stub (`py`, `exe`, `notes`).
+    `uploaded` says whether the bundle had to be sent, `noise` how many bytes the login shell printed before.
+    """
 
     pipe: Pipe
     rest: bytes
@@ -56,20 +58,22 @@ async def launch(
     deadline_s: float = DEADLINE_S,
     heard: Heard | None = None,
 ) -> Launched:
-    """Start the worker behind `transport`; one exec round trip when the host has the bundle, one more and the upload when not.
-    With `heard` the shell is asked for what it knows, and everything that is said goes in there.
+    """Start the worker on the host of `transport`.
 
-    Raises NoPython, NoStorage, AuthFailed (an account that has expired), DeployError (what the host said instead, or that there is
-    no input), ConnectionLost.
+    That takes one round trip if the host has the bundle, else another one and the upload. With `heard` the shell also
+    reports facts about the host, which are collected there. Raise NoPython, NoStorage, AuthFailed (an expired account),
+    DeployError (the host ran something else, or gives no input) or ConnectionLost.
     """
     marker = secrets.token_hex(16)
     pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates, probe=heard is not None))
     try:
         reader = _MarkerReader(pipe, marker.encode(), heard)
         try:
-            facts = await asyncio.wait_for(_first_word(transport, reader), deadline_s)
+            facts = await asyncio.wait_for(_first_message(transport, reader), deadline_s)
         except TimeoutError:
-            raise _no_marker(transport, reader, f"the host said nothing of ours for {deadline_s:.0f} s", pipe) from None
+            raise _no_marker(
+                transport, reader, f"the host did not start the worker within {deadline_s:.0f} s", pipe
+            ) from None
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
         uploaded = facts.get("need") is True
@@ -86,7 +90,7 @@ async def launch(
 
 
 class _Ended(Exception):
-    """The command ended before the stub spoke."""
+    """The command ended before the first message of the stub."""
 
     def __init__(self, reader: _MarkerReader) -> None:
         super().__init__("ended")
@@ -94,19 +98,22 @@ class _Ended(Exception):
 
 
 class _MarkerReader:
-    """Skips everything before `\\n<marker> `, which only our own command line knows; then reads its JSON line."""
+    """Skips everything before `\\n<marker> `, then reads the JSON line behind it.
+
+    Only our own command line has the marker.
+    """
 
     def __init__(self, pipe: Pipe, marker: bytes, heard: Heard | None = None) -> None:
         self._pipe = pipe
         self._heard = heard if heard is not None else Heard()
-        self._sign = b"\n" + marker + b" "
+        self._marker = b"\n" + marker + b" "
         self._buffer = b""
         self._head = b""
         self.noise = 0
         self.pythons: list[str] = []
 
     async def next(self) -> dict[str, Any]:
-        """The stub's next word. Collects the other Pythons that the command line found."""
+        """Return the next message of the stub. Collect the Pythons that the command line found on the way."""
         while True:
             line = await self._line()
             if line.startswith((b"probe ", b"python ")):
@@ -122,33 +129,33 @@ class _MarkerReader:
                 facts = None
             if not isinstance(facts, dict):
                 raise DeployError(
-                    "the start of the worker was garbled on the way",
+                    "the first message of the worker was garbled on the way",
                     evidence=neutralise(line[:200].decode("utf-8", "replace")),
                     do="Look for something that rewrites the output of commands on the host, then try again.",
                 )
             return facts
 
     def rest(self) -> bytes:
-        """What was read behind the last word."""
+        """Return what was read behind the last message."""
         return self._buffer
 
     def shown_noise(self) -> str:
-        """The start of what the host printed instead, safe to show."""
+        """Return the start of what the host printed beside messages, safe to show."""
         text = (self._head + self._buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
         return neutralise(text)
 
     async def _line(self) -> bytes:
-        while (found := self._buffer.find(self._sign)) < 0:
-            keep = len(self._sign) - 1
+        while (found := self._buffer.find(self._marker)) < 0:
+            keep = len(self._marker) - 1
             drop = max(0, len(self._buffer) - keep)
             self._note_noise(self._buffer[:drop])
             self._buffer = self._buffer[drop:]
             await self._more()
         self._note_noise(self._buffer[:found])
-        self._buffer = self._buffer[found + len(self._sign) :]
+        self._buffer = self._buffer[found + len(self._marker) :]
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) > _MAX_FACTS:
-                raise DeployError("the start of the worker sent a line without an end", do="Run again with --debug.")
+                raise DeployError("the first message of the worker has no end", do="Run again with --debug.")
             await self._more()
         line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
         return line
@@ -162,7 +169,7 @@ class _MarkerReader:
             raise DeployError(
                 f"the login shell printed more than {MAX_NOISE // 1024 // 1024} MB before the worker could start",
                 evidence=self.shown_noise(),
-                do="Silence the start-up files of the shell for non-interactive logins.",
+                do="Make the start-up files of the shell print nothing in non-interactive logins.",
             )
 
     async def _more(self) -> None:
@@ -172,20 +179,20 @@ class _MarkerReader:
         self._buffer += data
 
 
-async def _first_word(transport: Transport, reader: _MarkerReader) -> dict[str, Any]:
-    """What the stub says first. Raises DeployError when a start-up file takes the input that is not for it, and so never ends."""
-    first = asyncio.create_task(reader.next(), name="the stub's first word")
-    doubt = asyncio.create_task(_answers_without_input(transport), name="a start-up file that waits?")
+async def _first_message(transport: Transport, reader: _MarkerReader) -> dict[str, Any]:
+    """Return the first message of the stub. Raise DeployError if a start-up file waits for input and so never ends."""
+    first = asyncio.create_task(reader.next(), name="first message of the stub")
+    doubt = asyncio.create_task(_answers_without_input(transport), name="check for a start-up file that waits")
     try:
         await asyncio.wait((first, doubt), return_when=asyncio.FIRST_COMPLETED)
         if not first.done() and doubt.result():
-            await asyncio.wait((first,), timeout=_FIRST_COMES_S)
+            await asyncio.wait((first,), timeout=_STILL_STARTING_S)
             if not first.done():
                 raise DeployError(
                     f"a start-up file of the login shell on {transport.name} waits for input",
-                    evidence="A command beside it that had no input was run; this one was not.\n"
+                    evidence="Another command, which had no input, ran at once; this one did not.\n"
                     + reader.shown_noise(),
-                    do="Let it ask on terminals only: put `[ -t 0 ] || return` before what reads (cat, read, …).",
+                    do="Let it read from terminals only: put `[ -t 0 ] || return` before what reads (cat, read, …).",
                 )
         return await first
     finally:
@@ -195,8 +202,10 @@ async def _first_word(transport: Transport, reader: _MarkerReader) -> dict[str, 
 
 
 async def _answers_without_input(transport: Transport) -> bool:
-    """Whether the shell runs a command that has no input, looked at after some silence; also False where
-    that cannot be known."""
+    """After SUSPICIOUS_S, return whether the shell runs a command that has no input.
+
+    Return False if that cannot be tried.
+    """
     await asyncio.sleep(SUSPICIOUS_S)
     sign = secrets.token_hex(16)
     if not isinstance(transport, RunsBeside):
@@ -222,7 +231,7 @@ async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployErr
         )
     if status == TERMINAL_STATUS:
         return DeployError(
-            f"{transport.name} gives a terminal instead of a pipe, and has no stty that could make it plain",
+            f"{transport.name} gives a terminal instead of a pipe, and has no stty to make it transparent",
             evidence=_evidence(reader, pipe),
             do="Leave out the option that asks for a terminal (--pty, -t).",
         )
@@ -230,15 +239,15 @@ async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployErr
         return ConnectionLost(
             f"{transport.name} closed the connection before the worker started",
             evidence=_evidence(reader, pipe),
-            do="Try again; if it stays, look into the host's SSH log.",
+            do="Try again. If it happens again, read the host's SSH log.",
         )
     return _no_marker(transport, reader, f"{transport.name} did not run our command (exit code {status})", pipe)
 
 
 def _no_marker(transport: Transport, reader: _MarkerReader, what: str, pipe: Pipe) -> DeployError | AuthFailed:
     evidence = _evidence(reader, pipe)
-    if too_old := expired(transport.name, evidence):
-        return too_old
+    if account_expired := expired(transport.name, evidence):
+        return account_expired
     if re.search(r"cannot fork|resource temporarily unavailable", evidence, re.IGNORECASE):
         return too_many_processes(transport.name, evidence)
     if "No space left" in evidence or "Read-only file system" in evidence:
@@ -253,20 +262,20 @@ def _no_marker(transport: Transport, reader: _MarkerReader, what: str, pipe: Pip
 
 
 def _no_input(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> DeployError:
-    """What the worker would be sent goes nowhere."""
+    """Return the error for a command whose input ended before anything was sent."""
     from ccb.tunnel.login.asking import AskingTransport
 
-    evidence = "\n".join(["The input of our command was at its end before anything was sent.", *_said(reader, pipe)])
+    evidence = "\n".join(["The input of our command ended before anything was sent.", *_said(reader, pipe)])
     if isinstance(transport, AskingTransport):
         return DeployError(
-            f"{transport.name} passes no input on",
+            f"{transport.name} does not pass input on",
             evidence=evidence,
-            do="Give the option that does (-i), or look for a start-up file that takes it away (`exec </dev/null`).",
+            do="Add the option for it (-i), or look for a start-up file that closes stdin (`exec </dev/null`).",
         )
     return DeployError(
-        f"a start-up file of the login shell on {transport.name} takes away the input",
+        f"a start-up file of the login shell on {transport.name} closes stdin",
         evidence=evidence,
-        do="Let it do so on terminals only: put `[ -t 0 ] || return` before what does it (`exec </dev/null`, `exec <&-`).",
+        do="Let it do so on terminals only: put `[ -t 0 ] || return` before that line (`exec </dev/null`, `exec <&-`).",
     )
 
 

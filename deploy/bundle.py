@@ -1,8 +1,8 @@
 """The worker bundle: one reproducible zip of the worker's sources, carried inside the installed package.
 
-The sources travel without docstrings and comments: the host has no use for them. Every statement keeps its line number, so
-a traceback from the host names the right line of the source. The build hook of the wheel loads this module by its path, so
-it imports nothing relative.
+The sources travel without docstrings and comments: the host has no use for them. Every statement keeps its line number,
+so a traceback from the host names the right line of the source. The build hook of the wheel loads this module by its
+path, so it imports nothing relative.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """The parts of Python 3.9 source that decide what is a comment and what is a string on its own. (From 3.12 on a string
-inside an f-string may have the same quotes; the worker cannot use that.) `tokenize` and `ast` would take 50 times as long,
-and in a source tree every start of ccb builds the bundle."""
+inside an f-string may have the same quotes; the worker cannot use that.) `tokenize` and `ast` would take 50 times as
+long, and in a source tree every start of ccb builds the bundle."""
 
 _STATEMENT_ENDS = re.compile(r"[ \t]*(?:#|\n|\Z)")
 _NEXT_CODE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(?P<indent>[ \t]*)(?=[^\s#])")
@@ -66,8 +66,8 @@ def load() -> Bundle:
 def build(remote: Traversable, wire: Traversable, version: str) -> Bundle:
     """Return the bundle of the source folders `remote` and `wire`.
 
-    The same sources give the same bytes under every Python with the same zlib. Raise ValueError if the bundle is larger than
-    MAX_SIZE.
+    The same sources give the same bytes under every Python with the same zlib. Raise ValueError if the bundle is larger
+    than MAX_SIZE.
     """
     entries = {
         "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
@@ -128,8 +128,8 @@ def without_prose(source: str) -> str:
 def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
     """Return the statement that takes the place of a docstring, often none.
 
-    `before` is the code in front of the docstring, `stop` its end in `source`. A class keeps a docstring of one character:
-    for a class without a docstring, `dataclass` makes one from the signature, and that takes long.
+    `before` is the code in front of the docstring, `stop` its end in `source`. A class keeps a docstring of one
+    character: for a class without a docstring, `dataclass` makes one from the signature, and that takes long.
     """
     if not before.endswith(":"):
         return ""

@@ -1,7 +1,7 @@
-"""The one command line that means the same to every login shell.
+"""The one command line that every login shell reads alike.
 
-`exec sh -c '…'` on one line, with no newline and no single quote inside, is what bash, dash, zsh, fish, tcsh and busybox agree
-on. Inside, POSIX sh looks for a Python and runs the stub; everything it is given is base64 or hex, so nothing needs quoting.
+bash, dash, zsh, fish, tcsh and busybox agree on `exec sh -c '…'` if there is no newline and no single quote inside.
+Inside, POSIX sh looks for a Python and runs the stub. All its arguments are base64 or hex, so nothing needs quoting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_PYTHON_STATUS = 97
 TERMINAL_STATUS = 94
 
 _PLAIN = f"if test -t 0; then stty raw -echo || exit {TERMINAL_STATUS}; exec 2>/dev/null; fi; "
-"""A terminal instead of a pipe would echo what it gets, change line ends, and mix errors into the frames."""
+"""A terminal instead of a pipe would echo its input, change line ends, and mix errors into the frames."""
 
 _NAMES = [f"python3.{minor}" for minor in range(14, 8, -1)]
 CANDIDATES: tuple[str, ...] = (
@@ -41,10 +41,14 @@ CANDIDATES: tuple[str, ...] = (
     "/usr/bin/python3.*",
     "python",
 )
-"""Names on PATH and absolute places, in the order they are tried. A pattern that matches nothing fails like a missing file."""
+"""Names on PATH and absolute paths, in the order they are tried. A pattern without a match fails like a missing file.
+"""
 
 _CHECK = "import sys,zlib;sys.exit(sys.version_info<(3,9))"
-_RUN = "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1)));exec(compile(s,sys.argv[1],sys.argv.pop(5)))"
+_RUN = (
+    "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1)));"
+    "exec(compile(s,sys.argv[1],sys.argv.pop(5)))"
+)
 
 
 @cache
@@ -62,18 +66,18 @@ def bootstrap_command(
     *,
     probe: bool = False,
 ) -> str:
-    """The command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
+    """Return the command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
 
-    When no candidate is a Python >= 3.9 it prints `\\n<marker> python <path> <version>` for each that is another Python
-    and exits with NO_PYTHON_STATUS; with TERMINAL_STATUS when it got a terminal that it cannot make plain. With `probe` the
-    shell first says what it knows (`probe.Heard`).
+    If no candidate is a Python >= 3.9, it prints `\\n<marker> python <path> <version>` for each other Python and exits
+    with NO_PYTHON_STATUS. It exits with TERMINAL_STATUS on a terminal that it cannot make transparent. With `probe` the
+    shell first reports facts about the host (see `probe.Heard`).
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     words = " ".join(candidates)
     script = (
         f"{_PLAIN}"
         f"{probe_script(marker, words) if probe else ''}"
-        f"(:); for P in {words}; do "  # a shell that may not fork says so here, where its words are not thrown away
+        f"(:); for P in {words}; do "  # a shell that cannot fork says so here, where its stderr is kept
         f'"$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && '
         f'exec "$P" -I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec; '
         f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"

@@ -1,4 +1,4 @@
-"""What the login shell itself can say about the host, before and without any Python: for `ccb doctor`."""
+"""What the login shell can report about a host without any Python, for `ccb doctor`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _FACTS = (
 
 @dataclass
 class Heard:
-    """What a host said on the way to the worker, also when it never got there. `facts` and `pythons` (`path version`) are
-    those of the shell, `noise` the bytes that a login shell printed before them, `noise_text` the start of that. All of it
-    comes from the host and is not neutralised."""
+    """What a host said while the worker was started, also if that failed. It is not neutralised.
+
+    `facts` and `pythons` (`path version`) are reported by the shell. `noise` counts the bytes that a login shell
+    printed beside them; `noise_text` is their start.
+    """
 
     facts: dict[str, str] = field(default_factory=dict)
     pythons: list[str] = field(default_factory=list)
@@ -31,7 +33,7 @@ class Heard:
     noise_text: bytes = b""
 
     def word(self, line: str) -> None:
-        """Take a line behind the marker."""
+        """Take a line that followed the marker."""
         kind, _, rest = line.partition(" ")
         if kind == "python":
             self.pythons.append(rest)
@@ -40,14 +42,16 @@ class Heard:
             self.facts[name] = value
 
     def skipped(self, data: bytes) -> None:
-        """Take what was printed beside the markers."""
+        """Take bytes that were printed beside marked lines."""
         self.noise += len(data)
         self.noise_text += data[: max(0, _SHOWN_NOISE - len(self.noise_text))]
 
 
 def probe_script(marker: str, candidates: str) -> str:
-    """POSIX sh without `'` and line feeds that prints `\\n<marker> probe <name> <value>` for each fact, and the line of
-    every Python there is."""
+    """Return POSIX sh that prints `\\n<marker> probe <name> <value>` for each fact, and a line for each Python.
+
+    It contains no `'` and no line feed.
+    """
     facts = "; ".join(f"t {name} {value}" for name, value in _FACTS)
     return f'M={marker}; t() {{ printf "\\n%s probe %s\\n" $M "$*"; }}; {facts}; {python_lines(marker, candidates)}'
 
@@ -56,7 +60,7 @@ _TELL = "import sys;sys.stdout.write(sys.executable+chr(32)+sys.version.split()[
 
 
 def python_lines(marker: str, candidates: str) -> str:
-    """POSIX sh that prints `\\n<marker> python <path> <version>` for each candidate that is a Python."""
+    """Return POSIX sh that prints `\\n<marker> python <path> <version>` for each candidate that is a Python."""
     return (
         f"for P in {candidates} python2; do "
         f'V=$("$P" -E -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '

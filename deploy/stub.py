@@ -1,6 +1,8 @@
-# Runs on the host, before anything of ccb is there: Python 3.9, standard library, sent compressed inside the command line.
-# argv: marker, sha256 of the bundle, its size, base64 JSON parameters. It announces itself behind the marker, takes the
-# bundle only when no cached copy has the right SHA-256, and becomes the bridge in this same process.
+# The first program of ccb that runs on a host: Python 3.9, standard library only. It is sent compressed inside the
+# command line, so it must stay short; comments and blank lines are left out.
+# argv: marker, SHA-256 of the bundle, size of the bundle in bytes, parameters (JSON in base64).
+# It sends a message behind the marker, reads the bundle from stdin unless a cached copy has the right SHA-256, and
+# becomes the bridge in the same process.
 from __future__ import annotations
 
 import base64
@@ -18,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.abc import Loader
 else:
-    Loader = object  # importlib.abc takes a third of the way to hello
+    Loader = object  # importing importlib.abc would take a third of the time to hello
 
 marker, digest, size, params = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 KEEP = 3
@@ -29,7 +31,7 @@ def say(**facts: object) -> None:
 
 
 def places() -> Iterator[str]:
-    # Where the bundle may live, best first: (directory, what to call it).
+    # Directories for the cached bundle, the best first.
     home = os.environ.get("HOME") or os.path.expanduser("~")
     cache = os.environ.get("XDG_CACHE_HOME") or ""
     runtime = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -41,11 +43,12 @@ def places() -> Iterator[str]:
     yield os.path.join("/tmp", "ccb-%d" % os.getuid(), "worker")
 
 
-made: list[str] = []  # the directories made by this run, outer ones first
+made: list[str] = []  # the directories that this run has made, outer ones first
 
 
 def ours(path: str, make: bool) -> bool:
-    # Whether path is a directory that is ours alone: not a link, not another user's, not open to others. Made when asked.
+    # Return whether `path` exists. Raise OSError unless it is a directory, no link, and belongs to this user; close it
+    # to others. With `make`, make it first.
     parent = os.path.dirname(path)
     top = os.path.dirname(parent)
     missing = []
@@ -59,7 +62,7 @@ def ours(path: str, make: bool) -> bool:
             mkdir(step)
         elif not os.path.lexists(step):
             return False
-        if missing:  # for clean, as in ccb.remote.sessions.paths
+        if missing:  # `ccb clean` removes the directories listed here, see ccb.remote.sessions.paths
             fd = os.open(os.path.join(step, ".made"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(fd, "w") as file:
                 file.write("\n".join(missing))
@@ -81,7 +84,7 @@ def mkdir(path: str) -> None:
 
 
 def undo() -> None:
-    # A place that took no bundle is left as it was.
+    # Remove the directories of a place that could not hold the bundle.
     while made:
         path = made.pop()
         for remove, each in ((os.unlink, os.path.join(path, ".made")), (os.rmdir, path)):
@@ -92,7 +95,7 @@ def undo() -> None:
 
 
 def good(path: str) -> bytes | None:
-    # The content of a cached bundle, or None when it is missing or not the bytes it should be.
+    # Return the bytes of a cached bundle, None if it is missing or its SHA-256 is wrong.
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -108,7 +111,7 @@ def good(path: str) -> bytes | None:
 
 
 def put(directory: str, path: str, data: bytes) -> None:
-    # The number of the process is for gc; a home may be shared with hosts where another process has it.
+    # Write the bundle atomically. `ccb gc` reads the pid; random bytes follow it, because hosts may share a home.
     temp = os.path.join(directory, ".%s.%d-%s" % (digest[:16], os.getpid(), os.urandom(8).hex()))
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -126,7 +129,7 @@ def put(directory: str, path: str, data: bytes) -> None:
 
 
 def prune(directory: str, keep: str) -> None:
-    # Keep the newest three bundles; remove temporary files of uploads that died a day ago.
+    # Keep the newest three bundles. Remove temporary files of uploads that broke off more than a day ago.
     found = []
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
@@ -146,7 +149,8 @@ def prune(directory: str, keep: str) -> None:
 
 
 def no_input() -> bool:
-    # Nothing comes before it is asked for. What can be read now is an end, or a file that a start-up file put there.
+    # Return whether stdin is closed. The laptop sends nothing before it is asked, so what can be read now is the end of
+    # stdin, or a file that a start-up file has put in its place.
     try:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return True
@@ -167,7 +171,7 @@ def receive() -> bytes:
 
 
 class Memory(Loader):
-    # Imports the bundle from memory, for hosts where nothing is writable.
+    # Imports modules from the bundle in memory, for hosts without a writable directory.
     def __init__(self, data: bytes) -> None:
         import io
         import zipfile

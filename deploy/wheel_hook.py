@@ -1,6 +1,6 @@
-"""Build hook of hatchling: puts the worker bundle into the wheel, so that an installed ccb carries exactly these bytes.
+"""A build hook of hatchling that puts the worker bundle into the wheel, so every installed ccb has the same bytes.
 
-Runs at build time only, outside the package, and so finds `bundle.py` by its path.
+It runs at build time only, outside the package, so it loads `bundle.py` by its path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WorkerBundleHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called before the wheel is put together. An editable install builds the bundle when it needs it."""
+        """Build the bundle before the wheel is put together. An editable install builds it when it is needed."""
         if self.target_name != "wheel" or version == "editable":
             return
         root = Path(self.root)
@@ -36,7 +36,7 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         build_data["force_include"][str(out)] = "ccb/deploy/worker.zip"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Called after: the file is in the wheel now."""
+        """Remove the file: it is in the wheel now."""
         (Path(self.directory) / "worker.zip").unlink(missing_ok=True)
 
 

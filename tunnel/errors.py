@@ -1,24 +1,24 @@
-"""The exception tree of everything that crosses the laptop's border.
+"""The errors that the laptop shows to the person.
 
-CcbError                     cause, evidence, one thing to do, a code of the closed exit table
-├── UsageError               a flag or target that makes no sense
-│   └── WaitsForAnswer       somebody has to answer first, and this run cannot be asked
+CcbError                     what happened, the evidence, one thing to do, an exit code
+├── UsageError               a flag or target that is not valid
+│   └── WaitsForAnswer       the session waits for an answer, and this run cannot give one
 ├── KeptElsewhere            the session lives on another host that shares this home
-├── NoSuchSession            the host has no such session, or several that are meant
-├── SessionStopped           somebody has stopped it, so no client starts it by itself
-├── ConfigError              settings, ssh_config or credential store unusable
+├── NoSuchSession            the host has no such session, or several that match
+├── SessionStopped           somebody has stopped the session; only a person starts it again
+├── ConfigError              settings, ssh_config or an environment variable cannot be used
 ├── ConnectError             no connection to the host
-│   ├── Unreachable          name, port, time-out, refused channel
-│   │   └── Dropped          the connection broke off before the session was there
+│   ├── Unreachable          unknown name, closed port, time-out, refused channel
+│   │   └── Dropped          the connection broke off before the session was attached
 │   ├── AuthFailed           SSH authentication refused
 │   └── HostKeyError         unknown in headless, or changed
 ├── DeployError              the worker could not be started
 │   ├── NoPython
 │   ├── NoStorage
 │   └── NoSuchPath
-├── ConnectionLost           the link was there and is gone
-│   └── EventsLost           so are events of the session that were there already
-├── ProtocolError            bytes that break the rules, version skew
+├── ConnectionLost           the link was lost
+│   └── EventsLost           and with it events of the session
+├── ProtocolError            bytes that break the rules of the link, another version
 └── CredentialError          no model credential, or refused by the provider
 """
 
@@ -26,10 +26,12 @@ from __future__ import annotations
 
 
 class CcbError(Exception):
-    """`what` happened, the `evidence` (may be several lines, control characters already neutralised), and the one thing to
+    """`what` happened, the `evidence` (perhaps several lines, control characters neutralised), and the one thing to
     `do`.
-    `exit_name` is a member name of `ccb.local.command_line.exit_codes.ExitCode`; `way_out` is what to
-    do where nothing better is known."""
+
+    `exit_name` is the name of a member of `ccb.local.command_line.exit_codes.ExitCode`. `way_out` is what to do if
+    nothing better is known.
+    """
 
     exit_name = "INTERNAL"
     way_out = "Run again with --debug and report it."

@@ -1,4 +1,4 @@
-"""Text from the remote made safe to show: no escape sequence, control character or direction override gets through."""
+"""Makes text from the remote safe to show: removes escape sequences, control characters and direction overrides."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ def _harmless(match: re.Match[str]) -> str:
 
 
 def neutralise(text: str) -> str:
-    """`text` with terminal sequences removed, `\\r\\n` as `\\n`, and other control and bidi characters and lone surrogates
-    shown as symbols.
+    """Return `text` without terminal sequences and with `\\r\\n` as `\\n`.
 
-    Newline and tab stay.
+    Other control characters, direction overrides and lone surrogates become symbols. Newline and tab stay.
     """
     return _CONTROLS.sub(_harmless, _SEQUENCES.sub("", text).replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """A name from the remote, harmless and on one line."""
+    """Return a name from the remote, neutralised and on one line."""
     return " ".join(neutralise(text).split())

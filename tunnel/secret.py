@@ -1,4 +1,4 @@
-"""A secret that cannot be printed, logged, pickled or compared by accident."""
+"""A secret that cannot be printed, logged or pickled by accident, and is compared in constant time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn, final
 
 @final
 class Secret:
-    """Holds one credential or nonce. Every textual form of it is `Secret(…)`; only `reveal()` gives the value."""
+    """Holds one credential or nonce. Every textual form is `Secret(…)`; only `reveal()` returns the value."""
 
     __slots__ = ("_value",)
 
@@ -16,11 +16,11 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value. Call it where the secret is put on the wire, nowhere else."""
+        """Return the value. Call it only where the secret is put on the wire."""
         return self._value
 
     def matches(self, other: str) -> bool:
-        """Compare in constant time."""
+        """Return whether the value is `other`. The comparison takes constant time."""
         return hmac.compare_digest(self._value.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
     def __bool__(self) -> bool:
@@ -37,7 +37,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and self.matches(other._value)
 
-    __hash__ = None  # type: ignore[assignment]  # a secret is no dictionary key
+    __hash__ = None  # type: ignore[assignment]  # a secret must not be a dictionary key
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret cannot be pickled or copied")

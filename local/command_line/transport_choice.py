@@ -110,31 +110,27 @@ async def _open(
 
 async def _open_wrapper(connection: ConnectionOptions, prompts: Prompts, env: Mapping[str, str]) -> Transport:
     from ccb.tunnel.login.asking import AskingTransport
-    from ccb.tunnel.login.command_failures import wrapper_failure
+    from ccb.tunnel.login.command_failures import SSH_FAILED, wrapper_failure
+    from ccb.tunnel.transports.command import PipeCommand
     from ccb.tunnel.transports.command_line import words_of, wrapper_argv
 
     host = ssh_target(connection).shown
     text = str(connection.ssh_command)
     words = words_of(text, "--ssh-command")
-    return await AskingTransport.open(
-        host,
-        f"{text} {host}",
-        lambda line: wrapper_argv(words, host, line),
-        partial(wrapper_failure, host, f"{text} {host}"),
-        prompts,
-        env,
-        lost_status=255,
-    )
+    shown = f"{text} {host}"
+    failure = partial(wrapper_failure, host, shown)
+    command = PipeCommand(host, shown, lambda line: wrapper_argv(words, host, line), failure, lost_status=SSH_FAILED)
+    return await AskingTransport.open(command, prompts, env)
 
 
 async def _open_command(connection: ConnectionOptions, prompts: Prompts, env: Mapping[str, str]) -> Transport:
     from ccb.tunnel.login.asking import AskingTransport
     from ccb.tunnel.login.command_failures import command_failure
+    from ccb.tunnel.transports.command import PipeCommand
     from ccb.tunnel.transports.command_line import shell_argv, words_of
 
     text = str(connection.transport).strip()
     words = words_of(text, "--transport")
     name = connection.target.login if connection.target else text
-    return await AskingTransport.open(
-        name, text, lambda line: shell_argv(words, line), partial(command_failure, name, text), prompts, env
-    )
+    command = PipeCommand(name, text, lambda line: shell_argv(words, line), partial(command_failure, name, text))
+    return await AskingTransport.open(command, prompts, env)

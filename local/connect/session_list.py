@@ -81,7 +81,7 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
                 frames = list(decoder.feed(data))
             except FrameError as error:
                 raise ProtocolError(
-                    f"{transport.name} sent bytes that are no frame: {neutralise(error.reason)}",
+                    f"{transport.name} sent bytes that are not a frame: {neutralise(error.reason)}",
                     do="Run again with --debug and report it.",
                 ) from None
             for frame in frames:

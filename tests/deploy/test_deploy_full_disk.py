@@ -102,7 +102,7 @@ async def test_when_every_disk_fills_up_in_the_middle_the_program_is_in_memory(h
     for name in (".cache", "run"):
         disks.enter_context(small_disk(host.home / name, "64k"))
     async with session(host, in_a_small_tmp(host)) as hello:
-        tops = [note.split("/ccb")[0] for note in hello.notes[:3]]
+        tops = [note.rpartition("/ccb")[0] for note in hello.notes[:3]]
         assert tops == [f"{host.home}/.cache", f"{host.home}/run", "/tmp"], hello.notes
         assert all(SAID["ENOSPC"] in note for note in hello.notes[:3])
         assert "the worker's program is in memory only, and is sent again with every connection" in hello.notes

@@ -118,7 +118,7 @@ async def test_a_start_up_file_that_waits_for_input_is_found_out(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch, reads: str
 ) -> None:
     monkeypatch.setattr(bootstrap, "SUSPICIOUS_S", 0.1)
-    monkeypatch.setattr(bootstrap, "_FIRST_COMES_S", 0.5)
+    monkeypatch.setattr(bootstrap, "_STILL_STARTING_S", 0.5)
     (host_user.home / ".bashrc").write_text(reads + "\n", encoding="utf-8")
     with pytest.raises(DeployError, match=r"a start-up file of the login shell on .* waits for input") as caught:
         await start(sshd, host_user, tiny_bundle())
@@ -131,7 +131,7 @@ async def test_a_start_up_file_that_takes_the_input_away_is_found_out_cold_and_w
 ) -> None:
     for state in ("cold", "warm"):
         (host_user.home / ".bashrc").write_text(takes + "\n", encoding="utf-8")
-        with pytest.raises(DeployError, match=r"a start-up file of the login shell on .* takes away the input"):
+        with pytest.raises(DeployError, match=r"a start-up file of the login shell on .* closes stdin"):
             await start(sshd, host_user, tiny_bundle())
         if state == "cold":
             assert [path.name for path in host_user.home.iterdir()] == [".bashrc"]

@@ -18,7 +18,7 @@ from tests.support.sshd import HostUser, Sshd, host_user
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.login.command_failures import command_failure
-from ccb.tunnel.transports.command import CommandTransport
+from ccb.tunnel.transports.command import CommandTransport, PipeCommand
 
 PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 
@@ -176,10 +176,7 @@ async def test_a_python_that_is_on_no_path_is_found(place: str, tmp_path: Path) 
     setup = f"{NO_PYTHON}{ELSEWHERE[place]}\nmkdir -p {Path(place).parent} && ln -s {PYTHON} {place}"
     program = str(scene(tmp_path, setup))
     transport = CommandTransport(
-        "box",
-        program,
-        lambda line: [program, "sh", "-c", line],
-        partial(command_failure, "box", program),
+        PipeCommand("box", program, lambda line: [program, "sh", "-c", line], partial(command_failure, "box", program)),
         env={"PATH": os.environ["PATH"]},
     )
     try:
@@ -200,7 +197,7 @@ async def test_a_command_that_passes_no_input_on_is_told_from_a_host_that_ends_t
     program.write_text('#!/bin/sh\nexec "$@" </dev/null\n', encoding="ascii")
     program.chmod(0o755)
     done = await laptop.run(["ps", "box", "--transport", str(program)])
-    assert done.code == 76 and "box passes no input on" in done.stderr and "(-i)" in done.stderr
+    assert done.code == 76 and "box does not pass input on" in done.stderr and "(-i)" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["gc"], ["clean", "--yes"]])

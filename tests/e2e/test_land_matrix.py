@@ -137,5 +137,5 @@ async def test_a_user_who_may_start_few_processes(
         assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
         return
     assert (done.code, done.stdout) == (76, "")
-    assert f"{user.name}@127.0.0.1 lets this user start no more processes\n" in done.stderr
+    assert f"{user.name}@127.0.0.1 does not let this user start more processes\n" in done.stderr
     assert "fork" in done.stderr and "ulimit -u, TasksMax" in done.stderr

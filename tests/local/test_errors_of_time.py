@@ -154,7 +154,9 @@ async def test_a_machine_without_a_place_for_the_sockets_of_ssh(tmp_path: Path) 
     )
     _, said = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 78, said
-    assert b"there is no place for the sockets of ssh" in said and b"-> Make /tmp or XDG_RUNTIME_DIR writable." in said
+    assert (
+        b"there is no directory for the sockets of ssh" in said and b"-> Make /tmp or XDG_RUNTIME_DIR writable." in said
+    )
 
 
 async def test_a_bug_ends_the_session_with_a_word_and_does_not_hang_it() -> None:

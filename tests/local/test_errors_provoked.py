@@ -241,12 +241,12 @@ async def test_a_helper_that_fails_hangs_or_says_nothing() -> None:
     [
         ("head -c 3000000 /dev/zero", "printed more than 2 MB"),
         ("printf '\\n%s not json\\n' {marker}; sleep 60", "was garbled on the way"),
-        ("printf '\\n%s ' {marker}; head -c 100000 /dev/zero; sleep 60", "sent a line without an end"),
-        ("sleep 60", "said nothing of ours"),
+        ("printf '\\n%s ' {marker}; head -c 100000 /dev/zero; sleep 60", "has no end"),
+        ("sleep 60", "did not start the worker within"),
         ("exit 5", "did not run our command (exit code 5)"),
         ("kill -9 $$", "closed the connection before the worker started"),
         ("echo 'No space left on device' >&2; exit 6", "did not run our command (exit code 6)"),
-        ("echo 'No space left on device' >&2; sleep 60", "said nothing of ours"),
+        ("echo 'No space left on device' >&2; sleep 60", "did not start the worker within"),
     ],
 )
 async def test_a_login_shell_that_does_something_else(command: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +362,7 @@ def repeated(body: str) -> str:
 @pytest.mark.parametrize(
     ("answer", "part"),
     [
-        ("echo nonsense", "sent bytes that are no frame"),
+        ("echo nonsense", "sent bytes that are not a frame"),
         (repeated('"session", "body": {"session": "x"}'), "reports without end"),
         (reported('"session", "body": {"session": 7}'), "sent a report that makes no sense"),
         ("true", "ended before its answer was complete"),
@@ -379,7 +379,7 @@ async def test_a_host_whose_list_of_sessions_is_odd(answer: str, part: str, monk
 @pytest.mark.parametrize(
     ("answer", "part"),
     [
-        ("echo nonsense", "sent bytes that are no frame"),
+        ("echo nonsense", "sent bytes that are not a frame"),
         (BYE, "sent a frame that is not a report of its checks"),
         (repeated('"check", "body": {"name": "x", "state": "ok"}'), "reports without end"),
         ("sleep 60", "went silent in the middle of its checks"),

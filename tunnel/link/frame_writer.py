@@ -1,4 +1,4 @@
-"""The one writer of a link: urgent frames first, then inputs, then bytes of model calls; every queue bounded."""
+"""The one writer of a link: urgent frames first, then inputs, then bytes of model calls. Every queue is bounded."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..wire import Credit, Data, End, Frame, Head, encode_frame
 _BATCH = 64 * 1024  # bytes for one write of the pipe
 _MAX_INPUTS = 64  # frames
 _MAX_DATA = 8  # frames of at most CHUNK bytes
-_MAX_URGENT = 4096  # frames; the answers to a peer that floods are dropped beyond it
+_MAX_URGENT = 4096  # frames; beyond it, answers to a peer that floods us are dropped
 
 
 class FrameWriter:
-    """Owns the task that writes to `pipe`. `failed` resolves to the reason once writing is impossible."""
+    """Owns the task that writes to `pipe`. `failed` gets the reason as its result once writing is impossible."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -34,7 +34,7 @@ class FrameWriter:
         self.failed: asyncio.Future[ConnectionLost] = asyncio.get_running_loop().create_future()
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the task."""
         self._task = asyncio.create_task(self._run(), name="link writer")
 
     async def close(self) -> None:
@@ -45,27 +45,27 @@ class FrameWriter:
         await self._fail(ConnectionLost("the connection is closed"))
 
     async def send(self, frame: Frame) -> None:
-        """Queue `frame` in its lane; waits while the lane is full. Raises ConnectionLost, FrameError for one too large."""
+        """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
         if isinstance(frame, Credit):
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
-        lane, most = (self._data, _MAX_DATA) if isinstance(frame, Head | Data | End) else (self._inputs, _MAX_INPUTS)
+        lane, limit = (self._data, _MAX_DATA) if isinstance(frame, Head | Data | End) else (self._inputs, _MAX_INPUTS)
         async with self._changed:
-            await self._changed.wait_for(lambda: len(lane) < most or self.failed.done())
+            await self._changed.wait_for(lambda: len(lane) < limit or self.failed.done())
             if self.failed.done():
                 raise self.failed.result()
             lane.append(lines)
         self._news.set()
 
     def send_soon(self, frame: Frame) -> None:
-        """Queue a small frame that goes before everything else."""
+        """Queue a small frame in front of everything else."""
         if len(self._urgent) < _MAX_URGENT and not self.failed.done():
             self._urgent.append(encode_frame(frame)[0])
             self._news.set()
 
     async def flush(self) -> None:
-        """Wait until nothing is queued. Raises ConnectionLost."""
+        """Wait until nothing is queued. Raise ConnectionLost."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._idle() or self.failed.done())
         if self.failed.done():
@@ -89,7 +89,7 @@ class FrameWriter:
             await self._fail(error)
 
     def _next_batch(self) -> bytes:
-        """Whole lines, most urgent first; urgent frames also go between the lines of a large frame."""
+        """Return whole lines, the most urgent first. Urgent frames also go between the lines of a large frame."""
         batch = bytearray()
         while len(batch) < _BATCH:
             line = self._next_line()

@@ -1,6 +1,7 @@
-"""The link: frames of one connection over a pipe, with acknowledgement, liveness, and model calls split off.
+"""The link: the frames of one connection over a pipe.
 
-A link lives as long as its pipe. What outlives it (the session, the calls in the auth proxy) belongs to its owner.
+It orders and acknowledges events, watches the silence of the other end, and hands the frames of model calls to the auth
+proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its owner.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol, Self
 
@@ -42,44 +42,37 @@ from ..wire import (
     Refused,
     Snapshot,
 )
+from .event_order import ACK_SECONDS, EventOrder
 from .frame_writer import FrameWriter
+from .liveness import DEAD_AFTER, PING_AFTER, Liveness
 from .refusals import refusal_error
 
 log = logging.getLogger(__name__)
 
-PING_AFTER = 5.0
-"""Seconds of silence before a ping."""
-
-DEAD_AFTER = 15.0
-"""Seconds of silence after which the connection counts as dead. Anything that is heard breaks the silence."""
-
-PROBE_S = 3.0
-"""Seconds for a sign of life when there is a reason to doubt the connection."""
-
 HELLO_TIMEOUT = 30.0
 """Seconds from the start of the worker to its hello."""
 
-ACK_EVENTS = 64
-ACK_SECONDS = 1.0
-
 SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | Fenced | Bye
-"""What a link hands to its owner; everything else it deals with itself."""
+"""The frames that a link hands to its owner. It handles all others itself."""
 
 
 class StreamHandler(Protocol):
-    """Takes the frames of model calls (the auth proxy's in-band front). Must not wait for the provider."""
+    """Takes the frames of model calls: the in-band front of the auth proxy. Must not wait for the provider."""
 
     async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None: ...
 
 
 def new_nonce() -> Secret:
-    """A nonce for one connection."""
+    """Return a fresh nonce for one connection."""
     return Secret(secrets.token_urlsafe(32))
 
 
 class Link:
-    """Speaks frames over `pipe`, of which `rest` was read before. Use as a context: entering starts the writer, leaving
-    closes the pipe. Order: `hello`, `attach`, then `frames` in one task while any task may `send`."""
+    """Speaks frames over `pipe`. `rest` are bytes that were read from it before.
+
+    Use as a context: entering starts the writer, leaving closes the pipe. Call `hello`, then `attach`, then iterate
+    over `frames` in one task. Any task may `send`.
+    """
 
     def __init__(
         self,
@@ -94,23 +87,16 @@ class Link:
         self._pipe = pipe
         self._rest = rest
         self._host = host
-        self._ping_after = ping_after
-        self._dead_after = dead_after
-        self._ack_seconds = ack_seconds
         self._decoder = FrameDecoder()
         self._decoded: list[Frame] = []
         self._writer = FrameWriter(pipe)
         self._streams: StreamHandler | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._liveness = Liveness(self, ping_after, dead_after)
+        self._events = EventOrder(self._acknowledge, ack_seconds)
         self._dead: asyncio.Future[ConnectionLost] | None = None
         self._hello: Hello | None = None
         self._epoch = 0
-        self._least_epoch = 0  # of what the host says about this connection
-        self._seq = 0
-        self._acked = 0
-        self._ack_timer: asyncio.TimerHandle | None = None
-        self._heard = time.monotonic()
-        self._reading = False
+        self._least_epoch = 0  # frames with a lower epoch are about an earlier connection
         self._pings = 0
         self._silent = False
 
@@ -120,11 +106,8 @@ class Link:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        self._events.close()
+        await self._liveness.close()
         await self._writer.close()
         await self._pipe.close()
 
@@ -135,29 +118,29 @@ class Link:
 
     @property
     def last_seq(self) -> int:
-        """The last event that arrived."""
-        return self._seq
+        """The number of the last event that has arrived."""
+        return self._events.last
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Hello:
         """Wait for the worker's first frame and check its version.
 
-        Raises NoSuchPath, NoStorage, UsageError (what the worker refused), DeployError (it ended first), ProtocolError.
+        Raise what `refusal_error` returns if the worker refuses, DeployError if it ends first, and ProtocolError.
         """
         try:
             async with asyncio.timeout(timeout):
                 frame = await self._next_frame()
         except TimeoutError:
             raise DeployError(
-                f"the worker on {self._host} started but said no hello within {timeout:g} s",
+                f"the worker on {self._host} started but sent no hello within {timeout:g} s",
                 evidence=self._stderr(),
-                do="Try again; if it stays, run with --debug and look at the load of the host.",
+                do="Try again. If it happens again, run with --debug and check the load of the host.",
             ) from None
         except ConnectionLost as error:
             said = self._stderr()
-            raise (DeployError if said else Dropped)(  # one that fails by itself says why
+            raise (DeployError if said else Dropped)(  # a worker that fails by itself says why
                 f"the worker on {self._host} ended before its hello",
                 evidence=said or str(error),
-                do="Run again with --debug and report this if it stays.",
+                do="Run again with --debug, and report this if it happens again.",
             ) from error
         if isinstance(frame, Refused):
             raise refusal_error(frame, self._host)
@@ -184,17 +167,19 @@ class Link:
         streams: StreamHandler | None,
         tail: int = 0,
     ) -> None:
-        """Ask for the next epoch and everything after event `have`, or only about `tail` bytes of it behind a snapshot; model
-        calls go to `streams` (None for a viewer that has none of its own any more). Liveness is watched from here on."""
+        """Ask for the next epoch and for everything after event `have`. From here on silence is watched.
+
+        With `tail`, ask for a snapshot and about `tail` bytes of events behind it. Frames of model calls go to
+        `streams`, None for a viewer without calls. Raise ConnectionLost.
+        """
         assert self._hello is not None, "hello comes first"
         self._epoch = self._hello.epoch + 1
         self._least_epoch = self._epoch if role == "driver" else self._hello.epoch
-        self._seq = self._acked = have
+        self._events.begin(have)
         self._streams = streams
         shown = nonce.reveal() if streams is not None else ""
         await self.send(Attach(self._epoch, role, have, shown, dict(options), tail))
-        self._heard = time.monotonic()
-        self._watch = asyncio.create_task(self._watch_liveness(), name="link liveness")
+        self._liveness.start()
 
     @property
     def next_epoch(self) -> int:
@@ -203,87 +188,83 @@ class Link:
         return self._hello.epoch + 1
 
     async def send(self, frame: Frame) -> None:
-        """Queue a frame; waits while the queue is full. Raises ConnectionLost."""
+        """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
 
     def probe(self) -> None:
-        """Doubt the connection: it is dead unless something is heard within PROBE_S."""
-        self._heard = min(self._heard, time.monotonic() - self._dead_after + PROBE_S)
-        self._ping()
+        """Doubt the connection: it is dead unless something arrives within PROBE_S."""
+        self._liveness.probe()
+
+    def ping(self) -> None:
+        """Send a ping before everything else."""
+        self._pings += 1
+        self._writer.send_soon(Ping(self._epoch, self._pings))
+
+    def declare_dead(self, silence: float) -> None:
+        """Give the connection up because nothing has arrived for `silence` seconds."""
+        self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True)
 
     def drop(self, reason: str, *, silent: bool = False) -> None:
-        """Give the connection up, as `silent` or not: `frames` raises ConnectionLost once what was read before has been taken."""
+        """Give the connection up.
+
+        `frames` raises ConnectionLost once the frames that were read before have been taken.
+        """
         self._silent = self._silent or silent
         if self._dead is not None and not self._dead.done():
             self._dead.set_result(ConnectionLost(reason))
 
     @property
     def silent(self) -> bool:
-        """Declared dead for its silence: a new channel over the same connection would be as silent."""
+        """Whether the connection died of silence: a new channel over the same SSH connection would be silent too."""
         return self._silent
 
     async def flush(self) -> None:
-        """Wait until everything queued is with the transport. Raises ConnectionLost."""
+        """Wait until the transport has everything that is queued. Raise ConnectionLost."""
         await self._writer.flush()
 
     async def frames(self) -> AsyncIterator[SessionFrame]:
-        """The session's frames in order, checked for gaps; ends after `bye`. While the consumer holds a frame nothing is
-        read, so a slow consumer slows the host down.
+        """The session's frames in order, without gaps; ends after `bye`.
 
-        Raises ConnectionLost, ProtocolError, and what `refusal_error` gives when the attach was refused.
+        Nothing is read while the consumer holds a frame, so a slow consumer slows the host down. Raise ConnectionLost,
+        ProtocolError, and what `refusal_error` returns if the attach is refused.
         """
         while True:
             frame = await self._next_frame()
             match frame:
                 case Event():
-                    if frame.seq <= self._seq:
-                        continue  # replayed twice around an attach
-                    if frame.seq != self._seq + 1:
-                        raise ProtocolError(
-                            f"events {self._seq + 1} to {frame.seq - 1} of the session are missing",
-                            do="Attach again; if it stays, run with --debug and report it.",
-                        )
-                    self._seq = frame.seq
-                    self._note_arrival()
-                    yield frame
+                    if self._events.take(frame.seq):  # else it was replayed twice around an attach
+                        yield frame
                 case Attached() | Snapshot() | Fenced() if frame.epoch < self._least_epoch:
                     log.info("a %s frame of an earlier connection is ignored", frame.t)
-                case Progress() | Applied() | Attached() | Past() | Fenced():
-                    yield frame
                 case Snapshot():
-                    if frame.seq < self._seq:
-                        raise ProtocolError(f"{self._host} sent a snapshot of events that are there already")
-                    self._seq = frame.seq
-                    self._note_arrival()
+                    self._events.skip_to(frame.seq, self._host)
+                    yield frame
+                case Progress() | Applied() | Attached() | Past() | Fenced():
                     yield frame
                 case Bye():
                     yield frame
                     return
-                case Ping():
-                    self._writer.send_soon(Pong(self._epoch, frame.n))
-                case Open() | Data() | End() | Credit() | Cancel():
-                    if self._streams is None:
-                        raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
-                    await self._streams.handle(frame)
-                case Refused():
-                    raise refusal_error(frame, self._host)
-                case Pong() | Hello():
-                    pass
                 case _:
-                    raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
+                    await self._handle(frame)
 
-    def _note_arrival(self) -> None:
-        if self._seq - self._acked >= ACK_EVENTS:
-            self._acknowledge()
-        elif self._ack_timer is None:
-            self._ack_timer = asyncio.get_running_loop().call_later(self._ack_seconds, self._acknowledge)
+    async def _handle(self, frame: Frame) -> None:
+        """Handle a frame that is not for the owner. Raise ProtocolError, or the error of a refusal."""
+        match frame:
+            case Ping():
+                self._writer.send_soon(Pong(self._epoch, frame.n))
+            case Open() | Data() | End() | Credit() | Cancel():
+                if self._streams is None:
+                    raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
+                await self._streams.handle(frame)
+            case Refused():
+                raise refusal_error(frame, self._host)
+            case Pong() | Hello():
+                pass
+            case _:
+                raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
-    def _acknowledge(self) -> None:
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-            self._ack_timer = None
-        self._acked = self._seq
-        self._writer.send_soon(Ack(self._epoch, self._seq))
+    def _acknowledge(self, seq: int) -> None:
+        self._writer.send_soon(Ack(self._epoch, seq))
 
     async def _next_frame(self) -> Frame:
         while not self._decoded:
@@ -293,22 +274,22 @@ class Link:
                 raise ConnectionLost(
                     f"the connection to {self._host} ended", evidence=self._stderr(), do="Connect again."
                 )
-            self._heard = time.monotonic()
+            self._liveness.heard()
             try:
                 self._decoded = list(self._decoder.feed(data))[::-1]
             except FrameError as error:
                 raise ProtocolError(
-                    f"{self._host} sent bytes that are no frame: {neutralise(error.reason)}",
+                    f"{self._host} sent bytes that are not a frame: {neutralise(error.reason)}",
                     evidence=neutralise(error.sample.decode("utf-8", "backslashreplace")),
-                    do="Something on the host may write into the channel; run with --debug and report it.",
+                    do="Something on the host may write into the channel. Run with --debug and report it.",
                 ) from None
         return self._decoded.pop()
 
     async def _read(self) -> bytes:
-        """The next bytes, or the failure that the writer or the watch found first."""
+        """Return the next bytes. Raise the ConnectionLost that the writer or the watch finds first."""
         assert self._dead is not None
         read = asyncio.ensure_future(self._pipe.read())
-        self._reading = True
+        self._liveness.reading(True)
         try:
             waiting: set[asyncio.Future[Any]] = {read, self._dead, self._writer.failed}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -318,39 +299,11 @@ class Link:
                 return read.result()
             raise self._writer.failed.result()
         finally:
-            self._reading = False
+            self._liveness.reading(False)
             if not read.done():
                 read.cancel()
                 with contextlib.suppress(asyncio.CancelledError, ConnectionLost):
                     await read
-
-    def _ping(self) -> None:
-        self._pings += 1
-        self._writer.send_soon(Ping(self._epoch, self._pings))
-
-    async def _watch_liveness(self) -> None:
-        """Ping in silence, and end a connection that stays silent. Our own pauses do not count: a consumer that holds a frame
-        (meanwhile only the host is told that we live), a process that was stopped. Both first read what has come meanwhile."""
-        step = self._ping_after / 5
-        asked = 0.0
-        held = False
-        while True:
-            before = time.monotonic()
-            await asyncio.sleep(step)
-            now = time.monotonic()
-            if now - before > step + self._ping_after or (held and self._reading):
-                self._heard = max(self._heard, now - self._dead_after + min(PROBE_S, self._ping_after))
-                asked = 0.0
-            held = not self._reading
-            quiet = now - self._heard
-            if quiet < self._ping_after:
-                continue
-            if quiet >= self._dead_after and not held:
-                self.drop(f"{self._host} has not answered for {quiet:.0f} s", silent=True)
-                return
-            if now - asked >= self._ping_after:
-                asked = now
-                self._ping()
 
     def _stderr(self) -> str:
         return neutralise(self._pipe.stderr_tail().strip())

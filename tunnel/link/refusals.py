@@ -1,6 +1,8 @@
-"""What a worker refuses, as errors for the person."""
+"""The refusals of a worker as errors for the person."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 from ..errors import (
     CcbError,
@@ -17,77 +19,108 @@ from ..errors import (
 from ..plain_text import neutralise, one_line
 from ..wire import Refused
 
-_MOST_NEAR = 8
-_ID = 36
+_MAX_SIMILAR = 8
+_MAX_ID = 36
 
 
 def refusal_error(refused: Refused, host: str) -> CcbError:
-    """The error for `refused`, with the worker's evidence neutralised."""
+    """Return the error for `refused`, with the worker's evidence neutralised."""
     message = neutralise(refused.message)
-    match refused.code:
-        case "no_such_path":
-            near = refused.data.get("near")
-            names = [neutralise(str(name)) for name in near[:_MOST_NEAR]] if isinstance(near, list) else []
-            return NoSuchPath(
-                f"{host}: {message}",
-                evidence="There is: " + ", ".join(names) if names else "",
-                do="Check the path.",
-            )
-        case "not_a_directory":
-            return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
-        case "no_storage":
-            shown = [
-                f"{neutralise(k)}: {neutralise(_listed(v))}" for k, v in sorted(refused.data.items()) if k != "file"
-            ]
-            return NoStorage(
-                f"{host}: {message}",
-                evidence="\n".join(shown),
-                do="Look at that file on the host: this user must be able to read and write it."
-                if "file" in refused.data
-                else "Make room, or a writable home or runtime directory, on the host.",
-            )
-        case "no_processes":
-            return too_many_processes(host, message)
-        case "no_session":
-            near = refused.data.get("near")
-            ids = [neutralise(str(each)) for each in near[:_MOST_NEAR]] if isinstance(near, list) else []
-            return NoSuchSession(
-                f"{host}: {message}",
-                evidence="There are: " + ", ".join(ids) if ids else "",
-                do="Give more of its ID." if ids else f"`ccb ps {listed_host(host)}` lists the sessions there.",
-            )
-        case "stopped":
-            return SessionStopped(message, do="Start it again.")
-        case "in_use":
-            do = refused.data.get("do")
-            kind = KeptElsewhere if "host" in refused.data else UsageError
-            return kind(f"{host}: {message}", do=neutralise(do) if isinstance(do, str) else "Use another --session-id.")
-        case "waits_for_answer":
-            named = f"{listed_host(host)} {one_line(str(refused.data.get('session', '')))[:_ID]}"
-            return WaitsForAnswer(
-                f"{host}: {message}", do=f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
-            )
-        case "bad_attach":
-            return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
-        case _:
-            return ProtocolError(
-                f"{host} refused the session: {message}",
-                evidence="\n".join(neutralise(f"{k}: {v}") for k, v in sorted(refused.data.items())),
-                do="Run again with --debug and report it if it stays.",
-            )
+    make = _ERRORS.get(refused.code)
+    if make is not None:
+        return make(refused, host, message)
+    return ProtocolError(
+        f"{host} refused the session: {message}",
+        evidence="\n".join(neutralise(f"{k}: {v}") for k, v in sorted(refused.data.items())),
+        do="Run again with --debug, and report it if it happens again.",
+    )
+
+
+def _similar(refused: Refused) -> str:
+    """Return the names that the worker offers instead, on one line; "" if none."""
+    near = refused.data.get("near")
+    return ", ".join(neutralise(str(each)) for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
+
+
+def _no_such_path(refused: Refused, host: str, message: str) -> CcbError:
+    names = _similar(refused)
+    return NoSuchPath(f"{host}: {message}", evidence=f"There is: {names}" if names else "", do="Check the path.")
+
+
+def _not_a_directory(refused: Refused, host: str, message: str) -> CcbError:
+    return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
+
+
+def _no_storage(refused: Refused, host: str, message: str) -> CcbError:
+    shown = [f"{neutralise(k)}: {neutralise(_listed(v))}" for k, v in sorted(refused.data.items()) if k != "file"]
+    return NoStorage(
+        f"{host}: {message}",
+        evidence="\n".join(shown),
+        do="Check that file on the host: this user must be able to read and write it."
+        if "file" in refused.data
+        else "Free some space, or make the home or runtime directory on the host writable.",
+    )
+
+
+def _no_processes(refused: Refused, host: str, message: str) -> CcbError:
+    return too_many_processes(host, message)
+
+
+def _no_session(refused: Refused, host: str, message: str) -> CcbError:
+    ids = _similar(refused)
+    return NoSuchSession(
+        f"{host}: {message}",
+        evidence=f"There are: {ids}" if ids else "",
+        do="Give more of its ID." if ids else f"`ccb ps {listed_host(host)}` lists the sessions there.",
+    )
+
+
+def _stopped(refused: Refused, host: str, message: str) -> CcbError:
+    return SessionStopped(message, do="Start it again.")
+
+
+def _in_use(refused: Refused, host: str, message: str) -> CcbError:
+    do = refused.data.get("do")
+    kind = KeptElsewhere if "host" in refused.data else UsageError
+    return kind(f"{host}: {message}", do=neutralise(do) if isinstance(do, str) else "Use another --session-id.")
+
+
+def _waits_for_answer(refused: Refused, host: str, message: str) -> CcbError:
+    named = f"{listed_host(host)} {one_line(str(refused.data.get('session', '')))[:_MAX_ID]}"
+    return WaitsForAnswer(
+        f"{host}: {message}", do=f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
+    )
+
+
+def _bad_attach(refused: Refused, host: str, message: str) -> CcbError:
+    return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
+
+
+_ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
+    "no_such_path": _no_such_path,
+    "not_a_directory": _not_a_directory,
+    "no_storage": _no_storage,
+    "no_processes": _no_processes,
+    "no_session": _no_session,
+    "stopped": _stopped,
+    "in_use": _in_use,
+    "waits_for_answer": _waits_for_answer,
+    "bad_attach": _bad_attach,
+}
+"""By the code of a refusal: from the frame, the host's name and the neutralised message to the error."""
 
 
 def listed_host(host: str) -> str:
-    """How the host commands name `host`."""
+    """Return the words by which a host command names `host`."""
     return "--local" if host == "local" else host
 
 
 def too_many_processes(host: str, said: str) -> DeployError:
-    """The user may start no more processes or threads on `host`."""
+    """Return the error for a user who may start no more processes or threads on `host`."""
     return DeployError(
-        f"{host} lets this user start no more processes",
+        f"{host} does not let this user start more processes",
         evidence=said,
-        do="End some of them there, or have the limit raised (ulimit -u, TasksMax).",
+        do="End some of them there, or raise the limit (ulimit -u, TasksMax).",
     )
 
 

@@ -1,4 +1,4 @@
-"""Reasons to doubt a connection: this machine was asleep, this process was stopped, the network is another one."""
+"""Reasons to doubt a connection: this machine was asleep, this process was stopped, the network has changed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Clock = Callable[[], float]
 Addresses = Callable[[], tuple[str | None, ...]]
 
 SLEPT_S = 2.0
-"""Seconds of sleep from which on a connection is doubted."""
+"""Sleep of this many seconds is a reason to doubt a connection."""
 
 STOPPED_S = 5.0
-"""A timer of ours that is later than this many seconds says that this process was stopped."""
+"""If a timer is late by more than this many seconds, this process was stopped."""
 
 _WALL_SLEPT_S = 10.0
 _PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
@@ -24,19 +24,20 @@ _PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 @dataclass(frozen=True)
 class Clocks:
-    """What is known of time: a clock for our own timer, and the seconds this machine has slept so far."""
+    """A clock for our own timer, and one for the seconds this machine has slept so far."""
 
     monotonic: Clock
     slept: Clock
     enough: float
-    """Seconds by which `slept` must grow between two looks to mean something."""
+    """Seconds by which `slept` must grow to count as sleep."""
 
 
 def machine_clocks(source: ModuleType | SimpleNamespace = time) -> Clocks:
-    """The clocks of this machine, from what its `time` module offers.
+    """Return the clocks of this machine, from what its `time` module offers.
 
-    Linux counts sleep in CLOCK_BOOTTIME and not in CLOCK_MONOTONIC (clock_gettime(2)); macOS counts it in CLOCK_MONOTONIC and
-    not in CLOCK_UPTIME_RAW. Elsewhere the wall clock has to do, which may be set: only a large step counts.
+    Linux counts sleep in CLOCK_BOOTTIME and not in CLOCK_MONOTONIC (clock_gettime(2)); macOS counts it in
+    CLOCK_MONOTONIC and not in CLOCK_UPTIME_RAW. Other systems need the wall clock, which can be set, so only a large
+    step counts.
     """
     boot = getattr(source, "CLOCK_BOOTTIME", None)
     uptime = getattr(source, "CLOCK_UPTIME_RAW", None)
@@ -50,7 +51,7 @@ def machine_clocks(source: ModuleType | SimpleNamespace = time) -> Clocks:
 
 
 def source_addresses() -> tuple[str | None, ...]:
-    """The address this machine would send from, for IPv4 and IPv6; None without a route. Nothing is sent."""
+    """Return the address this machine would send from, for IPv4 and IPv6; None without a route. Nothing is sent."""
     found: list[str | None] = []
     for family, address in _PROBES:
         try:
@@ -65,12 +66,12 @@ def source_addresses() -> tuple[str | None, ...]:
 async def changes(
     period: float = 1.0, *, clocks: Clocks | None = None, addresses: Addresses = source_addresses
 ) -> AsyncIterator[str]:
-    """One sentence for each reason to doubt the connections of this machine, looked for every `period` seconds."""
+    """Yield a sentence for each reason to doubt the connections of this machine. Check every `period` seconds."""
     clocks = clocks or machine_clocks()
     slept_before = clocks.slept()
     known = addresses()
     while True:
-        # Taken here, not after the sleep: the time our reader takes for a sentence is no lateness of the timer.
+        # Taken here, not after the sleep: the time that our reader takes for a sentence must not make the timer late.
         started = clocks.monotonic()
         await asyncio.sleep(period)
         late = clocks.monotonic() - started - period

@@ -1,45 +1,33 @@
-"""A command's transport whose ssh, if there is one inside, can ask the person."""
+"""A command transport whose command may be or contain an ssh: its questions reach the person through askpass."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Self
 
-from ..transports.command import CommandPipe, CommandTransport, Failure
+from ..transports.command import CommandPipe, CommandTransport, PipeCommand
 from .askpass import Askpass, private_directory
 from .prompter import Prompts
 
 
 class AskingTransport:
-    """`CommandTransport` with an askpass program of its own; what the command says while it connects is shown."""
+    """A `CommandTransport` with an askpass program. What the command says while it connects is shown to the person."""
 
     def __init__(self, commands: CommandTransport, stack: AsyncExitStack) -> None:
         self._commands = commands
         self._stack = stack
 
     @classmethod
-    async def open(
-        cls,
-        name: str,
-        shown: str,
-        argv: Callable[[str], Sequence[str]],
-        failure: Failure,
-        prompts: Prompts,
-        env: Mapping[str, str],
-        *,
-        lost_status: int | None = None,
-    ) -> Self:
-        """Ready to start commands; nothing is started yet. For the arguments see `CommandTransport`."""
+    async def open(cls, command: PipeCommand, prompts: Prompts, env: Mapping[str, str]) -> Self:
+        """Return a transport that is ready to start `command`; nothing is started yet. Raise ConfigError."""
         async with AsyncExitStack() as stack:
             directory = private_directory(env)
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
             askpass = await stack.enter_async_context(Askpass(directory, prompts))
             variables = {**env, **askpass.variables}
-            commands = CommandTransport(
-                name, shown, argv, failure, env=variables, notice=prompts.banner, lost_status=lost_status
-            )
+            commands = CommandTransport(command, env=variables, notice=prompts.banner)
             return cls(commands, stack.pop_all())
 
     @property

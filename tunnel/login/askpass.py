@@ -1,4 +1,5 @@
-"""The questions of ssh and its wrappers, brought to the person: a program for SSH_ASKPASS and the socket it asks through."""
+"""Brings the questions of ssh and its wrappers to the person: a program for SSH_ASKPASS, and the socket it asks
+through."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ from .prompter import NobodyToAsk, Prompts
 
 log = logging.getLogger(__name__)
 
-_LIMIT = 64 * 1024
+_MAX_LINE = 64 * 1024
 _YES_NO = "yes/no"
 _UNKNOWN_KEY = re.compile(r"authenticity of host '([^' ]+)")
 _PREFIX = "ccb-ssh-"
-_LONGEST_DIRECTORY = (
-    59  # a socket's path has 104 bytes: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it
-)
+_MAX_DIRECTORY = 59
+"""Bytes. The path of a socket has 104: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it."""
+
 _ASK = (
     "import json,os,socket,sys;"
     "s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
@@ -45,25 +46,27 @@ _ASK = (
 
 
 def private_directory(env: Mapping[str, str]) -> Path:
-    """A new directory that only this user may enter, with a path short enough for a socket; those that killed ccbs have left
-    are removed. Raises ConfigError."""
+    """Make a directory that only this user may enter, with a path short enough for a socket. Raise ConfigError.
+
+    Remove such directories of ccbs that were killed.
+    """
     runtime = env.get("XDG_RUNTIME_DIR", "")
-    for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it ours
-        if top.startswith("/") and len(os.fsencode(top)) <= _LONGEST_DIRECTORY:
+    for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it private
+        if top.startswith("/") and len(os.fsencode(top)) <= _MAX_DIRECTORY:
             with contextlib.suppress(OSError):
-                _sweep(Path(top))
+                _remove_stale(Path(top))
             with contextlib.suppress(OSError):
                 return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=top))
-    raise ConfigError("there is no place for the sockets of ssh", do="Make /tmp or XDG_RUNTIME_DIR writable.")
+    raise ConfigError("there is no directory for the sockets of ssh", do="Make /tmp or XDG_RUNTIME_DIR writable.")
 
 
-def _sweep(top: Path) -> None:
+def _remove_stale(top: Path) -> None:
     for directory in top.glob(f"{_PREFIX}*"):
         pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
         try:
             info = directory.lstat()
         except FileNotFoundError:
-            continue  # another ccb leaves
+            continue  # another ccb ended just now
         if not pid.isdigit() or not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
             continue
         try:
@@ -76,7 +79,7 @@ def _sweep(top: Path) -> None:
 
 
 def listens(path: Path) -> bool:
-    """Whether somebody serves the socket at `path`."""
+    """Return whether a process accepts connections at the socket `path`."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
@@ -87,22 +90,26 @@ def listens(path: Path) -> bool:
 
 
 def variables_without_asking() -> dict[str, str]:
-    """The environment of commands that must not ask: no askpass program is started."""
+    """Return the variables for a command that must not ask anything: they name no askpass program."""
     return {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
 
 
 @dataclass(frozen=True)
 class Stored:
-    """The file in which ssh would write the key of `host`, as it calls it in its question."""
+    """The file in which ssh would store the key of `host`, the name that ssh uses in its question."""
 
     host: str
     file: str
 
 
 class Askpass:
-    """Answers through `prompts`; program and socket are in `directory`, which only this user may enter. A context. `gave_up` is
-    set when the person did not want to answer: ssh goes on with an empty password and asks again, but here no second time.
-    Without a passphrase it goes on with the next key. A question about the host key of `stored` names its file."""
+    """Answers the questions of ssh with `prompts`. A context; program and socket are in `directory`, which must be
+    private.
+
+    `gave_up` is set when the person does not answer. ssh would then try an empty password and ask again; the second
+    question gets no answer. (Without a passphrase ssh goes on with the next key, so that is no giving up.) A question
+    about the host key of `stored` names the file it would be stored in.
+    """
 
     def __init__(self, directory: Path, prompts: Prompts, stored: Stored | None = None) -> None:
         self.gave_up = asyncio.Event()
@@ -117,7 +124,7 @@ class Askpass:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What a command's environment needs, for every OpenSSH: old ones look for DISPLAY, new ones for REQUIRE."""
+        """The variables for the environment of ssh. Old versions need DISPLAY, new ones SSH_ASKPASS_REQUIRE."""
         if isinstance(self._prompts, NobodyToAsk):
             return variables_without_asking()
         return {
@@ -131,7 +138,7 @@ class Askpass:
             words = [sys.executable, "-I", "-S", "-c", _ASK, str(self._socket)]
             self._program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
             self._program.chmod(0o700)
-            self._server = await asyncio.start_unix_server(self._serve, self._socket, limit=_LIMIT)
+            self._server = await asyncio.start_unix_server(self._serve, self._socket, limit=_MAX_LINE)
         return self
 
     async def __aexit__(
@@ -150,7 +157,7 @@ class Askpass:
         try:
             question = json.loads(await reader.readline())
             text, hint = neutralise(str(question["text"])), str(question["hint"])
-            if hint == "none":  # a notice that stands until the program is ended: touch your key
+            if hint == "none":  # a notice such as "touch your key"; ssh ends the program when it is over
                 self._prompts.banner(text)
                 await reader.read()
                 return
@@ -171,7 +178,7 @@ class Askpass:
             writer.close()
 
     async def _answer(self, text: str, gone: asyncio.Task[bytes]) -> str | None:
-        """The person's answer; None when they gave up, or when the program that asked is gone."""
+        """Return the person's answer, None if they gave up or the program that asked has ended."""
         *before, last = text.rstrip("\n").split("\n")
         echo = _YES_NO in last
         asked = _UNKNOWN_KEY.search(text)

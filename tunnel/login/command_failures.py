@@ -1,4 +1,4 @@
-"""What commands that lead to a host say when they do not get there, as errors."""
+"""Turns what ssh and other commands say when they do not reach a host into errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from ..errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, Ho
 from .server_messages import closed_before_login, expired
 
 SSH_FAILED = 255
-"""The exit code by which ssh speaks for itself, not for the command."""
+"""The exit code of ssh itself. Any other one is that of the command on the host."""
 
-_OURS = range(93, 98)  # exit codes of our own command line: those speak for themselves
+_OURS = range(93, 98)
+"""Exit codes of our own command line on the host. Its caller reads those."""
 
 _SESSION_REFUSED = r"^(\S+: session request failed: )?session open refused by peer"
+_WAY_ENDED_PATTERN = (
+    r"^((kex_exchange_identification|banner exchange): |connection timed out during banner exchange)"
+    r"[\s\S]*\bunknown port"
+)
 _CHANGED = r"^(warning: )?remote host identification has changed|^host key for \S+ has changed and"
 
 _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
@@ -21,7 +26,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         _SESSION_REFUSED,
         Dropped,
         "{name} refused another session on the connection",
-        "Raise MaxSessions in its sshd_config, or use a connection of your own (-o ControlPath=none).",
+        "Raise MaxSessions in its sshd_config, or use a separate connection (-o ControlPath=none).",
     ),
     (
         r"^(warning: )?revoked host key detected|^the \S+ host key for .+ is marked as revoked"
@@ -33,8 +38,8 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
     (
         _CHANGED,
         HostKeyError,
-        "{where} shows another host key than before: somebody may be listening in",
-        "If the host was really set up anew, remove the old key: ssh names its place above.",
+        "{where} shows another host key than before: somebody may be intercepting the connection",
+        "If the host was really reinstalled, remove the old key: ssh names its place above.",
     ),
     (
         r"^host key verification failed|^no \S+ host key is known for ",
@@ -48,13 +53,13 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         r"|^can't open user config file|^(ssh: )?(unknown|illegal) option -- |^\w*percent_expand: ",
         ConfigError,
         "ssh does not accept its configuration",
-        "Mend it until `{by_hand}` works.",
+        "Correct it until `{by_hand}` works.",
     ),
     (
         r"^(received disconnect from .*)?too many authentication failures",
         AuthFailed,
         "{where} ended the login after too many keys (MaxAuthTries)",
-        "Say which key is meant: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+        "Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
     ),
     (
         r"^permission denied( \(|, please try again)|^\S+@\S+: permission denied|^authentication failed"
@@ -76,34 +81,37 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
-        r"^((kex_exchange_identification|banner exchange): |connection timed out during banner exchange)[\s\S]*\bunknown port",
+        _WAY_ENDED_PATTERN,
         Unreachable,
         "the jump host or ProxyCommand does not lead to {name}",
-        "Mend what they say, until `{by_hand}` works.",
+        "Correct its options until `{by_hand}` works.",
     ),
     (
-        r"^(banner exchange: |ssh_dispatch_run_fatal: )?(connection|disconnected|received disconnect) .*\bunknown port \d+",
+        r"^(banner exchange: |ssh_dispatch_run_fatal: )?(connection|disconnected|received disconnect) .*"
+        r"\bunknown port \d+",
         Unreachable,
         "the SSH connection to {name} over a jump host or ProxyCommand broke off",
-        "Make `{by_hand}` work first; if it does, look into the host's SSH log.",
+        "Make `{by_hand}` work first. If it works, read the host's SSH log.",
     ),
     (
-        r"^connection timed out|^connection (to|with) .*\btimed out|^timeout, server |^(read from|client_loop: ).*timed out",
+        r"^connection timed out|^connection (to|with) .*\btimed out|^timeout, server "
+        r"|^(read from|client_loop: ).*timed out",
         Unreachable,
         "cannot reach {where}",
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
         r"^connection (closed|reset)|^connection to .* closed|^(kex|ssh)_exchange_identification: |^disconnect(ed|ing) "
-        r"|^(client_loop|packet_write_wait|ssh_dispatch_run_fatal|write_wait|ssh_packet_\w+): |^read from (remote host|socket)"
+        r"|^(client_loop|packet_write_wait|ssh_dispatch_run_fatal|write_wait|ssh_packet_\w+): "
+        r"|^read from (remote host|socket)"
         r"|^corrupted |^bad packet length",
         Dropped,
         "the SSH connection to {name} broke off",
-        "Try again; if it stays, look into the host's SSH log.",
+        "Try again. If it happens again, read the host's SSH log.",
     ),
 )
-"""What ssh says, by its own lines from their beginning: what else is there was said by a host's banner or a ProxyCommand, in
-words of their own, which may be these ones too."""
+"""What ssh says, and the error that it means: pattern, class, what happened, what to do. The first row that matches
+counts. Patterns are anchored to the start of a line: a banner or ProxyCommand may use the same words elsewhere."""
 
 _ALSO_SSH = (
     r"^offending |^received disconnect |^stdio forwarding failed"
@@ -113,21 +121,19 @@ _ALSO_SSH = (
 _OWN_LINE = re.compile("|".join([*(row[0] for row in _SSH), _ALSO_SSH]), re.IGNORECASE)
 
 _BEFORE_LOGIN = r"^kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)"
-"""Unknown is who a ProxyCommand leads to, as the one by which a client that must not log in fails."""
+"""ssh says "unknown" for the far end of a ProxyCommand, also of the one that keeps clients of a master from logging in.
+"""
 
-_WAY_ENDED = re.compile(
-    r"^((kex_exchange_identification|banner exchange): |connection timed out during banner exchange)[\s\S]*\bunknown port",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""Before the host at its end has spoken."""
+_WAY_ENDED = re.compile(_WAY_ENDED_PATTERN, re.IGNORECASE | re.MULTILINE)
+"""A jump host or ProxyCommand ended before the host behind it said anything."""
 
 _NO_REASON = re.compile(
     r"^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)", re.IGNORECASE
 )
-"""What ssh says when its way ends, whyever."""
+"""What ssh says when its ProxyCommand ends, without a reason."""
 
 _UNKNOWN_PORT = re.compile(r"^(banner exchange: )?connection .*\bunknown port \d+", re.IGNORECASE | re.MULTILINE)
-"""Said once by the ssh of every host that its way did not lead to."""
+"""Said once by each ssh whose jump host or ProxyCommand did not reach the next host."""
 
 _ON_THE_WAY = re.compile(
     r"^host key for (\S+) has changed|^\S+ host key for (\S+) was revoked|host key is known for (\S+) and"
@@ -144,19 +150,17 @@ _OFFENDING = re.compile(
 
 
 def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, told: bool = False) -> CcbError | None:
-    """What the OpenSSH client means. What is said before the way to the host has ended is said of a host on it. `by_hand` is the
-    command that does the same in a terminal. `told`: the person has read `said` already."""
+    """Return the error that the output of the OpenSSH client means, None if `status` is not that of ssh itself.
+
+    `name` is the host, `by_hand` the command that does the same in a terminal. `told`: the person has read `said`
+    already.
+    """
     if status != SSH_FAILED:
         return None
     by_hand = by_hand or f"ssh {name} true"
     said = _without_frames(said)
     evidence = last_words(said) if told else said
-    where = name
-    unknown = len(_UNKNOWN_PORT.findall(said))
-    # what could not be opened is a jump host's word on the next one: on the host itself where only its own ssh came to nothing
-    if _WAY_ENDED.search(said) and (unknown > 1 or not re.search(r"^channel \d+: open failed", said, re.MULTILINE)):
-        hop = _ON_THE_WAY.search(said)
-        where = f"{next(filter(None, hop.groups())) if hop else 'a host'} (on the way to {name})"
+    where = _failed_host(name, said)
     if error := expired(where, said):
         if told:
             own = [line for line in said.splitlines() if expired(where, line) or _OWN_LINE.search(line)]
@@ -173,9 +177,21 @@ def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, 
     )
 
 
+def _failed_host(name: str, said: str) -> str:
+    """Return which host ssh's output is about: `name`, or one on the way to it."""
+    others = len(_UNKNOWN_PORT.findall(said))
+    # "open failed" is what a jump host says about the next host. If only one ssh failed, that is the host itself.
+    if not _WAY_ENDED.search(said) or (others <= 1 and re.search(r"^channel \d+: open failed", said, re.MULTILINE)):
+        return name
+    hop = _ON_THE_WAY.search(said)
+    return f"{next(filter(None, hop.groups())) if hop else 'a host'} (on the way to {name})"
+
+
 def last_words(said: str) -> str:
-    """The last lines that are ssh's own, which say why it ended; with the line before them where that may be the reason, as it
-    was said by a ProxyCommand or a jump host."""
+    """Return the last lines of `said` that are ssh's own and say why it ended.
+
+    If they give no reason, add the line before them: a ProxyCommand or jump host may have said it.
+    """
     lines = _without_frames(said).splitlines()
     first = len(lines)
     while first and _OWN_LINE.search(lines[first - 1]):
@@ -186,39 +202,41 @@ def last_words(said: str) -> str:
 
 
 def _without_frames(said: str) -> str:
-    """ssh draws a frame of @ around a warning."""
+    """Remove the frame of @ that ssh draws around a warning."""
     return "\n".join(line.strip("@ ") for line in said.splitlines() if line.strip("@ "))
 
 
 def _without_old_key(said: str) -> str:
-    """How to remove the key that is on file for a host which shows another one now; only the ssh of some systems says it."""
+    """Return how to remove the old key of a host, "" if ssh does not name its place: only that of some systems does."""
     found = _OFFENDING.search(said)
     if found is None:
         return ""
     file, line, host = found.groups()
-    if host is None:  # it goes on, as it was told to, and does not name the host
-        return f"If the host was really set up anew, remove line {line} of {file}."
-    return f"If the host was really set up anew:  ssh-keygen -f {shlex.quote(file)} -R {shlex.quote(host)}"
+    if host is None:  # with StrictHostKeyChecking=no ssh does not name the host
+        return f"If the host was really reinstalled, remove line {line} of {file}."
+    return f"If the host was really reinstalled:  ssh-keygen -f {shlex.quote(file)} -R {shlex.quote(host)}"
 
 
 def session_failure(name: str, status: int | None, said: str, by_hand: str = "") -> CcbError | None:
-    """What a client of our own master means. It has no other way to the host, so that this one leads nowhere says only that
-    the master is gone."""
+    """Return the error that the output of a client of our master means, None if it has none.
+
+    The client cannot log in by itself, so "no way to the host" only means that the master has ended.
+    """
     error = ssh_failure(name, status, said, by_hand)
     if isinstance(error, Dropped) and re.search(_SESSION_REFUSED, said, re.IGNORECASE | re.MULTILINE):
         error.do = "Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use."
-    elif type(error) is Unreachable and (_WAY_ENDED.search(said) or not said):  # ssh may find no words for EPIPE
+    elif type(error) is Unreachable and (_WAY_ENDED.search(said) or not said):  # after EPIPE ssh may say nothing
         return Dropped(f"the SSH connection to {name} broke off", evidence=said, do="Connect again.")
     return error
 
 
 def wrapper_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
-    """What a wrapper of ssh means: it may speak for ssh, or for itself."""
+    """Return the error that the output of a wrapper of ssh means: of ssh, or of the wrapper itself."""
     return ssh_failure(name, status, said, shown) or command_failure(name, shown, status, said)
 
 
 def command_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
-    """What any other command means that ended at once."""
+    """Return the error that the output of any other command means that ended at once."""
     if status is None or status in _OURS:
         return None
     by_hand = f"Make this work in a terminal first: {shown}"
@@ -229,7 +247,8 @@ def command_failure(name: str, shown: str, status: int | None, said: str) -> Ccb
             f"{name} cannot run `sh`", evidence=evidence, do="Install a POSIX sh and Python 3.9 or newer there."
         )
     if re.search(
-        r"permission denied|unauthori[sz]ed|forbidden|not authori[sz]ed|access denied|logged in|log in|password is required",
+        r"permission denied|unauthori[sz]ed|forbidden|not authori[sz]ed|access denied|logged in|log in"
+        r"|password is required",
         said,
         re.IGNORECASE,
     ):

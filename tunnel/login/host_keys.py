@@ -1,6 +1,7 @@
-"""known_hosts as ssh reads it, decided by us: asyncssh's own hook is also called for a changed key.
+"""known_hosts as ssh reads it, and what to make of a host key.
 
-asyncssh gets the keys that may be trusted for this host; what the server showed instead is recorded and judged here.
+asyncssh only gets the keys that are trusted for a host. If the server shows another one, `judge` tells an unknown key
+from a changed one; asyncssh does not.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ _KRL = b"SSHKRL\n\0"
 
 @dataclass(frozen=True)
 class HostKeyInfo:
-    """A host key nobody has vouched for yet. `fingerprint` is `SHA256:…`; `store` is where it would be written. `others` are
-    file:line of keys of other kinds that are on file for this host."""
+    """An unknown host key. `fingerprint` is `SHA256:…`; `store` is the file it would be written to.
+
+    `others` are the places (file:line) of keys of other kinds that are known for this host.
+    """
 
     host: str
     port: int
@@ -43,9 +46,12 @@ class HostKeyInfo:
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """What the known_hosts files say about one host. `places` (file:line) and `kinds` are of the keys stored for exactly this host
-    and port; a key stored for the host without a port is trusted on another port where none of its kind is, but does not make
-    it a changed host. `unread` says of each file that exists and cannot be read, why."""
+    """What the known_hosts files say about one host.
+
+    `places` (file:line) and `kinds` describe the keys stored for exactly this host and port. A key stored for the host
+    without a port is trusted on other ports too, unless those have a key of its kind; but a different key there does
+    not count as changed. `unread` has a sentence for each file that exists and cannot be read.
+    """
 
     trusted: tuple[asyncssh.SSHKey, ...]
     authorities: tuple[asyncssh.SSHKey, ...]
@@ -56,12 +62,12 @@ class KnownKeys:
 
 
 def pattern_for(host: str, port: int) -> str:
-    """How known_hosts writes a host: `host`, or `[host]:port`."""
+    """Return a host as known_hosts writes it: `host`, or `[host]:port`."""
     return host if port == 22 else f"[{host}]:{port}"
 
 
 def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
-    """Read every file that exists; files and lines that cannot be read are passed over, as ssh does."""
+    """Return what `files` say about a host. Skip files and lines that cannot be read, as ssh does."""
     names = [pattern_for(host, port)] if port == 22 else [pattern_for(host, port), host]
     trusted: list[asyncssh.SSHKey] = []
     without_port: list[asyncssh.SSHKey] = []
@@ -91,7 +97,10 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
 
 
 def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
-    """The keys in the files of RevokedHostKeys. Raises HostKeyError: while such a file cannot be read, no host is trusted."""
+    """Return the keys in the files of RevokedHostKeys.
+
+    Raise HostKeyError if one cannot be read: then no host is trusted.
+    """
     import asyncssh
 
     keys = []
@@ -106,7 +115,7 @@ def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
             raise HostKeyError(
                 f"the revoked host keys in {path} cannot be read",
                 evidence="It is a key revocation list (KRL), which ccb's own SSH does not know.",
-                do="Let ssh itself connect: --transport ssh.",
+                do="Connect with ssh itself: --transport ssh.",
             )
         for line in data.decode("utf-8", "replace").splitlines():
             with contextlib.suppress(asyncssh.KeyImportError):
@@ -115,15 +124,18 @@ def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
 
 
 def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, str, str]]:
-    """(file:line, marker or "", the rest of the line); what cannot be read is added to `unread`."""
+    """Yield (file:line, marker or "", rest of the line).
+
+    Add a sentence to `unread` for each file that cannot be read.
+    """
     for path in files:
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            log.warning("the known hosts in %s are passed over: %s", path, error)
-            unread.append(f"{path} cannot be read, so keys in it do not count: {error.strerror}.")
+            log.warning("the known hosts in %s cannot be read: %s", path, error)
+            unread.append(f"{path} cannot be read, so the keys in it are not used: {error.strerror}.")
             continue
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
@@ -135,7 +147,7 @@ def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, st
 
 
 def _keys_for(entry: str, name: str) -> list[asyncssh.SSHKey]:
-    """The key of a known_hosts line when its patterns match `name`; keys of other hosts are not even parsed."""
+    """Return the key of a known_hosts line if its patterns match `name`. Keys of other hosts are not even parsed."""
     import asyncssh
 
     patterns, _, _ = entry.partition(" ")
@@ -161,8 +173,10 @@ def _hash_matches(hashed: str, name: str) -> bool:
 
 
 def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
-    """What to make of a key that was not accepted: the question to ask. A key is changed when there is another of its kind on
-    file, as for ssh. Raises HostKeyError when changed or revoked."""
+    """Return the question to ask about a key that is not trusted. Raise HostKeyError if it has changed or is revoked.
+
+    As for ssh, a key has changed if another one of its kind is known.
+    """
     fingerprint = shown.get_fingerprint()
     algorithm = shown.get_algorithm()
     if shown in known.revoked:
@@ -171,15 +185,15 @@ def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store:
     if changed:
         pattern = shlex.quote(pattern_for(host, port))
         raise HostKeyError(
-            f"the host key of {host} has changed: somebody may be listening in",
-            evidence=f"It shows {algorithm} {fingerprint}; another one is on file at {', '.join(changed)}.",
-            do=f"If the host was really set up anew:  ssh-keygen -f {_file_of(changed[0])} -R {pattern}",
+            f"the host key of {host} has changed: somebody may be intercepting the connection",
+            evidence=f"It shows {algorithm} {fingerprint}; another one is stored at {', '.join(changed)}.",
+            do=f"If the host was really reinstalled:  ssh-keygen -f {_file_of(changed[0])} -R {pattern}",
         )
     return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
 
 
 def revoked(host: str, evidence: str) -> HostKeyError:
-    """The error for a key, or an authority, that nobody may trust any more."""
+    """Return the error for a host key, or its authority, that is revoked."""
     return HostKeyError(
         f"the host key of {host} is revoked",
         evidence=evidence,
@@ -192,7 +206,10 @@ def _file_of(place: str) -> str:
 
 
 def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed: bool) -> None:
-    """Append `key` to `store`, made with the modes ssh expects. Raises OSError."""
+    """Append `key` to the file `store`.
+
+    Create it, and its directory, with the modes that ssh expects. Raise OSError.
+    """
     entry = pattern_for(host, port)
     if hashed:
         entry = _hashed(entry)
@@ -209,7 +226,7 @@ def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed:
 
 
 def _hashed(entry: str) -> str:
-    """The `|1|salt|hash` form of HashKnownHosts (HMAC-SHA1 by definition of the format)."""
+    """Return the `|1|salt|hash` form of HashKnownHosts. The format prescribes HMAC-SHA1."""
     salt = secrets.token_bytes(20)
     digest = hmac.new(salt, entry.encode(), "sha1").digest()
     return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"

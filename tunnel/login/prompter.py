@@ -1,4 +1,4 @@
-"""What a login may have to ask the person, and the answer of a run where nobody can be asked."""
+"""What a login may ask the person, and the answers of a run in which nobody can be asked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 
 class LoginMemory:
-    """What a process keeps of its logins so far: `keys` that were unlocked, by the SHA-256 of their files (never a passphrase),
-    the sentences that were `said`, and the host keys that were `accepted` (name, port, public key) and could not be stored."""
+    """What a process remembers of its logins.
+
+    `keys` are unlocked private keys by the SHA-256 of their files; passphrases are not kept. `said` are the sentences
+    that were shown. `accepted` are host keys (name, port, public key) that the person accepted and that could not be
+    stored.
+    """
 
     def __init__(self) -> None:
         self.keys: dict[bytes, asyncssh.SSHKey] = {}
@@ -23,30 +27,32 @@ class LoginMemory:
 
 
 class Prompts(Protocol):
-    """Answers of the person. None means: gave up."""
+    """Asks the person. An answer of None means that they gave up."""
 
     @property
     def memory(self) -> LoginMemory: ...
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
-        """Whether to trust and store an unknown host key."""
+        """Return whether to trust and store an unknown host key."""
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
-        """The passphrase of the private key at `path`; `attempt` counts from 1."""
+        """Return the passphrase of the private key at `path`. `attempt` counts from 1."""
 
     async def password(self, prompt: str, attempt: int) -> str | None:
-        """The password for `prompt` (`user@host`)."""
+        """Return the password for `prompt` (`user@host`). `attempt` counts from 1."""
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        """Answers to keyboard-interactive prompts; (text, echo) each. Texts are neutralised already."""
+        """Return the answers to keyboard-interactive `prompts` (text, echo). All texts are neutralised already."""
 
     def banner(self, text: str) -> None:
-        """Show what the server says before the login, or what is to be said of it; neutralised already."""
+        """Show a text of the server, or of ccb about the login. It is neutralised already."""
 
 
 class NobodyToAsk:
-    """Prompts of a headless run: everything that would be asked is refused. `memory` may be that of another's logins. `tell`
-    shows what ccb itself has to say of a login; the banners of servers are not shown."""
+    """The prompts of a headless run: they refuse to answer anything.
+
+    `memory` may be shared with other prompts. `tell` shows sentences of ccb itself; banners of servers are not shown.
+    """
 
     def __init__(self, memory: LoginMemory | None = None, tell: Callable[[str], None] | None = None) -> None:
         self.memory = memory if memory is not None else LoginMemory()
@@ -57,7 +63,7 @@ class NobodyToAsk:
         raise HostKeyError(
             f"the host key of {info.host} is not known",
             evidence=f"It shows {info.algorithm} {info.fingerprint}; {info.store} has no key for {name}.",
-            do="Check the fingerprint, then connect once in a terminal (ccb or ssh, same options): it asks, and stores the key.",
+            do="Check the fingerprint, then connect once in a terminal (ccb or ssh, same options) to store the key.",
         )
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
@@ -74,12 +80,18 @@ class NobodyToAsk:
 
 
 def is_told(prompts: Prompts) -> bool:
-    """Whether the person reads a banner at once; an interface that has the screen shows it with its next question."""
+    """Return whether the person sees a banner at once.
+
+    An interface that owns the screen shows it with its next question.
+    """
     return not isinstance(prompts, NobodyToAsk) and getattr(prompts, "pause", None) is None
 
 
 def tell_once(prompts: Prompts, sentence: str) -> None:
-    """Say something of a login, once in the life of a process, also where nobody can be asked; neutralised already."""
+    """Show a sentence about a login once in the life of a process, also if nobody can be asked.
+
+    It is neutralised already.
+    """
     show = prompts.tell if isinstance(prompts, NobodyToAsk) else prompts.banner
     if show is not None and sentence not in prompts.memory.said:
         prompts.memory.said.add(sentence)

@@ -1,4 +1,4 @@
-"""A container on a host: another transport's commands, run in it by the docker or podman of that host."""
+"""A container on a host: the commands of another transport, run in the container by docker or podman of that host."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from ..transports.pipe import Pipe, Transport
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _SEALED = re.compile(r"exec sh -c '([^'\n]*)'")
-_UNSAFE = re.compile(r'\\(["$`\\]|$)')  # would need a doubled backslash, which fish reads as one
+_UNSAFE = re.compile(r'\\(["$`\\]|$)')  # needs a doubled backslash, which fish reads as a single one
 _NO_ENGINE = 93
 _LAST_WORDS_S = 5.0
 
 
 def container_name(text: str) -> str:
-    """`text` if it is a container's name or ID. Raises UsageError."""
+    """Return `text` if it is a valid name or ID of a container. Raise UsageError."""
     if not _NAME.fullmatch(text):
         raise UsageError(
-            f"{neutralise(text)[:80]!r} is no name of a container",
+            f"{neutralise(text)[:80]!r} is not a name of a container",
             do="`docker ps` on the host lists them: --container NAME.",
         )
     return text
 
 
 def container_command(name: str, command: str) -> str:
-    """The line for the host's login shell that runs `command` (of the form `exec sh -c '…'`) in container `name`. It is of
-    that form itself, so every login shell reads it alike: inside, the script stands in double quotes with `"`, `$` and
-    backquotes escaped."""
+    """Return the line for the host's login shell that runs `command` in container `name`.
+
+    `command` has the form `exec sh -c '…'`, and so has the result, so that every login shell reads it alike. The script
+    stands in double quotes inside, with `"`, `$` and backquotes escaped. Raise ValueError if that is not possible.
+    """
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):
         raise ValueError("this line cannot be passed on unchanged")
@@ -44,7 +46,7 @@ def container_command(name: str, command: str) -> str:
 
 
 class ContainerTransport:
-    """Runs commands in container `container` of the machine behind `host`, which it owns."""
+    """Runs commands in the container `container` on the machine behind `host`. Closing it closes `host`."""
 
     def __init__(self, host: Transport, container: str) -> None:
         self._host = host
@@ -74,7 +76,7 @@ class ContainerTransport:
 
 
 class ContainerPipe:
-    """The pipe of a command in a container; when the engine fails before the command speaks, reading says why."""
+    """The pipe of a command in a container. If docker fails before the command has output, `read` raises the reason."""
 
     def __init__(self, pipe: Pipe, container: str, host: str) -> None:
         self._pipe = pipe

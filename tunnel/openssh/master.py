@@ -1,5 +1,8 @@
-"""A master connection of the OpenSSH client: logs in once, and carries the commands of clients that come to its socket. It lives
-as long as the ccb that made it, however that ends."""
+"""A master connection of the OpenSSH client: it logs in once and carries the commands of clients that connect to its
+socket.
+
+It ends with the ccb that started it, even if that is killed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import AuthFailed, Unreachable
@@ -21,19 +25,29 @@ from ..transports.stderr_tail import LAST_WORDS_S, StderrTail
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.01
+_POLL_S = 0.01
 _END_S = 3.0
-_LEAVE_S = 1.0
-_WATCHED = (
+_GROUP_END_S = 1.0
+_ENDING_WITH_STDIN = (
     'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (exec 2>/dev/null; cat <&3 >&2; kill "$p") & w=$!; exec 3<&-;'
     ' wait "$p"; s=$?; kill "$w" 2>/dev/null; exit "$s"'
 )
-"""Ends ssh when stdin ends. ControlPersist would end it a minute after a ccb that was killed, but it takes their stderr away from
-jump hosts and ProxyCommands, who use it to say where to log in."""
+"""Runs ssh and ends it when stdin ends, as it does when ccb is killed. ControlPersist would do that too, after a
+minute, but it closes the stderr of jump hosts and ProxyCommands, which they use to say where to log in."""
+
+
+@dataclass(frozen=True)
+class MasterCommand:
+    """The ssh that makes the control socket `socket`. `name` is how messages name the host, `shown` the command."""
+
+    argv: Sequence[str]
+    socket: Path
+    name: str
+    shown: str
 
 
 class Master:
-    """Made by `log_in`; `end` it."""
+    """A master connection that is logged in. Made by `log_in`; the caller must `end` it."""
 
     def __init__(self, child: Child, socket: Path, listening: asyncio.Task[None]) -> None:
         self.socket = socket
@@ -45,7 +59,7 @@ class Master:
         return listens(self.socket)
 
     async def end(self) -> None:
-        """End the connection and what leads to it."""
+        """End the connection, with its jump hosts and ProxyCommands."""
         stdin = self._child.process.stdin
         assert stdin is not None
         try:
@@ -56,20 +70,15 @@ class Master:
             await _ended(self._child, self._listening)
 
 
-async def log_in(
-    argv: Sequence[str],
-    socket: Path,
-    *,
-    name: str,
-    shown: str,
-    env: Mapping[str, str],
-    prompts: Prompts,
-    gave_up: asyncio.Event,
-) -> Master:
-    """Start `argv`, an ssh that is to make the control socket `socket`, and wait until it is logged in. What it and hosts on the
-    way say is shown by `prompts`. Raises AuthFailed when the person gave up, and what `ssh_failure` makes of ssh's words."""
+async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Prompts, gave_up: asyncio.Event) -> Master:
+    """Start the master and wait until it is logged in. `prompts` shows what it and the hosts on the way say.
+
+    Raise AuthFailed if the person gave up (`gave_up` is set), and the error that `ssh_failure` reads from ssh's output.
+    """
+    name, shown = command.name, command.shown
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    child = await start(["/bin/sh", "-c", _WATCHED, "sh", *argv], shown, stdin=pipe, stdout=null, env=env)
+    argv = ["/bin/sh", "-c", _ENDING_WITH_STDIN, "sh", *command.argv]
+    child = await start(argv, shown, stdin=pipe, stdout=null, env=env)
     assert child.process.stderr is not None
     tail, logged_in = StderrTail(), False
 
@@ -80,19 +89,19 @@ async def log_in(
             prompts.banner(line)
 
     listening = asyncio.create_task(tail.drain(child.process.stderr.read, say), name="stderr of a master")
-    waits = [asyncio.create_task(work) for work in (child.exited(), gave_up.wait(), _made(socket))]
+    waits = [asyncio.create_task(work) for work in (child.exited(), gave_up.wait(), _exists(command.socket))]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         logged_in = waits[2].done()
         if logged_in:
-            return Master(child, socket, listening)
+            return Master(child, command.socket, listening)
         if gave_up.is_set():
             raise AuthFailed(
                 f"the login to {name} was given up",
                 evidence=last_words(neutralise(tail.text())) if is_told(prompts) else neutralise(tail.text().strip()),
                 do="Answer what it asks, or let a key or an agent log in.",
             )
-        await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of theirs may stay and hold it
+        await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of the person may hold it open
         said, status = neutralise(tail.text().strip()), await child.exited()
         raise ssh_failure(name, status, said, shown, told=is_told(prompts)) or Unreachable(
             f"no SSH connection to {name}",
@@ -107,30 +116,33 @@ async def log_in(
             await _ended(child, listening)
 
 
-async def _made(socket: Path) -> None:
-    """ssh makes its socket when it is logged in, in one step, and tells nobody."""
-    there = socket.exists
-    while not there():  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_S)
+async def _exists(socket: Path) -> None:
+    """Wait until ssh has made its socket, which it does once it is logged in. It gives no other sign."""
+    exists = socket.exists
+    while not exists():  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_S)
 
 
 async def _ended(child: Child, listening: asyncio.Task[None]) -> None:
-    """End it and what is left of its group: ssh only asks a ProxyCommand to go (SIGHUP)."""
+    """End ssh and kill what is left of its process group: ssh itself sends a ProxyCommand only SIGHUP."""
     await child.end()
-    if not await _left(child.process.pid):
+    if not await _group_ended(child.process.pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.process.pid, signal.SIGKILL)
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _left(group: int) -> bool:
-    """Whether everybody has left a process group in time; its number is nobody else's before."""
+async def _group_ended(group: int) -> bool:
+    """Wait until a process group has no processes. Return False if it has some after _GROUP_END_S.
+
+    The kernel does not reuse the number while the group has a process.
+    """
     try:
-        async with asyncio.timeout(_LEAVE_S):
+        async with asyncio.timeout(_GROUP_END_S):
             while True:
                 os.killpg(group, 0)
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
     except TimeoutError:
         return False
     except (ProcessLookupError, PermissionError):

@@ -1,5 +1,8 @@
-"""The transport over the OpenSSH client: a master connection that logs in once, in a private directory, and a client of it for
-each command. What ssh asks is asked through askpass; where nobody can be asked it runs in batch mode."""
+"""The transport over the OpenSSH client: a master connection logs in once, and each command is a client of it.
+
+The master's socket is in a private directory. What ssh asks is asked through askpass; if nobody can be asked, ssh runs
+in batch mode.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +20,28 @@ from ..login.host_keys import pattern_for
 from ..login.prompter import NobodyToAsk, Prompts, is_told
 from ..ssh_config.resolve import ssh_says
 from ..ssh_config.target import SshTarget
-from ..transports.command import CommandPipe, CommandTransport, start
-from .master import Master, log_in
+from ..transports.command import CommandPipe, CommandTransport, PipeCommand, start
+from .master import Master, MasterCommand, log_in
 
 log = logging.getLogger(__name__)
 
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 60
-"""ssh also gives up a login in which the server is silent for so long, while the person looks for their phone; silence later
-is noticed by the link."""
+"""ssh also gives up a login in which the server is silent for this long: 5 minutes, in which the person may fetch their
+phone. Silence after the login is noticed by the link, much earlier."""
+
 _CONNECT_S = 10
-_WAY_S = 300
-"""Seconds for a way that leads over others: a jump host or a proxy command asks its questions before the host can greet."""
+_INDIRECT_CONNECT_S = 300
+"""ConnectTimeout behind a jump host or proxy command: it asks its own questions before the host can greet."""
 
 _CHECK_S = 5.0
-_NO_COMMAND = ("-o", "RemoteCommand=none")  # before what the person says: the first value counts
-_A_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know them
+_NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: the first value counts
+_RUN_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know these
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
+
+_LOGGED_IN_ALREADY = ("-o", "ProxyCommand=false")
+"""For clients of a master: if it is gone, they must not log in themselves, so their own way leads nowhere. It must
+stand before a ProxyJump, which would count instead."""
 
 
 async def connect(
@@ -41,87 +49,35 @@ async def connect(
 ) -> OpenSshTransport:
     """Log in to `target` with the OpenSSH client that `words` start.
 
-    A master of the person's own that lives is used as it is, and so is what they say about ControlMaster and ControlPath with
-    `-o`. Raises UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
+    A master that the person has running is used, and so are ControlMaster and ControlPath if they set them with `-o`.
+    Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
     """
     base = [*words, *_NO_COMMAND, *target.flags()]
-    shown = target.shell_command(words)
     configured = await ssh_says([*base, "-G"], target.host, env)
-    wanted = any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
-    theirs = not wanted and configured.get("controlpath", ["none"]) != ["none"]
     async with AsyncExitStack() as stack:
         directory = private_directory(env)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         askpass = await stack.enter_async_context(Askpass(directory, prompts, _stored(configured)))
         asking = {**env, **askpass.variables}
-        batch = ["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []
-        known = [option for option in _A_COMMAND if option.partition("=")[0].lower() in configured]
-        command = [word for option in known for word in ("-o", option)]
-        once = [*_quiet(), *batch, "-o", "LogLevel=INFO"]
-        direct = all(configured.get(way, ["none"]) == ["none"] for way in ("proxyjump", "proxycommand"))
-        if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
-            once += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _WAY_S}"]
-        if wanted or (theirs and await _serves(words, base, target, env)):
-            argv, environment = [*base, *once, *command, "-T", "--", target.host], asking
-            master = None
-        else:
-            socket = directory / "m"
-            argv = [
-                *base,
-                *once,
-                "-S",
-                _literal(socket),
-                "-M",
-                "-N",
-                "-T",
-                "-o",
-                "ControlPersist=no",
-                "--",
-                target.host,
-            ]
-            master = await log_in(
-                argv,
-                socket,
-                name=target.shown,
-                shown=shown,
-                env=asking,
-                prompts=prompts,
-                gave_up=askpass.gave_up,
-            )
-            stack.push_async_callback(master.end)
-            # A client whose master is gone must not log in by itself, hence the proxy that leads nowhere. The first value
-            # of an option counts, and a ProxyJump before it would count instead.
-            argv = [*words, "-o", "ProxyCommand=false", *_NO_COMMAND, *command, *target.flags(), *_quiet()]
-            argv += [
-                "-o",
-                "BatchMode=yes",
-                "-o",
-                "LogLevel=ERROR",
-                "-o",
-                "ControlMaster=no",
-                "-S",
-                _literal(socket),
-                "-T",
-                "--",
-                target.host,
-            ]
-            environment = {**env, **variables_without_asking()}
-        commands = CommandTransport(
-            target.shown,
-            shown,
-            lambda line: [*argv, line],
-            partial(ssh_failure, target.shown, by_hand=shown, told=is_told(prompts))
-            if master is None
-            else partial(session_failure, target.shown, by_hand=shown),
-            env=environment,
-            notice=prompts.banner if master is None else None,
-            lost_status=SSH_FAILED,
-        )
+        first = [*base, *_login_options(configured, prompts)]
+        if await _uses_own_master(words, base, configured, target, env):
+            argv = [*first, *_run_options(configured), "-T", "--", target.host]
+            commands = _without_master(target, words, argv, asking, prompts)
+            return OpenSshTransport(commands, None, stack.pop_all())
+        socket = directory / "m"
+        argv = [*first, "-S", _literal(socket), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
+        command = MasterCommand(argv, socket, target.shown, target.shell_command(words))
+        master = await log_in(command, env=asking, prompts=prompts, gave_up=askpass.gave_up)
+        stack.push_async_callback(master.end)
+        argv = [*words, *_LOGGED_IN_ALREADY, *_NO_COMMAND, *_run_options(configured), *target.flags(), *_quiet()]
+        argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", _literal(socket)]
+        argv += ["-T", "--", target.host]
+        commands = _over_master(target, words, argv, env)
         return OpenSshTransport(commands, master, stack.pop_all())
 
 
 class OpenSshTransport:
-    """Commands over one login. `master` is the one that is ours, None when the person's own is used or none; `stack` ends it."""
+    """Commands over one login. `master` is ours, or None if the person's own is used, or none. `stack` ends it."""
 
     def __init__(self, commands: CommandTransport, master: Master | None, stack: AsyncExitStack) -> None:
         self._commands = commands
@@ -156,8 +112,43 @@ class OpenSshTransport:
         await self._stack.aclose()
 
 
+def _without_master(
+    target: SshTarget, words: Sequence[str], argv: Sequence[str], env: Mapping[str, str], prompts: Prompts
+) -> CommandTransport:
+    """Commands that go over the person's own master, or log in each by itself."""
+    shown = target.shell_command(words)
+    failure = partial(ssh_failure, target.shown, by_hand=shown, told=is_told(prompts))
+    command = PipeCommand(target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED)
+    return CommandTransport(command, env=env, notice=prompts.banner)
+
+
+def _over_master(
+    target: SshTarget, words: Sequence[str], argv: Sequence[str], env: Mapping[str, str]
+) -> CommandTransport:
+    """Commands that are clients of our master."""
+    shown = target.shell_command(words)
+    failure = partial(session_failure, target.shown, by_hand=shown)
+    command = PipeCommand(target.shown, shown, lambda line: [*argv, line], failure, lost_status=SSH_FAILED)
+    return CommandTransport(command, env={**env, **variables_without_asking()})
+
+
+def _login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
+    """Return the options of the ssh that logs in."""
+    options = [*_quiet(), *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
+    direct = all(configured.get(key, ["none"]) == ["none"] for key in ("proxyjump", "proxycommand"))
+    if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
+        options += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _INDIRECT_CONNECT_S}"]
+    return options
+
+
+def _run_options(configured: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the options that make ssh run a command, as far as this ssh knows them."""
+    known = [option for option in _RUN_COMMAND if option.partition("=")[0].lower() in configured]
+    return [word for option in known for word in ("-o", option)]
+
+
 def _quiet() -> list[str]:
-    """Nothing is forwarded, no terminal, no command but ours."""
+    """Return options against forwarding and agents, and for keep-alive."""
     return [
         "-a", "-x", "-o", "ClearAllForwardings=yes",
         "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
@@ -165,7 +156,7 @@ def _quiet() -> list[str]:
 
 
 def _stored(configured: Mapping[str, Sequence[str]]) -> Stored | None:
-    """Where ssh would write the host key that it asks about."""
+    """Return where ssh would write the host key that it asks about, None if nowhere."""
     (file, *_), (host, *_), (port, *_), (alias, *_) = (
         configured.get(key) or [""] for key in ("userknownhostsfile", "hostname", "port", "hostkeyalias")
     )
@@ -174,19 +165,35 @@ def _stored(configured: Mapping[str, Sequence[str]]) -> Stored | None:
     return Stored(alias or pattern_for(host, int(port)), file)
 
 
-async def _serves(words: Sequence[str], base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
-    """Whether a master of the person's own is there and its host answers. It may not have noticed that the network is another one,
-    and then does so only after many minutes."""
+async def _uses_own_master(
+    words: Sequence[str],
+    base: Sequence[str],
+    configured: Mapping[str, Sequence[str]],
+    target: SshTarget,
+    env: Mapping[str, str],
+) -> bool:
+    """Return whether the person decides about multiplexing with `-o`, or has a master running that answers."""
+    if any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options):
+        return True
+    if configured.get("controlpath", ["none"]) == ["none"]:
+        return False
+    return await _master_answers(words, base, target, env)
+
+
+async def _master_answers(words: Sequence[str], base: Sequence[str], target: SshTarget, env: Mapping[str, str]) -> bool:
+    """Return whether the person's master runs and its host answers.
+
+    After a change of network a master may not notice for many minutes that its connection is dead.
+    """
     if await _status([*base, "-O", "check", "--", target.host], env) != 0:
         return False
-    # without a way of its own this one cannot log in
-    argv = [*words, "-o", "ProxyCommand=false", *base[len(words) :], *_quiet(), "-o", "BatchMode=yes"]
+    argv = [*words, *_LOGGED_IN_ALREADY, *base[len(words) :], *_quiet(), "-o", "BatchMode=yes"]
     status = await _status([*argv, "-o", "ControlMaster=no", "-T", "--", target.host, "true"], env)
     return status not in (None, SSH_FAILED)
 
 
 async def _status(argv: Sequence[str], env: Mapping[str, str]) -> int | None:
-    """The exit code of an ssh that should not take long; None when it does."""
+    """Run an ssh and return its exit code, None if it does not end within _CHECK_S."""
     null = asyncio.subprocess.DEVNULL
     child = await start(argv, "ssh", stdin=null, stdout=null, env={**env, **variables_without_asking()})
     try:
@@ -200,5 +207,5 @@ async def _status(argv: Sequence[str], env: Mapping[str, str]) -> int | None:
 
 
 def _literal(path: Path) -> str:
-    """`path` where ssh would expand %-tokens."""
+    """Return `path` escaped for options in which ssh expands %-tokens."""
     return str(path).replace("%", "%%")

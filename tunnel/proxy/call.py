@@ -1,8 +1,8 @@
 """One model call: the part of the provider's response that the worker has not acknowledged yet.
 
-A task of the auth proxy appends what the provider sends. One reader at a time takes bytes out by offset and acknowledges
-them. Bytes that are not acknowledged stay, so after a lost connection another reader can go on at any of them. When the
-buffer is full the provider waits, whether somebody reads or not.
+A task of the auth proxy appends what the provider sends. One reader at a time takes bytes out by offset and
+acknowledges them. Bytes that are not acknowledged stay, so after a lost connection another reader can go on at any of
+them. When the buffer is full the provider waits, whether somebody reads or not.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ MAX_HELD_BYTES = 8 * 1024 * 1024
 class CallRegistry:
     """Finds calls by id. An id stands for one call and one outcome until it is forgotten.
 
-    While the link is down nothing is forgotten: a response that was paid for is there when the worker comes back, however
-    late. `abort` is called for every call that is forgotten; it ends one that is under way.
+    While the link is down nothing is forgotten: a response that was paid for is there when the worker comes back,
+    however late. `abort` is called for every call that is forgotten; it ends one that is under way.
     """
 
     def __init__(self, abort: Callable[[Call], None], hold: float = HOLD) -> None:

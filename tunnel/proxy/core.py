@@ -66,7 +66,8 @@ class ProxiedResponse:
 class AuthProxy:
     """Owns the model calls of one session, over any number of connections, and the provider that answers them.
 
-    Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold` seconds.
+    Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold`
+    seconds.
     """
 
     def __init__(self, provider: Provider, policy: Policy | None = None, *, hold: float = HOLD) -> None:
@@ -104,9 +105,9 @@ class AuthProxy:
         """Answer one request of the connection that was given `nonce`. A refusal is an answer, and so is an unreachable
         provider.
 
-        A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again and `body`
-        is not touched. Leaving the context aborts the call, unless `keep` is set, the request has an id and its body has
-        been sent: then it goes on without a reader.
+        A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again and
+        `body` is not touched. Leaving the context aborts the call, unless `keep` is set, the request has an id and its
+        body has been sent: then it goes on without a reader.
         """
         call: Call | None = None
         try:

@@ -1,7 +1,7 @@
 """The front for frames of the link: HTTP-shaped streams with credit in both directions.
 
-One `InbandCalls` serves one connection. When the connection ends its calls go on in the auth proxy, and the next connection
-may ask for them by their ids.
+One `InbandCalls` serves one connection. When the connection ends its calls go on in the auth proxy, and the next
+connection may ask for them by their ids.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Send = Callable[[Frame], Awaitable[None]]
 
 
 class _Stream:
-    """One stream: request bytes that the provider has not taken yet, and how much of the response the worker can take."""
+    """One stream: request bytes the provider has not taken yet, and how much of the response the worker can take."""
 
     def __init__(self, opened: Open, grant: Callable[[int, int], Awaitable[None]], *, resumed: bool) -> None:
         self.opened = opened
@@ -203,7 +203,10 @@ class InbandCalls:
         await self._answers.put(Credit(self._epoch, stream, count))
 
     async def _send_answers(self) -> None:
-        """Send credit and errors. `handle` only queues them: it must go on reading frames while the link cannot send."""
+        """Send credit and errors.
+
+        `handle` only queues them: it must go on reading frames while the link cannot send.
+        """
         try:
             while True:
                 await self._send(await self._answers.get())
@@ -236,7 +239,10 @@ class InbandCalls:
                 self._forget(stream)
 
     async def _outcome(self, stream: _Stream) -> str:
-        """Answer a call and return what was wrong with it, "" if nothing. Raise CcbError when the connection is gone."""
+        """Answer a call and return what was wrong with it, "" if nothing.
+
+        Raise CcbError when the connection is gone.
+        """
         try:
             await self._respond(stream)
         except (ProviderError, Refusal) as error:

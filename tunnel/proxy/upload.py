@@ -28,7 +28,10 @@ class Upload:
         call.uploaded = size == 0
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece. Raise Refusal if it is too large, not as long as announced, or not wanted any more."""
+        """The body, piece by piece.
+
+        Raise Refusal if it is too large, not as long as announced, or not wanted any more.
+        """
         sent = 0
         try:
             while self._size is None or sent < self._size:

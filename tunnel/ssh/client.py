@@ -27,8 +27,8 @@ MAX_TEXT = 4000
 class LoginRecord:
     """What happened in a login so far, for error messages.
 
-    `banner` is the server's last one. `asked`: the person was asked something other than a passphrase. `gave_up`: they did
-    not answer. `wanted` is what the server asks for beside keys. `key_accepted`: a key was right, but not enough.
+    `banner` is the server's last one. `asked`: the person was asked something other than a passphrase. `gave_up`: they
+    did not answer. `wanted` is what the server asks for beside keys. `key_accepted`: a key was right, but not enough.
     """
 
     banner: str = ""
@@ -43,8 +43,8 @@ class LoginRecord:
 class LoginClient(asyncssh.SSHClient):
     """The callbacks of one login.
 
-    `shown_key` is the host key if it is not among the trusted ones. `opened` is set when the connection is made, `greeted`
-    when the server has come to ask for a login.
+    `shown_key` is the host key if it is not among the trusted ones. `opened` is set when the connection is made,
+    `greeted` when the server has come to ask for a login.
     """
 
     def __init__(self, name: str, config: HostConfig, prompts: Prompts) -> None:
@@ -149,8 +149,8 @@ class LoginClient(asyncssh.SSHClient):
         return answers
 
     def _note_wanted(self, method: str, what: str) -> None:
-        """Record that the server asks for `what`. If it offers `method` only after a key, it has accepted that key: asyncssh
-        does not say so."""
+        """Record that the server asks for `what`. If it offers `method` only after a key, it has accepted that key:
+        asyncssh does not say so."""
         if what not in self.record.wanted:
             self.record.wanted.append(what)
             late = bool(self._first_methods) and method not in self._first_methods

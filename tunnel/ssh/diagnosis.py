@@ -52,7 +52,7 @@ def no_answer_through(through: SshTarget, failed: FailedLogin) -> Unreachable:
     return Unreachable(
         f"the jump host {through.shown} got no answer from {failed.place}"
         f" in {failed.hop.config.route.connect_timeout_s:.0f} s",
-        evidence="The connection was neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+        evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
         do="Check host and port as the jump host sees them. A larger ConnectTimeout waits longer.",
     )
 
@@ -100,8 +100,8 @@ def refused(failed: FailedLogin, error: asyncssh.PermissionDenied) -> AuthFailed
     return AuthFailed(
         f"{name} refused the login",
         evidence="\n".join([*lines, neutralise(str(error))]),
-        do=f"Make `{failed.hop.target.shell_command()}` work first: it needs a key in the host's authorized_keys, an agent "
-        "or a password, and an account that is not locked or expired. If it works already, add `--transport ssh`.",
+        do=f"Make `{failed.hop.target.shell_command()}` work first: it needs a key in the host's authorized_keys, an "
+        "agent or a password, and an account that is not locked or expired. If it already works, add --transport ssh.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a login of ours found out about the server: for `ccb doctor`."""
+"""What a connection shows about the server, for `ccb doctor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEADLINE_S = 10.0
 
 @dataclass(frozen=True)
 class LoginFacts:
-    """All of it neutralised. `tried` is what was offered to log in, the last of it was taken."""
+    """Facts about a connection, neutralised. `tried` is what was offered to log in; the last of it was accepted."""
 
     user: str
     server: str
@@ -29,7 +29,7 @@ class LoginFacts:
 
 
 def login_facts(transport: SshTransport) -> LoginFacts:
-    """What is known of the connection as it stands."""
+    """Return the facts about an open connection."""
     connection = transport.connection
     key = connection.get_server_host_key()
     owner = connection.get_owner()
@@ -48,13 +48,15 @@ def login_facts(transport: SshTransport) -> LoginFacts:
 
 
 async def may_forward_ports(transport: SshTransport) -> bool | None:
-    """Whether the server forwards to TCP ports; None when it does not say. Tried against a port where nobody listens: a
-    server that does not allow it answers in another way than one that cannot connect."""
+    """Return whether the server forwards to TCP ports, None if it does not say.
+
+    Tried with a port where nothing listens: "not allowed" and "cannot connect" are different answers.
+    """
     return await _may(lambda: transport.connection.open_connection("127.0.0.1", 1), when_unconnected=True)
 
 
 async def may_forward_sockets(transport: SshTransport, path: str) -> bool | None:
-    """Whether the server forwards to Unix sockets, tried against the one at `path`, where somebody listens."""
+    """Return whether the server forwards to Unix sockets. Tried with the socket at `path`, where a process listens."""
     return await _may(lambda: transport.connection.open_unix_connection(path), when_unconnected=False)
 
 
@@ -71,13 +73,13 @@ async def _may(
     return True
 
 
-async def more_sessions(transport: SshTransport, most: int) -> int:
-    """How many more commands, up to `most`, the server runs on this connection at the same time."""
-    opened = await asyncio.gather(*(_one_more(transport) for _ in range(most)), return_exceptions=True)
+async def more_sessions(transport: SshTransport, limit: int) -> int:
+    """Return how many more commands, at most `limit`, the server runs at the same time on this connection."""
+    opened = await asyncio.gather(*(_one_more(transport) for _ in range(limit)), return_exceptions=True)
     running = [each for each in opened if isinstance(each, asyncssh.SSHClientProcess)]
     for process in running:
         process.close()
-    await asyncio.gather(*(_gone(process) for process in running))
+    await asyncio.gather(*(_closed(process) for process in running))
     return len(running)
 
 
@@ -85,7 +87,7 @@ async def _one_more(transport: SshTransport) -> asyncssh.SSHClientProcess[bytes]
     return await asyncio.wait_for(transport.connection.create_process("exec cat", encoding=None), _DEADLINE_S)
 
 
-async def _gone(process: asyncssh.SSHClientProcess[bytes]) -> None:
+async def _closed(process: asyncssh.SSHClientProcess[bytes]) -> None:
     try:
         await asyncio.wait_for(process.wait_closed(), _DEADLINE_S)
     except (TimeoutError, asyncssh.Error, OSError):

@@ -23,7 +23,8 @@ class Hop(NamedTuple):
 
 
 async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
-    """Return the hosts to log in to, each through the one before it; `target` is the last. Raise ConfigError, UsageError.
+    """Return the hosts to log in to, each through the one before it; `target` is the last. Raise ConfigError,
+    UsageError.
 
     `ssh` are the words that start ssh: flags among them count, as on the command line.
     """

@@ -1,6 +1,6 @@
-"""The keys of a login: files and their certificates, keys of the agent, in the order in which ssh offers them.
+"""Reads the keys of a login and puts them in the order in which ssh offers them.
 
-A locked key is offered by its public half; its passphrase is asked for only when the server would take the key.
+A locked key is offered by its public half. Its passphrase is asked for only when the server would accept the key.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ log = logging.getLogger(__name__)
 _MAGIC = b"openssh-key-v1\0"
 
 AskPassphrase = Callable[[str, int], Awaitable[str | None]]
-"""Path of the key and number of the attempt; None: gave up."""
+"""Takes the path of the key and the number of the attempt. Returns the passphrase, None if the person gave up."""
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """An identity file that exists. `key` is None when it is locked or not there, `public` when that is not known."""
+    """An identity file, or only its public half.
+
+    `key` is None if it is locked or missing, `public` if it is not known.
+    """
 
     path: Path
     data: bytes
@@ -38,13 +41,15 @@ class KeyFile:
 
 
 def read_key_files(paths: Sequence[Path]) -> list[KeyFile]:
-    """The identity files; blocking. Missing ones are passed over, as ssh does; one may be a public key whose private half the
-    agent holds."""
+    """Read the identity files. Blocking. Skip missing ones, as ssh does.
+
+    A file may be a public key whose private half the agent has.
+    """
     return [found for path in dict.fromkeys(paths) if (found := _read_key_file(path)) is not None]
 
 
 def unusable_keys(paths: Sequence[Path], found: Sequence[KeyFile]) -> list[str]:
-    """Which of the identity files give no key and why; blocking. Those that ssh tries by itself may be missing."""
+    """Return which identity files give no key, and why. Blocking. Default files (~/.ssh/id_*) may be missing."""
     there = {file.path for file in found}
     return [f"{path}: {why}" for path in dict.fromkeys(paths) if path not in there and (why := _why_unusable(path))]
 
@@ -56,7 +61,7 @@ def _why_unusable(path: Path) -> str:
         return "" if path.parent.name == ".ssh" and path.name.startswith("id_") else str(error.strerror)
     except OSError as error:
         return str(error.strerror)
-    return "no private key that can be read"
+    return "not a private key that can be read"
 
 
 def _read_key_file(path: Path) -> KeyFile | None:
@@ -85,7 +90,7 @@ def _public_key(path: Path) -> asyncssh.SSHKey | None:
 
 
 def _public_half(data: bytes) -> asyncssh.SSHKey | None:
-    """The public key that an encrypted private key in OpenSSH's format shows."""
+    """Return the public key inside an encrypted private key in OpenSSH's format, None if it has none."""
     import base64
 
     lines = data.decode("ascii", "replace").split("-----")
@@ -104,7 +109,7 @@ def _public_half(data: bytes) -> asyncssh.SSHKey | None:
 
 
 def read_certificates(paths: Sequence[Path]) -> list[asyncssh.SSHCertificate]:
-    """Certificates of users among `paths`; blocking. What is missing or none is passed over."""
+    """Read the user certificates among `paths`. Blocking. Skip files that are missing or are no certificates."""
     found = []
     for path in dict.fromkeys(paths):
         try:
@@ -117,7 +122,7 @@ def read_certificates(paths: Sequence[Path]) -> list[asyncssh.SSHCertificate]:
 
 
 def unlock(data: bytes, passphrase: str) -> asyncssh.SSHKey | None:
-    """The key, None when the passphrase is wrong; blocking, takes its time by design."""
+    """Return the private key, None if the passphrase is wrong. Blocking, and slow by design."""
     try:
         return asyncssh.import_private_key(data, passphrase)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
@@ -125,7 +130,10 @@ def unlock(data: bytes, passphrase: str) -> asyncssh.SSHKey | None:
 
 
 async def unlocked(data: bytes, path: Path, ask: AskPassphrase, memory: LoginMemory) -> asyncssh.SSHKey | None:
-    """The key in `data`: from before, or with a passphrase that is asked for until `ask` gives none. None: gave up."""
+    """Return the private key in `data` from `memory`, or ask for its passphrase until it is right.
+
+    None: the person gave up.
+    """
     name = hashlib.sha256(data).digest()
     if name in memory.keys:
         return memory.keys[name]
@@ -141,7 +149,7 @@ async def unlocked(data: bytes, path: Path, ask: AskPassphrase, memory: LoginMem
 
 
 class LockedKeyPair(asyncssh.SSHKeyPair):
-    """A key whose private half is needed, and so asked for, only to sign. `refused` is called when it was not given."""
+    """A locked key that is unlocked only to sign. `refused` is called if the person does not unlock it."""
 
     _key_type = "local"
 
@@ -159,7 +167,10 @@ class LockedKeyPair(asyncssh.SSHKeyPair):
         self._refused = refused
 
     async def sign_async(self, data: bytes) -> bytes:
-        """asyncssh's hook for keys that take their time. ValueError makes it go on with the next key."""
+        """Sign `data`. asyncssh calls this for a key that may take time.
+
+        ValueError makes it go on with the next key.
+        """
         key = await self._unlock(self._file)
         if key is None or key.public_data != self.key_public_data:
             self._refused(self._file.path)
@@ -175,8 +186,11 @@ def in_order(
     *,
     identities_only: bool,
 ) -> list[asyncssh.SSHKeyPair]:
-    """As ssh does: certificates, keys of the agent that are configured (public halves), its other ones unless only configured
-    ones count, then files. No key twice: a server counts every attempt."""
+    """Return the keys in the order of ssh, none of them twice: a server counts every attempt.
+
+    First come certificates, then configured keys that the agent has, its other keys (not with `identities_only`), then
+    files. `configured` are the public halves of the configured keys.
+    """
     known = [pair for pair in agent if pair.public_data in configured]
     others = [] if identities_only else [pair for pair in agent if pair.public_data not in configured]
     held = {pair.public_data for pair in agent}

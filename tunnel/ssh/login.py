@@ -20,7 +20,8 @@ from .trust import accept_key, known_keys, trusts_any_key
 
 
 async def log_in(hop: Hop, prompts: Prompts, carrier: Carrier) -> asyncssh.SSHClientConnection:
-    """Return an authenticated connection to `hop` over `carrier`. Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    """Return an authenticated connection to `hop` over `carrier`. Raise Unreachable, AuthFailed, HostKeyError,
+    ConfigError.
 
     A key that is not trusted yet ends the first connection; once it is accepted, a second one is made.
     """

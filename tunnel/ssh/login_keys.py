@@ -62,8 +62,8 @@ class LoginKeys:
         return in_order(agent, self._pairs, self._configured, self._certificates, identities_only=only)
 
     async def next_unnamed(self) -> tuple[Path, asyncssh.SSHKey] | None:
-        """Unlock and return the next locked key that could not be offered by its public half. None: there is none, or the
-        person gave up."""
+        """Unlock and return the next locked key that could not be offered by its public half. None: there is none, or
+        the person gave up."""
         if not self._unnamed:
             return None
         file = self._unnamed[0]
@@ -121,7 +121,10 @@ class LoginKeys:
             notice.cancel()
 
     async def _unlock(self, file: KeyFile) -> asyncssh.SSHKey | None:
-        """Return the private key of `file`, None if the person gave up. Add it to the agent if AddKeysToAgent says so."""
+        """Return the private key of `file`, None if the person gave up.
+
+        Add it to the agent if AddKeysToAgent says so.
+        """
         key = await unlocked(file.data, file.path, self._passphrase, self._prompts.memory)
         if key is not None and self._agent is not None and self._identities.agent_keeps is not None:
             confirm, seconds = self._identities.agent_keeps

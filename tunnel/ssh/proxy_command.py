@@ -144,7 +144,10 @@ class FirstStream:
 
 
 class Carrier:
-    """What one login goes over: `sock`, which `stream` has opened, or `tunnel`, the connection to the jump host `through`."""
+    """What one login goes over:
+
+    `sock`, which `stream` has opened, or `tunnel`, the connection to the jump host `through`.
+    """
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ async def open_socket(config: HostConfig) -> socket.socket:
     if isinstance(last, TimeoutError):
         raise Unreachable(
             f"{where} did not answer in {route.connect_timeout_s:.0f} s",
-            evidence="The connection was neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+            evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
             do="Check host and port. `-o ConnectTimeout=30` waits longer.",
         ) from last
     raise Unreachable(

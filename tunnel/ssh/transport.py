@@ -31,8 +31,8 @@ _HEAD_START_S = 0.1
 async def connect(target: SshTarget, prompts: Prompts, on_wait: Callable[[], None] = lambda: None) -> SshTransport:
     """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
 
-    Jump hosts are logged in to one by one, and the host key of each is checked. `on_wait` is called when the network, or a
-    slow `ssh -G`, leaves time for other work. Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    Jump hosts are logged in to one by one, and the host key of each is checked. `on_wait` is called when the network,
+    or a slow `ssh -G`, leaves time for other work. Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
     hops = await _route(target, on_wait)
     stream = FirstStream(hops[0].config, prompts)
@@ -75,7 +75,10 @@ async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
 
 @contextlib.contextmanager
 def _naming_jump_host(hop: Hop, target: SshTarget) -> Iterator[None]:
-    """Let an error at a jump host name it as the person wrote it. Its address alone would not tell them which one it is."""
+    """Let an error at a jump host name it as the person wrote it.
+
+    Its address alone would not tell them which one it is.
+    """
     name, config = hop
     try:
         yield
@@ -89,7 +92,8 @@ def _naming_jump_host(hop: Hop, target: SshTarget) -> Iterator[None]:
 def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -> None:
     """Tell the person which of their ssh options ccb's own SSH does not honour.
 
-    At a jump host (not the `last` hop) only options that ssh itself would honour there count: nothing is forwarded or run.
+    At a jump host (not the `last` hop) only options that ssh itself would honour there count: nothing is forwarded or
+    run.
     """
     options = hop.config.no_effect if last else only_openssh(hop.config.no_effect)
     if options:
@@ -151,12 +155,12 @@ class SshTransport:
             raise _lost(self._name, error) from error
         return SshPipe(self._name, process)
 
-    async def output_without_input(self, command: str, most: int) -> bytes:
+    async def output_without_input(self, command: str, limit: int) -> bytes:
         pipe = await self.execute(command)
         try:
             pipe.end_input()
             said = b""
-            while len(said) < most and (data := await pipe.read(most - len(said))):
+            while len(said) < limit and (data := await pipe.read(limit - len(said))):
                 said += data
             return said
         finally:

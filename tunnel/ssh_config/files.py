@@ -1,7 +1,8 @@
-"""ssh_config files on a machine without OpenSSH: asyncssh's parser, given text without what it trips over.
+"""Reads ssh_config files on a machine without OpenSSH, with asyncssh's parser.
 
-It refuses or misreads trailing comments, tokens it lacks, conditions of newer releases and quotes that do not match, and
-passes over many options in silence. Here every option is kept as text, as `ssh -G` would print it; who reads it decides.
+asyncssh refuses or misreads trailing comments, tokens it does not know, newer conditions and quotes that do not match,
+and ignores many options silently. So lines are cleaned before it reads them, and every option is kept as text, as `ssh
+-G` would print it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..transports.environment import SECRET_VARIABLES
 from .target import SshTarget
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
-_DEEPEST = 16
+_MAX_DEPTH = 16
 _REST_OF_LINE = ("proxycommand", "remotecommand", "localcommand", "knownhostscommand")
 _SEVERAL = ("IdentityFile", "CertificateFile", "SendEnv", "LocalForward", "RemoteForward", "DynamicForward")
 _ONE_LINE = ("SetEnv", "UserKnownHostsFile", "GlobalKnownHostsFile")
@@ -37,14 +38,15 @@ _TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _OPTIONS = (
     *_SEVERAL, *_ONE_LINE,
-    "AddKeysToAgent", "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname", "CASignatureAlgorithms",
-    "CheckHostIP", "Ciphers", "Compression",
+    "AddKeysToAgent", "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname",
+    "CASignatureAlgorithms", "CheckHostIP", "Ciphers", "Compression",
     "ConnectionAttempts", "ConnectTimeout", "ForwardAgent", "ForwardX11",
     "GSSAPIDelegateCredentials", "HashKnownHosts", "HostbasedAuthentication", "HostKeyAlgorithms", "HostKeyAlias",
-    "IdentitiesOnly", "IdentityAgent", "KbdInteractiveAuthentication", "KexAlgorithms", "KnownHostsCommand", "LocalCommand",
-    "MACs", "NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PasswordAuthentication", "PermitLocalCommand",
-    "PKCS11Provider", "PreferredAuthentications", "ProxyCommand", "ProxyJump", "ProxyUseFdpass", "PubkeyAcceptedAlgorithms",
-    "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RequiredRSASize", "RevokedHostKeys", "SecurityKeyProvider",
+    "IdentitiesOnly", "IdentityAgent", "KbdInteractiveAuthentication", "KexAlgorithms", "KnownHostsCommand",
+    "LocalCommand", "MACs", "NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PasswordAuthentication",
+    "PermitLocalCommand", "PKCS11Provider", "PreferredAuthentications", "ProxyCommand", "ProxyJump", "ProxyUseFdpass",
+    "PubkeyAcceptedAlgorithms", "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RequiredRSASize",
+    "RevokedHostKeys", "SecurityKeyProvider",
     "ServerAliveCountMax", "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "VerifyHostKeyDNS",
 )  # fmt: skip
 _OLD_NAMES = {
@@ -54,8 +56,11 @@ _OLD_NAMES = {
 
 
 def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple[dict[str, list[str]], tuple[str, ...]]:
-    """Options of `target` by their lower-case names: those of the command line, then of `files` (default: the user's and the
-    system's); and what in them only OpenSSH understands. Blocking, `Match exec` runs. Raises ConfigError."""
+    """Return the options of `target` by lower-case name, and the names of those that only OpenSSH understands.
+
+    The command line counts first, then `files` (default: the user's and the system's). Blocking: `Match exec` commands
+    run. Raise ConfigError.
+    """
     if files is None:
         files = (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG)
     with tempfile.TemporaryDirectory(prefix="ccb-") as directory:
@@ -63,20 +68,30 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple
         flags.write_text("\n".join(option.replace("\n", " ") for option in target.options) + "\n", encoding="utf-8")
         paths = [flags, *(path for path in files if os.access(path, os.R_OK))]
         said = {re.split(r"[\s=]", option.strip(), maxsplit=1)[0].lower() for option in target.options}
-        user = target.user if target.user is not None and "user" not in said else ()  # the first one counts, as for ssh
+        user = (
+            target.user if target.user is not None and "user" not in said else ()
+        )  # the first value counts, as in ssh
         named = (user, target.host, target.port if target.port and "port" not in said else ())
         try:
             config = _Config.load(None, paths, False, False, False, getpass.getuser(), *named)
             unknown = _unknown_of(config)
             if config.has_match_final():
-                config._options.setdefault("Hostname", target.host)  # the second reading does not name another
+                config._options.setdefault("Hostname", target.host)  # the second pass must not choose another one
                 config = _Config.load(config, paths, False, False, True, getpass.getuser(), *named)
         except (ConfigParseError, ValueError, OSError) as error:
             raise ConfigError(
                 "the ssh configuration cannot be read",
                 evidence=neutralise(str(error).replace(f"{flags} line", "-o option")),
-                do="Mend that line.",
+                do="Correct that line.",
             ) from error
+    lines = _option_lines(config)
+    if lines.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false", "none"):
+        unknown += ("CanonicalizeHostname",)
+    return lines, unknown
+
+
+def _option_lines(config: SSHConfig) -> dict[str, list[str]]:
+    """Return the options in the form of `ssh -G`: several values as a list, times in seconds."""
     lines: dict[str, list[str]] = {}
     for name in ("Hostname", "User", "Port", *_OPTIONS):
         value = config.get(name)
@@ -88,9 +103,7 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple
     if "rekeylimit" in lines:
         size, *time = lines["rekeylimit"][0].split()
         lines["rekeylimit"] = [" ".join((size, *map(_seconds, time)))]
-    if lines.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false", "none"):
-        unknown += ("CanonicalizeHostname",)
-    return lines, unknown
+    return lines
 
 
 def _unknown_of(config: SSHConfig) -> tuple[str, ...]:
@@ -98,7 +111,7 @@ def _unknown_of(config: SSHConfig) -> tuple[str, ...]:
 
 
 class _Named(NamedTuple):
-    """Who is meant as far as it is known in the middle of a file."""
+    """What is known of the target in the middle of a file."""
 
     host: str
     user: str | None
@@ -106,8 +119,10 @@ class _Named(NamedTuple):
 
 
 def clean_line(line: str, target: _Named, include_from: Path, unknown: set[str]) -> str:
-    """`line` of an ssh_config file as asyncssh reads it with ssh's meaning; "" when it cannot have one. Relative names of an
-    Include are below `include_from`. What only OpenSSH understands is added to `unknown`."""
+    """Return a line of an ssh_config file in a form that asyncssh reads as ssh does; "" if there is none.
+
+    Relative names in an Include are below `include_from`. Add what only OpenSSH understands to `unknown`.
+    """
     found = re.match(r"\s*([A-Za-z0-9]+)(\s*=\s*|\s+)(.*)", line)
     if not found:
         return ""
@@ -129,7 +144,7 @@ def clean_line(line: str, target: _Named, include_from: Path, unknown: set[str])
 
 
 def _words(text: str) -> list[str]:
-    """Up to a comment; a `#` in quotes or within a word begins none."""
+    """Split `text` into words, up to a comment. A `#` in quotes or inside a word begins no comment."""
     words: list[str] = []
     for word in re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'].*)+""", text):
         if word.startswith("#"):
@@ -139,7 +154,10 @@ def _words(text: str) -> list[str]:
 
 
 def _conditions(words: list[str], target: _Named, unknown: set[str]) -> list[str]:
-    """Those of a Match line; one that asyncssh does not know becomes `all` or, where it is not known to hold, `!all`."""
+    """Return the conditions of a Match line.
+
+    One that asyncssh does not know becomes `all`, or `!all` if it may not hold.
+    """
     kept: list[str] = []
     queue = list(words)
     while queue:
@@ -165,7 +183,7 @@ def _conditions(words: list[str], target: _Named, unknown: set[str]) -> list[str
 
 
 def _without_equals(command: str) -> str:
-    """The same for a shell: asyncssh cuts every word of a Match line at its `=`."""
+    """Return an equal shell command without `=`: asyncssh splits every word of a Match line there."""
     if "=" not in command:
         return command
     text = command.replace("\\", "\\\\").replace("=", "\\0075")
@@ -176,20 +194,20 @@ def _with_tokens(command: str, target: _Named) -> str:
     host = socket.gethostname()
     user = getpass.getuser()
     tokens = {
-        "%": "%", "d": str(Path.home()), "h": target.host, "i": str(os.getuid()), "l": host, "L": host.partition(".")[0],
-        "n": target.host, "p": str(target.port or 22), "r": target.user or user, "u": user,
+        "%": "%", "d": str(Path.home()), "h": target.host, "i": str(os.getuid()), "l": host,
+        "L": host.partition(".")[0], "n": target.host, "p": str(target.port or 22), "r": target.user or user, "u": user,
     }  # fmt: skip
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), command)
 
 
 def _included(pattern: str, below: Path) -> list[str]:
     path = Path(pattern).expanduser()
-    matching = sorted(glob.glob(str(path if path.is_absolute() else below / path)))  # noqa: PTH207 - a pattern, not a path
+    matching = sorted(glob.glob(str(path if path.is_absolute() else below / path)))  # noqa: PTH207
     return [glob.escape(name) for name in matching if Path(name).is_file() and os.access(name, os.R_OK)]
 
 
 def _seconds(text: str) -> str:
-    """A time of ssh_config in whole seconds; as it is when it is none."""
+    """Parse an ssh_config time such as `1h30m` into seconds; return the text unchanged if it is not a time."""
     parts = _TIME.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return text
@@ -202,7 +220,7 @@ def _first(config: _Config, option: str, args: list[str]) -> None:
 
 
 def _first_way(config: _Config, option: str, args: list[str]) -> None:
-    """Of ProxyCommand and ProxyJump the one that comes first counts, a ProxyCommand also when it is none."""
+    """Keep the first of ProxyCommand and ProxyJump. `ProxyCommand none` counts as one, `ProxyJump none` does not."""
     jump = str(config._options.get("ProxyJump", "none")).lower()
     if "ProxyCommand" not in config._options and (jump == "none" or option == "ProxyJump"):
         config._options.setdefault(option, " ".join(args))
@@ -236,7 +254,7 @@ _HANDLERS = {
 
 
 class _Config(SSHClientConfig):
-    """asyncssh's evaluation of Host, Match and Include; tokens are left for who uses the value."""
+    """asyncssh's evaluation of Host, Match and Include. It leaves `%x` tokens in the values."""
 
     _percent_expand = set()  # noqa: RUF012
     _no_split = set()  # noqa: RUF012
@@ -247,8 +265,8 @@ class _Config(SSHClientConfig):
         self._depth = 0
 
     def parse(self, path: Path) -> None:
-        if self._depth >= _DEEPEST:
-            raise ConfigParseError(f"{path}: more than {_DEEPEST} files include one another")
+        if self._depth >= _MAX_DEPTH:
+            raise ConfigParseError(f"{path}: Include is nested deeper than {_MAX_DEPTH} files")
         self._depth += 1
         target = _Named(self._orig_host, self._named_user(), self._named_port())
         below = SYSTEM_CONFIG.parent if path.is_relative_to(SYSTEM_CONFIG.parent) else Path("~/.ssh").expanduser()

@@ -26,8 +26,8 @@ _GREETING_TIMEOUT_S = 30.0
 class Route:
     """How the byte stream to the host is made.
 
-    `passes_socket` (ProxyUseFdpass): the command hands over an open connection instead of carrying its bytes. `greeting_s`:
-    seconds in which a server that has accepted the connection must ask for a login.
+    `passes_socket` (ProxyUseFdpass): the command hands over an open connection instead of carrying its bytes.
+    `greeting_s`: seconds in which a server that has accepted the connection must ask for a login.
     """
 
     proxy_jump: str | None
@@ -45,8 +45,8 @@ class Route:
 class HostTrust:
     """Which host keys are trusted, and what happens to others.
 
-    `name` and `port` are those under which known_hosts has the host; `alias` is HostKeyAlias. `revoked` are the files of
-    RevokedHostKeys. `loopback`: every key is trusted on a loopback address (NoHostAuthenticationForLocalhost).
+    `name` and `port` are those under which known_hosts has the host; `alias` is HostKeyAlias. `revoked` are the files
+    of RevokedHostKeys. `loopback`: every key is trusted on a loopback address (NoHostAuthenticationForLocalhost).
     """
 
     name: str
@@ -63,7 +63,8 @@ class HostTrust:
 class Identities:
     """The keys of the person. `agent` is the socket of the agent, None for no agent.
 
-    `agent_keeps` is AddKeysToAgent: whether the agent asks before each use, and the seconds it keeps a key (0: for good).
+    `agent_keeps` is AddKeysToAgent: whether the agent asks before each use, and the seconds it keeps a key (0: for
+    good).
     """
 
     files: tuple[Path, ...]
@@ -75,7 +76,8 @@ class Identities:
 
 @dataclass(frozen=True)
 class LoginMethods:
-    """How the person may prove who they are. `preferred` is PreferredAuthentications, `prompts` NumberOfPasswordPrompts.
+    """How the person may prove who they are. `preferred` is PreferredAuthentications, `prompts`
+    NumberOfPasswordPrompts.
 
     `batch`: nothing may be asked.
     """
@@ -123,9 +125,11 @@ class HostConfig:
 
 
 def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None = None) -> HostConfig:
-    """Return the options of `target`. Raise UsageError for a port that is not a number, ConfigError for an unknown home.
+    """Return the options of `target`. Raise UsageError for a port that is not a number, ConfigError for an unknown
+    home.
 
-    `defaults` are the lines of ssh without any configuration. `home` is the directory that `~` means; None: that of HOME.
+    `defaults` are the lines of ssh without any configuration. `home` is the directory that `~` means; None: that of
+    HOME.
     """
     options = _Options(lines, target, home)
     return HostConfig(

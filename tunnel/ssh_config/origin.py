@@ -1,4 +1,4 @@
-"""Which ssh options apply to a host, and where they come from: for `ccb doctor`."""
+"""Which ssh options apply to a host and where they come from, for `ccb doctor`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _APPLIED = re.compile(r"debug1: (.+) line (\d+): Applying options for ")
 _TRIED = re.compile(r"debug3: (.+) line (\d+): (?:not )?matched '")
 _VERDICT = re.compile(r"debug2: match (not )?found$")
 _INCLUDED = re.compile(r"debug3: (.+) line (\d+): Including file (.+) depth \d+( \(parse only\))?$")
-_MOST_LINES = 20_000
-_MOST_DEPTH = 16
+_MAX_LINES = 20_000
+_MAX_DEPTH = 16
 
 _SEVERAL = {"identityfile", "certificatefile", "sendenv", "setenv", "localforward", "remoteforward", "dynamicforward"}
-"""Keywords of which every line counts; of the others the first one does."""
+"""Options of which every line counts. Of all others only the first line does."""
 
 _OLD_NAMES = {
     "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
@@ -40,12 +40,12 @@ _OLD_NAMES = {
 }
 
 ELSEWHERE = "follows from the others"
-"""`where` of an option that no file and no flag names: ssh derives some from others."""
+"""`where` of an option that no file and no flag sets: ssh derives some options from others."""
 
 
 @dataclass(frozen=True)
 class AppliedOption:
-    """An option that is not ssh's default. `where` is `file:line`, `command line` or ELSEWHERE."""
+    """An option that differs from ssh's default. `where` is `file:line`, `command line` or ELSEWHERE."""
 
     name: str
     value: str
@@ -54,7 +54,7 @@ class AppliedOption:
 
 @dataclass
 class _Trace:
-    """What ssh says about its reading: files, the blocks that applied (`file`, line), and what was included where."""
+    """What ssh says about reading its files: their names, the blocks (file, line) that applied, and the files included."""
 
     files: list[str] = field(default_factory=list)
     blocks: set[tuple[str, int]] = field(default_factory=set)
@@ -62,8 +62,10 @@ class _Trace:
 
 
 async def applied_options(target: SshTarget, words: Sequence[str] = ("ssh",)) -> list[AppliedOption] | None:
-    """What the configuration and the command line, with the flags in `words` that start ssh, change for `target`; None without
-    an OpenSSH that answers."""
+    """Return the options that the files, the command line and the flags in `words` set for `target`.
+
+    `words` start ssh. Return None if there is no OpenSSH, or it does not answer.
+    """
     ssh = shutil.which(words[0])
     if ssh is None:
         return None
@@ -77,9 +79,9 @@ async def applied_options(target: SshTarget, words: Sequence[str] = ("ssh",)) ->
     target = target.with_flags(flags_of(words))
     defaults = set(default.splitlines())
     found = []
-    for line in dict.fromkeys(given.splitlines()):  # a second pass over the files doubles what there may be several of
+    for line in dict.fromkeys(given.splitlines()):  # a second pass over the files repeats options of several lines
         name, _, value = line.partition(" ")
-        if line not in defaults and name not in ("host", "loglevel"):  # the level is that of this very call
+        if line not in defaults and name not in ("host", "loglevel"):  # LogLevel is that of this call
             found.append(AppliedOption(name, value, _origin(name, value, target, written)))
     return found
 
@@ -92,7 +94,10 @@ async def _run(argv: list[str]) -> tuple[int, str, str]:
 
 
 def _trace(said: str) -> _Trace:
-    """A `Match` line gets its verdict after the lines that name it; in a later pass it may apply where it did not before."""
+    """Parse the debug output of ssh.
+
+    The verdict on a `Match` line follows the lines that name it. In a later pass a block may apply that did not before.
+    """
     trace = _Trace()
     tried: tuple[str, int] | None = None
     for line in map(str.rstrip, said.splitlines()):
@@ -116,7 +121,7 @@ def _trace(said: str) -> _Trace:
 
 
 def _written(said: str) -> Mapping[str, list[tuple[str, str]]]:
-    """By keyword, what the files say for this host, in the order in which ssh takes it: (value, `file:line`)."""
+    """Return what the files set for this host: (value, `file:line`) by option, in the order in which ssh reads them."""
     trace = _trace(said)
     inner = {name for names in trace.included.values() for name in names}
     found: dict[str, list[tuple[str, str]]] = {}
@@ -128,26 +133,26 @@ def _written(said: str) -> Mapping[str, list[tuple[str, str]]]:
 
 
 def _lines(path: str, trace: _Trace, depth: int) -> Iterator[tuple[str, str, str]]:
-    """The lines of a file that apply, and those of the files it includes."""
+    """Yield (option, value, `file:line`) for the lines of a file that apply, and of the files it includes."""
     try:
-        lines = Path(path).expanduser().read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]
+        lines = Path(path).expanduser().read_text(encoding="utf-8", errors="replace").splitlines()[:_MAX_LINES]
     except OSError:
         return
     applies = True
     for number, line in enumerate(lines, 1):
         keyword, value = _words(line)
         if keyword in ("host", "match"):
-            # ssh does not name a `Match all` when it says that it is found
+            # ssh does not name a `Match all` when it reports a match
             applies = (path, number) in trace.blocks or (keyword == "match" and value.lower() == "all")
         elif applies and keyword == "include":
-            for name in trace.included.get((path, number), ()) if depth < _MOST_DEPTH else ():
+            for name in trace.included.get((path, number), ()) if depth < _MAX_DEPTH else ():
                 yield from _lines(name, trace, depth + 1)
         elif applies and keyword and not keyword.startswith("#"):
             yield keyword, value, f"{path}:{number}"
 
 
 def _words(line: str) -> tuple[str, str]:
-    """Keyword and value; `=` may stand between them."""
+    """Split a line into option and value; `=` may separate them."""
     found = re.match(r'\s*"?([A-Za-z0-9]+)"?(?:\s*=\s*|\s+)(.*)', line)
     if found is None:
         return "", ""
@@ -169,7 +174,8 @@ def _origin(name: str, value: str, target: SshTarget, written: Mapping[str, list
 
 
 def _same(text: str, resolved: str) -> bool:
-    """Whether a line of which there may be several says this; `ssh -G` expands some values and takes lists apart."""
+    """Return whether a line with `text` may be the one that `ssh -G` shows as `resolved`: it expands values and splits
+    lists."""
     plain = text.strip().strip('"')
     return (
         plain.lower() == resolved.lower()

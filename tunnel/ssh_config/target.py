@@ -15,7 +15,8 @@ _FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 _FLAG_OPTIONS = {
     "-4": "AddressFamily", "-6": "AddressFamily", "-A": "ForwardAgent", "-a": "ForwardAgent", "-B": "BindInterface",
     "-b": "BindAddress", "-C": "Compression", "-c": "Ciphers", "-J": "ProxyJump", "-K": "GSSAPIAuthentication",
-    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11", "-Y": "ForwardX11",
+    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11",
+    "-Y": "ForwardX11",
 }  # fmt: skip
 """The ssh_config option that each flag of ssh sets."""
 
@@ -68,7 +69,10 @@ class SshTarget:
         return words
 
     def with_flags(self, flags: Sequence[tuple[str, str]]) -> SshTarget:
-        """Return the target with the options that flags of ssh set. Of a port only whether it was given is kept (22)."""
+        """Return the target with the options that flags of ssh set.
+
+        Of a port only whether it was given is kept (22).
+        """
         given = dict(flags)
         options = [value for flag, value in flags if flag == "-o"]
         options += [f"{_FLAG_OPTIONS[flag]}={value}" for flag, value in flags if flag in _FLAG_OPTIONS]

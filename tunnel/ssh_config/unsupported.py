@@ -1,39 +1,40 @@
-"""Which of the ssh options that apply to a host have no effect on a connection of ours: said, not passed over."""
+"""Which ssh options have no effect on a connection that ccb makes by itself. The person is told, not left to guess."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 Lines = Mapping[str, Sequence[str]]
-"""What `ssh -G` prints: values by lower-case option name."""
+"""The output of `ssh -G`: values by lower-case option name."""
 
 _NAMES = (
     "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "Tunnel",
     "GSSAPIDelegateCredentials", "HostbasedAuthentication", "PKCS11Provider", "SecurityKeyProvider", "VerifyHostKeyDNS",
     "KnownHostsCommand", "LocalCommand", "CheckHostIP", "CASignatureAlgorithms", "RequiredRSASize",
-    "ControlPath", "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash", "VisualHostKey",
-    "KbdInteractiveDevices",
+    "ControlPath", "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",
+    "VisualHostKey", "KbdInteractiveDevices",
 )  # fmt: skip
 _HARMLESS = frozenset((
-    "ControlPath", "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash", "VisualHostKey",
-    "KbdInteractiveDevices", "ServerAliveInterval",
-))  # fmt: skip  # in many configurations, for every host; where GSSAPI was the only way in, the refused login says so
+    "ControlPath", "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",
+    "VisualHostKey", "KbdInteractiveDevices", "ServerAliveInterval",
+))  # fmt: skip  # set for every host in many configurations; if GSSAPI was needed to log in, the error says so
 _NEVER = frozenset((
-    "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "ServerAliveInterval",
-))  # fmt: skip  # ccb forwards nothing, runs its own command and keeps its own watch, whichever ssh connects
-_ON = {"TCPKeepAlive": ("yes", "true")}  # what it is like here anyway, where that is not "off"
+    "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11",
+    "ServerAliveInterval",
+))  # fmt: skip  # no transport honours these: ccb forwards nothing, runs its own command, watches the link itself
+_ON = {"TCPKeepAlive": ("yes", "true")}  # values that describe what ccb does anyway, if that is not "off"
 LONGEST_SILENCE_S = 15
-"""Seconds of silence after which a connection is given up, whatever ServerAliveInterval says."""
+"""Seconds of silence after which ccb gives a connection up, whatever ServerAliveInterval says."""
 _OFF = ("", "no", "none", "false", "internal")
 
 
 def changed(lines: Lines, defaults: Lines) -> dict[str, Sequence[str]]:
-    """The options that are not as ssh has them without any configuration."""
+    """Return the options whose values are not those of ssh without any configuration."""
     return {name: values for name, values in lines.items() if list(values) != list(defaults.get(name, ()))}
 
 
 def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
-    """Names of options that were set and have no effect over asyncssh, as ssh_config(5) spells them."""
+    """Return the names of options that were set and have no effect with asyncssh, as ssh_config(5) spells them."""
     given = changed(lines, defaults)
     found = [
         name
@@ -51,12 +52,12 @@ def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
 
 
 def only_openssh(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of `names` that have their effect with `--transport ssh`."""
+    """Return the options in `names` that `--transport ssh` honours."""
     return tuple(name for name in names if name.split(" ")[0] not in _NEVER)
 
 
 def of_consequence(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of `names` that a person should hear of at every login; the doctor names the others too."""
+    """Return the options in `names` to name at every login. The doctor names all of them."""
     return tuple(name for name in names if name.split(" ")[0] not in _HARMLESS)
 
 

@@ -1,5 +1,5 @@
-"""The transport over any command that gives a byte pipe to a shell: `docker exec -i NAME`, `kubectl exec -i POD --`, a wrapper
-of ssh. Every command on the host starts it again."""
+"""The transport over any local command that gives a byte pipe to a shell: `docker exec -i NAME`, `kubectl exec -i POD
+--`, a wrapper of ssh. It is started once for each command on the host."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import signal
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..errors import CcbError, ConnectionLost, UsageError
 from ..plain_text import neutralise
@@ -18,8 +19,23 @@ _READ_LIMIT = 1024 * 1024
 _CLOSE_S = 5.0
 
 Failure = Callable[[int | None, str], CcbError | None]
-"""From exit code (None: killed) and stderr of a command that ended without a word on stdout to the error it stands for; None
-where that is for the caller to say."""
+"""Takes the exit code (None: killed by a signal) and stderr of a command that ended without any output. Returns the
+error that this means, or None if the caller has to decide."""
+
+
+@dataclass(frozen=True)
+class PipeCommand:
+    """A local command that leads to a shell on a host.
+
+    `name` is how messages name the host, `shown` how they name the command. `argv` returns the words that run a command
+    line there. `lost_status` is the exit code by which the command says that its connection was cut off.
+    """
+
+    name: str
+    shown: str
+    argv: Callable[[str], Sequence[str]]
+    failure: Failure
+    lost_status: int | None = None
 
 
 class _Protocol(SubprocessStreamProtocol):
@@ -33,8 +49,11 @@ class _Protocol(SubprocessStreamProtocol):
 
 
 class Child:
-    """A process with a group of its own. Its pipes may outlive it in other hands (a master connection, something it started),
-    and then waiting for it would have no end unless they are closed here."""
+    """A process with a process group of its own.
+
+    Its pipes may stay open in other processes after its end (an ssh master, something it started). asyncio would wait
+    for those, so `exited` does not look at the pipes and `end` closes them.
+    """
 
     def __init__(self, process: Process, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
         self.process = process
@@ -42,47 +61,36 @@ class Child:
         self._protocol = protocol
 
     async def exited(self) -> int:
-        """Wait for its end, not for that of its pipes; its exit code, negative for a signal."""
+        """Wait for the end of the process, not of its pipes. Return its exit code, negative for a signal."""
         await self._protocol.exited.wait()
         status = self._transport.get_returncode()
         assert status is not None
         return status
 
     def kill(self) -> None:
-        """End it and what it started, without waiting."""
+        """Kill its process group, without waiting."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Killed if it still runs; its pipes are closed."""
+        """Kill it if it still runs, and close its pipes."""
         self.kill()
         self._transport.close()
         await self.process.wait()
 
 
 class CommandPipe:
-    """stdin and stdout of one child with a process group of its own. `lost_status` is the exit code by which the command says
-    that it was cut off."""
+    """stdin and stdout of one started command. `notice` shows the person what it says while it connects."""
 
-    def __init__(
-        self,
-        name: str,
-        child: Child,
-        failure: Failure,
-        notice: Notice | None = None,
-        lost_status: int | None = None,
-    ) -> None:
+    def __init__(self, command: PipeCommand, child: Child, notice: Notice | None = None) -> None:
         process = child.process
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        self._name = name
+        self._command = command
         self._child = child
-        self._process = process
         self._stdin = process.stdin
         self._stdout = process.stdout
-        self._failure = failure
         self._notice = notice
-        self._lost_status = lost_status
         self._heard = False
         self._closing = False
         self._killed = False
@@ -93,21 +101,21 @@ class CommandPipe:
 
     @property
     def failed(self) -> bool:
-        """It ended by itself, and not well."""
-        return self._failed or (not self._closing and self._process.returncode not in (None, 0))
+        """Whether it ended by itself with an error."""
+        return self._failed or (not self._closing and self._child.process.returncode not in (None, 0))
 
     @property
     def closed(self) -> bool:
-        """`close` was called."""
+        """Whether `close` was called."""
         return self._closing
 
     async def read(self, n: int = 65536) -> bytes:
-        """As `Pipe.read`; a command that ends without a word raises the error it stands for."""
+        """See `Pipe.read`. Raise what `PipeCommand.failure` returns if the command ends without any output."""
         data = await self._stdout.read(n)
         if data:
             self._heard = True
         elif not self._heard and not self._closing:
-            error = self._failure(await self._status_soon(), neutralise(self.stderr_tail().strip()))
+            error = self._command.failure(await self._status_soon(), neutralise(self.stderr_tail().strip()))
             if error is not None:
                 raise error
         return data
@@ -118,7 +126,7 @@ class CommandPipe:
             await self._stdin.drain()
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ConnectionLost(
-                f"the connection to {self._name} was lost", evidence=neutralise(self.stderr_tail().strip())
+                f"the connection to {self._command.name} was lost", evidence=neutralise(self.stderr_tail().strip())
             ) from error
 
     async def close(self) -> None:
@@ -130,26 +138,26 @@ class CommandPipe:
                 await asyncio.wait_for(self._child.exited(), _CLOSE_S)
         self.kill()
         if self._stdin.transport.get_write_buffer_size():
-            self._stdin.transport.abort()  # closing it would wait for a reader that is gone
+            self._stdin.transport.abort()  # closing it would wait for a reader that has ended
         await self._child.end()
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
     def kill(self) -> None:
-        """End the child and what it started at once."""
+        """Kill the child and what it started."""
         self._closing = self._killed = True
         self._child.kill()
 
     async def exit_status(self) -> int | None:
         status = await self._child.exited()
         await asyncio.wait({self._stderr_task}, timeout=LAST_WORDS_S)
-        return None if status < 0 or status == self._lost_status else status
+        return None if status < 0 or status == self._command.lost_status else status
 
     def stderr_tail(self) -> str:
         return self._tail.text()
 
     async def _status_soon(self) -> int | None:
-        """The exit code, once stderr was read to its end where that does not take long."""
+        """Return the exit code, once stderr was read to its end or LAST_WORDS_S have passed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._stderr_task), LAST_WORDS_S)
         try:
@@ -159,52 +167,36 @@ class CommandPipe:
         return status if status >= 0 else None
 
     def _say(self, line: str) -> None:
-        """What it says while it connects."""
+        """Show a line that the command says before it is connected."""
         if self._notice is not None and not self._heard:
             self._notice(line)
 
 
 class CommandTransport:
-    """Starts `argv(command line)` for each command, in a session of its own: it can neither take the terminal nor be ended by
-    the person's Ctrl+C. `name` is how messages call the host, `shown` how they call the command, `notice` shows the person what
-    it says while it connects."""
+    """Starts `command` once for each command line on the host.
 
-    def __init__(
-        self,
-        name: str,
-        shown: str,
-        argv: Callable[[str], Sequence[str]],
-        failure: Failure,
-        *,
-        env: Mapping[str, str],
-        notice: Notice | None = None,
-        lost_status: int | None = None,
-    ) -> None:
-        self._name = name
-        self._shown = shown
-        self._argv = argv
-        self._failure = failure
+    Each child has a session of its own: it can neither take the terminal nor be ended by the person's Ctrl+C. `notice`
+    shows the person what a child says while it connects.
+    """
+
+    def __init__(self, command: PipeCommand, *, env: Mapping[str, str], notice: Notice | None = None) -> None:
+        self._command = command
         self._env = dict(env)
         self._notice = notice
-        self._lost_status = lost_status
         self._pipes: list[CommandPipe] = []
         self._given_up = False
 
     @property
     def name(self) -> str:
-        return self._name
+        return self._command.name
 
     async def execute(self, command: str) -> CommandPipe:
-        child = await start(
-            self._argv(command),
-            self._shown,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=self._env,
-        )
-        pipe = CommandPipe(self._name, child, self._failure, self._notice, self._lost_status)
-        self._pipes = [each for each in self._pipes if not each.closed or each.failed] + [pipe]
-        return pipe
+        pipe = asyncio.subprocess.PIPE
+        argv = self._command.argv(command)
+        child = await start(argv, self._command.shown, stdin=pipe, stdout=pipe, env=self._env)
+        started = CommandPipe(self._command, child, self._notice)
+        self._pipes = [each for each in self._pipes if not each.closed or each.failed] + [started]
+        return started
 
     @property
     def alive(self) -> bool:
@@ -212,7 +204,7 @@ class CommandTransport:
 
     @property
     def warm(self) -> bool:
-        """Nobody knows what the command does before there is a shell."""
+        """False: the command may log in before it gives a shell."""
         return False
 
     def abort(self) -> None:
@@ -228,7 +220,7 @@ class CommandTransport:
 
 
 async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]) -> Child:
-    """A child without the terminal, its stderr a pipe. Raises UsageError when there is no such command here."""
+    """Start a child without the terminal, with a pipe for stderr. Raise UsageError if it cannot be started."""
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(
@@ -243,8 +235,8 @@ async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env
     except FileNotFoundError:
         raise UsageError(
             f"this machine has no command {neutralise(argv[0])[:80]!r}",
-            evidence=f"It was to be started as: {shown}",
-            do="Install it, put it on the PATH, or name another way to the host.",
+            evidence=f"It is needed to run: {shown}",
+            do="Install it, put it on the PATH, or choose another transport.",
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -256,8 +248,10 @@ async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env
 
 
 async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command that asks nothing. Raises UsageError when there is no such command, and
-    TimeoutError once it is ended, with what it started."""
+    """Run a command without input and return its exit code, stdout and stderr.
+
+    Raise UsageError if it cannot be started, and TimeoutError after `deadline_s`; then it was killed with its children.
+    """
     pipe = asyncio.subprocess.PIPE
     child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
     try:

@@ -1,4 +1,4 @@
-"""How a command that leads to a shell is given the command line it shall run."""
+"""How a command line is passed to a local command that leads to a shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAKES_A_LINE = re.compile(r"-[il]{0,2}c|--command")
 
 
 def words_of(text: str, option: str) -> tuple[str, ...]:
-    """`text` cut into words as a shell cuts them; nothing is expanded. Raises UsageError."""
+    """Split `text` into words as a shell does, without expanding anything. Raise UsageError naming `option`."""
     if "\0" in text or "\n" in text:
         raise UsageError(f"{option} must be one line", do=f"Write {option} 'COMMAND ARGUMENTS…'.")
     try:
@@ -33,8 +33,10 @@ def words_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def shell_argv(words: Sequence[str], line: str) -> list[str]:
-    """`words` that run `line` in a shell: in the place of `{command}`; behind a shell's own `-c`; behind a shell; else behind
-    `sh -c`."""
+    """Return `words` with the command line `line` added, so that a shell runs it.
+
+    It replaces `{command}`, follows a shell's `-c`, follows a shell as `-c LINE`, or else as `sh -c LINE`.
+    """
     if any(COMMAND in word for word in words):
         return [word.replace(COMMAND, line) for word in words]
     if len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1]):
@@ -47,8 +49,10 @@ def shell_argv(words: Sequence[str], line: str) -> list[str]:
 
 
 def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
-    """A wrapper of ssh that runs `line` on `login` (`[user@]host`): in the places of `{host}` and `{command}`, else both at the
-    end."""
+    """Return the words of a wrapper of ssh that run `line` on `login` (`[user@]host`).
+
+    They replace `{host}` and `{command}`, or stand at the end.
+    """
     if tuple(words[:1]) == ("gcloud",) and words[-1] == "ssh":
         return [*words, login, "--command", line]
     argv = [word.replace(HOST, login).replace(COMMAND, line) for word in words]
@@ -60,5 +64,5 @@ def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
 
 
 def is_openssh(words: Sequence[str]) -> bool:
-    """Whether `words` start the ssh of OpenSSH, so that its options may be added."""
+    """Return whether `words` start the ssh of OpenSSH, so that its options may be added."""
     return PurePath(words[0]).name == "ssh" and not any(mark in word for word in words for mark in (HOST, COMMAND))

@@ -1,24 +1,19 @@
-"""The local transport: the same pipe as over SSH, with the worker as a child of this process's machine."""
+"""The local transport: commands run on this machine, over the same kind of pipe as over SSH."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-from .command import CommandTransport
+from .command import CommandTransport, PipeCommand
 
 
 class LocalTransport(CommandTransport):
-    """Runs commands under /bin/sh on this machine. `env` replaces the environment when given."""
+    """Runs commands with /bin/sh on this machine, with the environment `env` (default: that of ccb)."""
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
-        super().__init__(
-            "local",
-            "sh",
-            lambda command: ("/bin/sh", "-c", command),
-            lambda status, said: None,
-            env=os.environ if env is None else env,
-        )
+        shell = PipeCommand("local", "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
+        super().__init__(shell, env=os.environ if env is None else env)
 
     @property
     def warm(self) -> bool:

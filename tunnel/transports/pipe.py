@@ -1,4 +1,4 @@
-"""The two seams every way to a host goes through: a transport starts a command, a pipe is its bytes."""
+"""The two protocols of every way to a host: a transport starts a command, a pipe carries its bytes."""
 
 from __future__ import annotations
 
@@ -6,45 +6,47 @@ from typing import Protocol, runtime_checkable
 
 
 class Pipe(Protocol):
-    """stdin and stdout of one running command, as bytes. Closing is idempotent and bounded (5 s)."""
+    """stdin and stdout of one running command, as bytes. Closing can be repeated and takes at most 5 s."""
 
     async def read(self, n: int = 65536) -> bytes:
-        """At most `n` bytes; b"" at the end of the stream. Raises `ConnectionLost` when the transport is lost."""
+        """Return at most `n` bytes, b"" at the end of the stream. Raise ConnectionLost when the connection is lost."""
 
     async def write(self, data: bytes) -> None:
-        """Send `data`; returns when the transport can take more. Raises `ConnectionLost`."""
+        """Send `data`. Return when the transport can take more. Raise ConnectionLost."""
 
     async def close(self) -> None:
         """End the command's stdin and release the channel."""
 
     async def exit_status(self) -> int | None:
-        """Wait for the command to end; its exit code, or None when it was lost or killed by a signal. What it wrote to stderr is
-        in `stderr_tail` then, unless something that it has started keeps that open."""
+        """Wait for the command to end. Return its exit code, None if it was lost or killed by a signal.
+
+        `stderr_tail` is complete then, unless something that the command started keeps stderr open.
+        """
 
     def stderr_tail(self) -> str:
-        """The last lines the command wrote to stderr (at most 8 KiB), for error messages."""
+        """Return the end of what the command wrote to stderr (at most 8 KiB), for error messages."""
 
 
 class Transport(Protocol):
-    """A way to run commands in a shell on a host. `close` is idempotent."""
+    """Runs commands in a shell on a host. `close` can be repeated."""
 
     @property
     def name(self) -> str:
-        """How messages call the host: `user@devbox`, `local`."""
+        """How messages name the host: `user@devbox`, `local`."""
 
     async def execute(self, command: str) -> Pipe:
-        """Start `command` under the login shell and return its pipe at once, without waiting for output."""
+        """Start `command` in the login shell and return its pipe without waiting for output. Raise CcbError."""
 
     @property
     def alive(self) -> bool:
-        """Whether a command may still be started; a connection that has gone silent counts as alive until that is noticed."""
+        """Whether a command may still be started. A silent connection counts as alive until somebody notices."""
 
     @property
     def warm(self) -> bool:
-        """Whether one command more needs no login."""
+        """Whether another command needs no new login."""
 
     def abort(self) -> None:
-        """Give the connection up without a word; `close` is quick afterwards."""
+        """Give the connection up at once, without telling the other end. `close` is quick afterwards."""
 
     async def close(self) -> None:
         """Close the connection and everything on it."""
@@ -52,7 +54,7 @@ class Transport(Protocol):
 
 @runtime_checkable
 class RunsBeside(Protocol):
-    """A transport on whose connection one command more costs no login."""
+    """A transport that can run another command on its connection while the first one runs."""
 
-    async def output_without_input(self, command: str, most: int) -> bytes:
-        """The first `most` bytes that `command` prints when its stdin is at its end from the start. Raises CcbError."""
+    async def output_without_input(self, command: str, limit: int) -> bytes:
+        """Run `command` with an empty stdin and return the first `limit` bytes of its output. Raise CcbError."""

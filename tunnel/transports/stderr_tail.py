@@ -1,4 +1,4 @@
-"""The last of what a command wrote to stderr: the evidence in an error message."""
+"""The end of what a command wrote to stderr: the evidence for an error message."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from ..plain_text import neutralise
 
 LIMIT = 8 * 1024
 LAST_WORDS_S = 2.0
-"""How long the end of stderr is waited for when the command has ended."""
+"""Seconds to wait for the end of stderr after the command has ended."""
 
-_MOST_LINE = 2000
+_MAX_LINE = 2000
 _QUIET_S = 1.0
 
 Notice = Callable[[str], None]
-"""Shows the person what a command says on stderr; neutralised already."""
+"""Shows the person a line that a command wrote to stderr. It is neutralised already."""
 
 
 class StderrTail:
-    """Keeps the last LIMIT bytes."""
+    """Keeps the last LIMIT bytes of stderr."""
 
     def __init__(self) -> None:
         self._data = b""
-        self._shown = False  # the line that has no end yet
+        self._shown = False  # whether the unfinished line was given to `notice`
 
     async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
-        """Read to the end; run it as a task of the pipe that owns stderr. Every line is given to `notice`, and what stands at the
-        end without a newline for a while: it may be a question."""
+        """Read stderr to its end, in a task of the pipe that owns it. Give every line to `notice`.
+
+        A line without a newline is given to it too after a moment: it may be a question.
+        """
         line = ""
         while data := await self._read(read, line, notice):
             self.feed(data)
@@ -36,8 +38,8 @@ class StderrTail:
                     line, self._shown = "", False
                 *lines, line = (line + data.decode("utf-8", "replace")).split("\n")
                 for each in lines:
-                    notice(neutralise(each[:_MOST_LINE].rstrip("\r")))
-                line = line[:_MOST_LINE]
+                    notice(neutralise(each[:_MAX_LINE].rstrip("\r")))
+                line = line[:_MAX_LINE]
         if line and notice is not None and not self._shown:
             notice(neutralise(line))
 

@@ -334,7 +334,7 @@ async def test_a_host_that_confirms_nothing_does_not_keep_who_leaves(host: Scrip
 async def test_a_change_of_the_machine_puts_a_dead_connection_out_at_once(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.link.link.PROBE_S", 0.1)
+    monkeypatch.setattr("ccb.tunnel.link.liveness.PROBE_S", 0.1)
     async with session_on(host) as (session, _silent):
         session.doubt("this machine was asleep")
         change = await until(session, LinkState.RECONNECTING)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.link_peer import Peer, SocketPipe, link_pair
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError, UsageError
-from ccb.tunnel.link import link as link_module
+from ccb.tunnel.link import liveness
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import (
     Ack,
@@ -124,7 +124,7 @@ async def test_silence_is_pinged_and_then_dead() -> None:
 async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_dead_long_before_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link_module, "PROBE_S", 0.3)
+    monkeypatch.setattr(liveness, "PROBE_S", 0.3)
     async with attached(ping_after=0.1, dead_after=600) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
         link.probe()

@@ -18,6 +18,7 @@ from ccb.tunnel.login.asking import AskingTransport
 from ccb.tunnel.login.command_failures import wrapper_failure
 from ccb.tunnel.openssh import transport as openssh
 from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.transports.command import PipeCommand
 
 
 @pytest.fixture
@@ -135,8 +136,9 @@ async def test_behind_a_wrapper_who_gives_up_is_not_asked_again_by_the_same_ssh(
         words = ["ssh", "-F", "/dev/null", "-o", known, "-p", str(server.port), f"{host_user.name}@127.0.0.1"]
         person = Slow(None)
         person.found.set()
+        failure = partial(wrapper_failure, "box", "wrap")
         wrapper = await AskingTransport.open(
-            "box", "wrap", lambda line: [*words, line], partial(wrapper_failure, "box", "wrap"), person, env
+            PipeCommand("box", "wrap", lambda line: [*words, line], failure), person, env
         )
         try:
             for times in (1, 2):

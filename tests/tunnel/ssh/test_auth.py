@@ -99,7 +99,7 @@ async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: Host
             SshTarget("127.0.0.1", host_user.name, sshd.port, (str(missing), str(text)), options), NobodyToAsk()
         )
     assert f"{missing}: No such file or directory" in caught.value.evidence
-    assert f"{text}: no private key that can be read" in caught.value.evidence
+    assert f"{text}: not a private key that can be read" in caught.value.evidence
 
 
 async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:

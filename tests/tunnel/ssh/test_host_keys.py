@@ -116,7 +116,7 @@ async def test_a_file_for_keys_that_cannot_be_read_is_passed_over(
         pass
     assert len(person.asked) == 1, "what cannot be read vouches for nobody"
     if what == "a directory":
-        assert person.told[0] == f"{broken} cannot be read, so keys in it do not count: Is a directory."
+        assert person.told[0] == f"{broken} cannot be read, so the keys in it are not used: Is a directory."
 
 
 async def test_a_key_of_another_kind_is_a_question_that_names_the_one_on_file(

@@ -23,7 +23,7 @@ from ccb.deploy.bundle import load
 from ccb.tunnel.errors import AuthFailed, DeployError, NoPython, Unreachable, UsageError
 from ccb.tunnel.login.command_failures import command_failure
 from ccb.tunnel.openssh.container import ContainerPipe, ContainerTransport, container_command, container_name
-from ccb.tunnel.transports.command import CommandTransport
+from ccb.tunnel.transports.command import CommandTransport, PipeCommand
 from ccb.tunnel.transports.command_line import shell_argv, words_of, wrapper_argv
 from ccb.tunnel.transports.local import LocalTransport
 
@@ -34,10 +34,7 @@ SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
 async def transport(text: str, notices: list[str] | None = None, **env: str) -> AsyncIterator[CommandTransport]:
     words = words_of(text, "--transport")
     made = CommandTransport(
-        "box",
-        text,
-        lambda line: shell_argv(words, line),
-        partial(command_failure, "box", text),
+        PipeCommand("box", text, lambda line: shell_argv(words, line), partial(command_failure, "box", text)),
         env={"PATH": os.environ["PATH"], **env},
         notice=notices.append if notices is not None else None,
     )

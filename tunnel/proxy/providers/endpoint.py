@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 class Endpoint:
     """The base URL of a provider and the HTTP proxy on the way.
 
-    `variable` names the environment variable that sets the base URL. The proxy's URL may hold a password: repr hides it.
+    `variable` names the environment variable that sets the base URL. The proxy's URL may hold a password: repr hides
+    it.
     """
 
     base: URL
@@ -85,7 +86,8 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
     if name is None:
         return None
     no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    if urllib.request.proxy_bypass_environment(f"{base.host}:{base.port}", {"no": no_proxy}):  # type: ignore[attr-defined]
+    bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]
+    if bypass(f"{base.host}:{base.port}", {"no": no_proxy}):
         return None
     text = environ[name] if "://" in environ[name] else f"http://{environ[name]}"
     try:
@@ -99,7 +101,10 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
 
 
 def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
-    """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR. Raise ConfigError."""
+    """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+
+    Raise ConfigError.
+    """
     cafile, capath = environ.get("SSL_CERT_FILE") or None, environ.get("SSL_CERT_DIR") or None
     for name, value, good in (
         ("SSL_CERT_FILE", cafile, cafile is None or Path(cafile).is_file()),

@@ -33,7 +33,8 @@ def _proxy_authorization(proxy: URL | None) -> dict[str, str] | None:
 
 
 class ProviderClient:
-    """Sends requests to one endpoint. Follows no redirects, since the credential would follow them, and keeps no cookies.
+    """Sends requests to one endpoint. Follows no redirects, since the credential would follow them, and keeps no
+    cookies.
 
     Raise ConfigError for CAs in `environ` that cannot be read.
     """

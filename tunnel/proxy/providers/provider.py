@@ -1,9 +1,9 @@
 """The one seam between the auth proxy and a model API.
 
-The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API with its
-own credential, and gives the answer back as an Anthropic response: status, headers, and a body of Anthropic events. The
-auth proxy checks the request before the provider sees it, and buffers the answer behind it, so resuming, cancelling and the
-limits are the same for every provider.
+The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API with
+its own credential, and gives the answer back as an Anthropic response: status, headers, and a body of Anthropic events.
+The auth proxy checks the request before the provider sees it, and buffers the answer behind it, so resuming, cancelling
+and the limits are the same for every provider.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class ProviderError(Exception):
 class ProviderRequest:
     """A request of the worker that the policy has allowed.
 
-    `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case, and
-    hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the provider
-    must let that error through or end its own request. `size` is the length of the body in bytes, None if unknown.
+    `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
+    and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
+    provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
+    unknown.
     """
 
     method: str
@@ -55,7 +56,8 @@ class ProviderResponse:
 
 
 class Provider(Protocol):
-    """One model API with its endpoint and its credential. A context: entering opens its connections, leaving closes them.
+    """One model API with its endpoint and its credential. A context: entering opens its connections, leaving closes
+    them.
 
     The credential stays inside: neither the response nor an error nor a log line may show it.
     """

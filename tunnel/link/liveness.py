@@ -1,0 +1,89 @@
+"""Whether the other end of a link still lives: pings in silence, and the end of a connection that stays silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+PING_AFTER = 5.0
+"""Seconds of silence before a ping."""
+
+DEAD_AFTER = 15.0
+"""Seconds of silence after which the connection counts as dead. Anything that arrives breaks the silence."""
+
+PROBE_S = 3.0
+"""Seconds for a sign of life when there is a reason to doubt the connection."""
+
+
+class Watched(Protocol):
+    """The link as the watch sees it."""
+
+    def ping(self) -> None:
+        """Send a ping."""
+
+    def declare_dead(self, silence: float) -> None:
+        """Nothing has arrived for `silence` seconds."""
+
+
+class Liveness:
+    """Watches the silence of one link. `start` begins, `close` ends the watch.
+
+    Our own pauses do not count as silence: a process that was stopped, and a consumer that does not take its frames.
+    (In the second case pings still go out, so the host knows that we live.) After both, what has arrived meanwhile is
+    read before the connection is judged.
+    """
+
+    def __init__(self, link: Watched, ping_after: float, dead_after: float) -> None:
+        self._link = link
+        self._ping_after = ping_after
+        self._dead_after = dead_after
+        self._heard = time.monotonic()
+        self._reading = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self.heard()
+        self._task = asyncio.create_task(self._watch(), name="link liveness")
+
+    async def close(self) -> None:
+        """End the watch."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def heard(self) -> None:
+        """Something has arrived."""
+        self._heard = time.monotonic()
+
+    def reading(self, active: bool) -> None:
+        """The link waits for bytes (`active`), or its consumer holds a frame."""
+        self._reading = active
+
+    def probe(self) -> None:
+        """Doubt the connection: it is dead unless something arrives within PROBE_S."""
+        self._heard = min(self._heard, time.monotonic() - self._dead_after + PROBE_S)
+        self._link.ping()
+
+    async def _watch(self) -> None:
+        step = self._ping_after / 5
+        pinged = 0.0
+        held = False
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(step)
+            now = time.monotonic()
+            if now - before > step + self._ping_after or (held and self._reading):
+                self._heard = max(self._heard, now - self._dead_after + min(PROBE_S, self._ping_after))
+                pinged = 0.0
+            held = not self._reading
+            silence = now - self._heard
+            if silence < self._ping_after:
+                continue
+            if silence >= self._dead_after and not held:
+                self._link.declare_dead(silence)
+                return
+            if now - pinged >= self._ping_after:
+                pinged = now
+                self._link.ping()
