@@ -12,7 +12,7 @@ from ccb.tunnel.wire.messages import (
 )
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import ForkedRecord, InputRecord, PromptRecord, Record, TurnEndRecord
-from ccb.tunnel.wire.tool_traits import TODO_WRITE
+from ccb.tunnel.wire.tool_traits import View, traits_of
 
 Json = dict[str, Any]
 
@@ -84,7 +84,7 @@ class SnapshotProjection(Projection):
     def _assistant(self, line: AssistantLine, _: Record) -> None:
         for block in line.blocks:
             tool_input = block.get("input")
-            if block.get("name") == TODO_WRITE.name and isinstance(tool_input, dict):
+            if traits_of(str(block.get("name"))).view is View.CHECKLIST and isinstance(tool_input, dict):
                 todos = tool_input.get("todos")
                 self._todos = todos if isinstance(todos, list) else self._todos
 

@@ -1,4 +1,4 @@
-"""Tool names stand in one table; everything else reads the declaration."""
+"""Tool names stand in one table; all other code reads what a tool declares, and never compares its name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ccb.tunnel.wire.tool_traits import BUILT_IN
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.tool_traits import BUILT_IN, ToolTraits
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TABLE = _ROOT / "tunnel/wire/tool_traits.py"
 _NAMES = "|".join(BUILT_IN)
+_CONSTANTS = {name for name, value in vars(tool_traits).items() if isinstance(value, ToolTraits)}
 _ONLY_NAMES = re.compile(rf"(?:{_NAMES})(?:[\s,|]+(?:{_NAMES}))*")
 
 
@@ -24,6 +26,16 @@ def _names_in(source: str) -> Iterator[int]:
             yield node.lineno
 
 
+def _comparisons_in(source: str) -> Iterator[int]:
+    """Yield the lines that compare something with the name of a certain tool."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                owner, _, attribute = ast.unparse(side).rpartition(".")
+                if attribute == "name" and owner.rpartition(".")[2] in _CONSTANTS:
+                    yield node.lineno
+
+
 def test_no_tool_name_stands_outside_the_table() -> None:
     sources = [path for room in ("local", "remote", "tunnel", "deploy") for path in (_ROOT / room).rglob("*.py")]
     assert _TABLE in sources
@@ -31,7 +43,7 @@ def test_no_tool_name_stands_outside_the_table() -> None:
         f"{path.relative_to(_ROOT)}:{line}"
         for path in sources
         if path != _TABLE
-        for line in _names_in(path.read_text())
+        for line in (*_names_in(path.read_text()), *_comparisons_in(path.read_text()))
     ]
     assert found == []
 
@@ -39,3 +51,8 @@ def test_no_tool_name_stands_outside_the_table() -> None:
 def test_names_are_found_alone_and_in_lists() -> None:
     found = _names_in('a = ("Bash",)\nb = "Edit Write".split()\nc = "Bash runs it"\nif x == "LS":\n    pass')
     assert sorted(found) == [1, 2, 4]
+
+
+def test_comparisons_are_found() -> None:
+    found = _comparisons_in("a = x.name == BASH.name\nb = tool_traits.LS.name != y\nc = x.name == y.name\nd = LS.name")
+    assert sorted(found) == [1, 2]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.wire.tool_traits import TODO_WRITE
+from ccb.tunnel.wire.tool_traits import TODO_WRITE, View, traits_of
 
 from ...session.messages import ToolProgress, ToolResultBlock, ToolUseBlock
 from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState
@@ -43,7 +43,7 @@ class ToolCalls:
         else:
             tool = ToolBlock(tool_id=content.id, name=content.name, tool_input=content.input)
             self._container.add(tool)
-        if content.name == TODO_WRITE.name and self._snapshot_todos is not None:
+        if traits_of(content.name).view is View.CHECKLIST and self._snapshot_todos is not None:
             self._container.take_away(self._snapshot_todos)
             self._snapshot_todos = None
         self._open[content.id] = tool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +13,9 @@ from ccb.remote.tools.registry import ToolRegistry, default_tools
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, traits_of
 
 Json = dict[str, Any]
+
+
+GOLDEN_TOOLS = "bcb51cb99fa667accc9471a9ee4ea480a5e7177878859e79db516d54f11ef052"
 
 
 class Brought(Tool):
@@ -30,6 +35,12 @@ def names(registry: ToolRegistry) -> list[str]:
 def test_the_built_in_tools_are_those_of_the_table_in_its_order() -> None:
     assert {tool.name: tool.traits for tool in default_tools()} == BUILT_IN
     assert names(default_tools()) == list(BUILT_IN)
+
+
+def test_what_the_model_is_told_of_the_tools_does_not_change_unnoticed() -> None:
+    """Golden bytes: a change is a decision (every user's cache starts anew), so it is made here as well."""
+    listed = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in default_tools()])
+    assert hashlib.sha256(listed.encode()).hexdigest() == GOLDEN_TOOLS
 
 
 @pytest.mark.parametrize("tool", default_tools(), ids=lambda tool: tool.name)
