@@ -72,8 +72,8 @@ class JournalSummary(Projection):
 
 
 class WorkerMark(Projection):
-    """`mark` is the mark of the processes that the last worker of the session has started; "" when there is none. The processes of
-    the original are not those of its copy."""
+    """`mark` is the mark of the processes that the last worker of the session has started; "" when there is none. The
+    processes of the original are not those of its copy."""
 
     def __init__(self) -> None:
         self.mark = ""

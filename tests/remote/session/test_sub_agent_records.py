@@ -1,0 +1,116 @@
+"""What a session derives from its journal when a sub-agent runs beside the main agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ccb.remote.agent.usage import SessionUsage
+from ccb.remote.host_commands.logs import last_lines
+from ccb.remote.session.broker import OpenRequests
+from ccb.remote.session.inputs import Inputs
+from ccb.remote.session.partial import Partial
+from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.snapshot import SnapshotProjection
+from ccb.tunnel.wire.projection import replay
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    Content,
+    InputRecord,
+    MessageRecord,
+    ModelEndRecord,
+    PromptItem,
+    PromptRecord,
+    Record,
+    TurnEndRecord,
+    TurnStartRecord,
+    WithdrawnRecord,
+    record_of,
+    to_line,
+)
+
+Json = dict[str, Any]
+
+SUB = "toolu_sub"
+
+
+def todos(*names: str) -> MessageRecord:
+    block = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": list(names)}}
+    return MessageRecord({"type": "assistant", "message": {"id": "m", "content": [block]}})
+
+
+def result(text: str, cost: float) -> MessageRecord:
+    return MessageRecord({"type": "result", "subtype": "success", "result": text, "total_cost_usd": cost})
+
+
+def mode(name: str) -> MessageRecord:
+    return MessageRecord({"type": "system", "subtype": "status", "permissionMode": name})
+
+
+def journal(*contents: tuple[str, Content]) -> list[Record]:
+    return [record_of(content, seq, 1.0, agent_id) for seq, (agent_id, content) in enumerate(contents, 1)]
+
+
+def started(agent_id: str, message_id: str) -> Json:
+    event = {"type": "message_start", "message": {"id": message_id}}
+    return {"type": "stream_event", "event": event, "parent_tool_use_id": agent_id or None}
+
+
+def test_results_todos_and_sizes_of_a_sub_agent_are_not_those_of_the_session() -> None:
+    usage, snapshot = SessionUsage(), SnapshotProjection()
+    records = journal(
+        (MAIN_AGENT, ModelEndRecord("m", None, {"input_tokens": 7})),
+        (MAIN_AGENT, todos("mine")),
+        (MAIN_AGENT, result("mine", 1.0)),
+        (SUB, ModelEndRecord("s", None, {"input_tokens": 9000})),
+        (SUB, todos("its")),
+        (SUB, result("its", 2.0)),
+    )
+    replay(records, usage, snapshot)
+    body = snapshot.body(len(records), model="", mode="", asks=[])
+    assert (body["result"]["result"], body["todos"]) == ("mine", ["mine"])
+    assert (usage.context_tokens, usage.spent["total_cost_usd"]) == (7, 1.0)
+
+
+def test_a_turn_of_a_sub_agent_neither_ends_nor_answers_the_turn_of_the_session() -> None:
+    recovered, prompts = Recovered(OpenRequests()), UnfinishedPrompts(Inputs())
+    said: Json = {"type": "user", "message": {"role": "user", "content": "go"}}
+    records = journal(
+        (MAIN_AGENT, InputRecord("1", said)),
+        (MAIN_AGENT, InputRecord("2", {**said, "uuid": "u"})),
+        (MAIN_AGENT, mode("plan")),
+        (MAIN_AGENT, TurnStartRecord()),
+        (MAIN_AGENT, PromptRecord([], [PromptItem("1")])),
+        (SUB, TurnStartRecord()),
+        (SUB, PromptRecord([], [PromptItem(content=[{"type": "text", "text": "find it"}])])),
+        (SUB, mode("bypassPermissions")),
+        (SUB, result("found", 2.0)),
+        (SUB, TurnEndRecord()),
+    )
+    replay(records, recovered, prompts)
+    assert (recovered.turn_open, recovered.result_due) == (True, True)
+    assert recovered.options.permission_mode == "plan"
+    assert list(prompts.waiting) == ["2"]
+
+
+def test_answers_of_two_agents_stream_beside_each_other() -> None:
+    partial = Partial()
+    mine, its = started(MAIN_AGENT, "m"), started(SUB, "s")
+    partial.take("", mine)
+    partial.take("", its)
+    assert [body for _, body in partial.bodies()] == [mine, its]
+    replay(journal((SUB, WithdrawnRecord("m"))), partial)
+    assert [body for _, body in partial.bodies()] == [mine, its]
+    replay(journal((SUB, WithdrawnRecord("s"))), partial)
+    assert [body for _, body in partial.bodies()] == [mine]
+    partial.take("", its)
+    replay(journal((MAIN_AGENT, result("mine", 1.0))), partial)
+    assert [body for _, body in partial.bodies()] == [its]
+
+
+def test_the_logs_name_the_sub_agent(tmp_path: Path) -> None:
+    text = {"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "hello"}]}}
+    records = journal((MAIN_AGENT, MessageRecord(text)), (SUB, MessageRecord(text)))
+    (tmp_path / "journal.jsonl").write_bytes(b"".join(map(to_line, records)))
+    lines = [line for source, _, line in last_lines(str(tmp_path), 10) if source == "session"]
+    assert lines == ["agent: hello", "sub-agent toolu_sub: agent: hello"]
