@@ -311,7 +311,7 @@ SUBCOMMANDS = (
         ("ccb attach HOST [ID] [--view]",),
         "take over a running session, or watch it",
         "Continue a session that runs on the host: the one with this ID, the only one, or one chosen from a list. The "
-        "terminal that drove the session is told and can take it back. With --view the session is only watched.",
+        "terminal that drove the session is notified and can take it back. With --view the session is only watched.",
         (Group.CONNECTION, *_SESSION_GROUPS),
         ("--session-id", "--continue", "--resume", "--fork-session"),
     ),

@@ -90,8 +90,8 @@ async def connect_session(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
         options = await _options(arguments, startup)
-        terms = _terms(arguments, startup, options, dialer.parameters)
-        session = await stack.enter_async_context(RemoteSession(dialer.dial, terms))
+        attach = _attach_options(arguments, startup, options, dialer.parameters)
+        session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
         hello = session.hello
@@ -152,11 +152,11 @@ async def _options(arguments: Arguments, startup: SessionStartup) -> SessionOpti
     return session_options(arguments, startup.settings, api_key_source=source)
 
 
-def _terms(
-    arguments: Arguments, startup: SessionStartup, options: SessionOptions, wanted: Mapping[str, object]
+def _attach_options(
+    arguments: Arguments, startup: SessionStartup, options: SessionOptions, parameters: Mapping[str, object]
 ) -> AttachOptions:
-    """How to attach; `wanted` are the start parameters of the worker."""
-    new = bool(wanted.get("create"))
+    """How to attach; `parameters` are the start parameters of the worker."""
+    new = bool(parameters.get("create"))
     return AttachOptions(
         options=options.to_json() if new else options_for_existing(arguments, options),
         who=options.client,
@@ -164,7 +164,7 @@ def _terms(
         tail=0 if new else HEADLESS_TAIL if arguments.headless else SCREEN_TAIL,
         later_tail=0 if arguments.headless else RECONNECT_TAIL,
         patience=reconnect_seconds(arguments, startup.settings),
-        resume=resume_command(arguments, str(wanted["session"])) if "session" in wanted else "",
+        resume=resume_command(arguments, str(parameters["session"])) if "session" in parameters else "",
         can_ask=not arguments.headless,
     )
 

@@ -128,7 +128,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
 
     took = f"{seconds * 1000:.0f} ms"
     if not isinstance(transport, SshTransport):
-        found = [_finding("reachability", State.OK, f"the way there is open, within {took}")]
+        found = [_finding("reachability", State.OK, f"connected within {took}")]
         if isinstance(transport, OpenSshTransport):
             text = "not checked with this transport: ssh checks it itself"
             found.append(_finding("host key", State.INFO, text))
@@ -192,12 +192,12 @@ async def _more_commands(transport: Transport) -> int:
         for _ in range(_MORE_SESSIONS):
             async with asyncio.timeout(_COMMAND_S):
                 pipes.append(await transport.execute(f"exec sh -c 'echo {mark.decode()}; exec cat'"))
-                said = b""
-                while mark not in said:
+                output = b""
+                while mark not in output:
                     data = await pipes[-1].read()
                     if not data:
                         return more
-                    said = said[-len(mark) :] + data
+                    output = output[-len(mark) :] + data
             more += 1
     except (CcbError, TimeoutError):
         pass

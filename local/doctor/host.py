@@ -20,7 +20,7 @@ from .worker_channel import WorkerChannel
 
 _MAX_CHECKS = 1000
 _SHOWN_NOISE = 200
-_SAID_BY_SSHD = "Could not chdir to home directory"
+_SSHD_MESSAGE = "Could not chdir to home directory"
 
 
 class CheckRow(ReportRow):
@@ -99,11 +99,11 @@ def _shell_findings(heard: Heard, used: str) -> list[Finding]:
 def _noise_finding(heard: Heard, pipe: Pipe) -> Finding:
     """What the login shell prints although nothing asked it to."""
     lines = pipe.stderr_tail().splitlines(keepends=True)
-    errors = "".join(line for line in lines if not line.startswith(_SAID_BY_SSHD))
+    errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
     text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"
     if not heard.noise and not errors:
         return Finding(HOST, "shell noise", State.OK, text)
-    said = (heard.noise_text.decode("utf-8", "replace"), errors)
-    start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in said if each.strip())
+    texts = (heard.noise_text.decode("utf-8", "replace"), errors)
+    start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in texts if each.strip())
     fix = "Let start-up files print only in interactive shells: ccb copes with it, other programs over ssh do not."
     return Finding(HOST, "shell noise", State.WARN, f"{text}\n{start}", fix)

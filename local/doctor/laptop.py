@@ -64,12 +64,12 @@ async def _openssh() -> Finding:
         path, "-V", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     try:
-        _, said = await asyncio.wait_for(process.communicate(), _PROGRAM_S)
+        _, version = await asyncio.wait_for(process.communicate(), _PROGRAM_S)
     except TimeoutError:
         process.kill()
         await process.wait()
         return _finding("OpenSSH", State.WARN, f"{path} does not answer", "Run `ssh -V` to see what is wrong.")
-    return _finding("OpenSSH", State.OK, f"{path}: {said.decode('utf-8', 'replace').strip()}")
+    return _finding("OpenSSH", State.OK, f"{path}: {version.decode('utf-8', 'replace').strip()}")
 
 
 async def _agent(environ: Mapping[str, str]) -> Finding:
