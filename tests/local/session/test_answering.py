@@ -1,0 +1,229 @@
+"""What the worker asks of the laptop: a closed set, each request answered at most once, whatever is replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.link_peer import Peer
+from tests.support.scripted_host import ScriptedHost, no_waits
+
+from ccb.local.session.client import Item, LinkChange, LinkState, Received
+from ccb.local.session.connection import AttachOptions
+from ccb.local.session.remote_session import RemoteSession
+from ccb.tunnel.wire import Applied, Attached, Input, Progress, Snapshot
+from ccb.tunnel.wire.requests import (
+    CAN_USE_TOOL,
+    AnsweredBy,
+    Durability,
+    Request,
+    RequestKind,
+    RequestRefused,
+    ToolApproval,
+    payload_of,
+    public_withdrawal,
+)
+
+Json = dict[str, Any]
+
+FETCH: RequestKind[Json, Json] = RequestKind(
+    "fetch", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.MEMORY, deadline_s=30
+)
+OTHER: RequestKind[Json, Json] = RequestKind("rm_rf", AnsweredBy.LAPTOP, payload_of, write=dict)
+
+
+class Service:
+    """Notes each call; a call waits until it is allowed to go on."""
+
+    def __init__(self, *, ready: bool = True) -> None:
+        self.calls: list[Json] = []
+        self.called = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self.go_on = asyncio.Event()
+        if ready:
+            self.go_on.set()
+
+    async def __call__(self, payload: Json) -> Json:
+        self.calls.append(payload)
+        self.called.set()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        if payload.get("url") == "file:":
+            raise RequestRefused("only the web", "scheme")
+        if payload.get("url") == "bug":
+            raise KeyError("oops")
+        return {"text": f"page {payload['url']}"}
+
+
+@asynccontextmanager
+async def answering(
+    host: ScriptedHost, service: Service, **options: Any
+) -> AsyncIterator[tuple[RemoteSession, list[Item]]]:
+    """A session that serves FETCH, leaves approvals to its reader, and is read into a list."""
+    seen: list[Item] = []
+
+    async def read() -> None:
+        async for item in session.events():
+            seen.append(item)  # noqa: PERF401 - it is looked at meanwhile
+
+    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, **options)) as session:
+        session.register(FETCH, service)
+        session.register(CAN_USE_TOOL)
+        reading = asyncio.create_task(read())
+        try:
+            yield session, seen
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+def ask(url: str, request_id: str = "f1") -> Json:
+    return Request(FETCH, {"url": url}, id=request_id).public()
+
+
+async def progress(peer: Peer, body: Json, seq: int = 0) -> None:
+    await peer.send(Progress(seq, 1, f"request:{body['request_id']}", body))
+
+
+async def answer_of(peer: Peer) -> Json:
+    given = await peer.next(Input)
+    response: Json = given.body["response"]
+    assert given.id == f"answer:{response['request_id']}"
+    return response
+
+
+async def reaches(session: RemoteSession, state: LinkState, seen: list[Item]) -> None:
+    async with asyncio.timeout(10):
+        while not any(isinstance(item, LinkChange) and item.state is state for item in seen):
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def host() -> ScriptedHost:
+    return ScriptedHost()
+
+
+async def test_a_service_answers_and_its_request_is_not_the_readers_to_see(host: ScriptedHost) -> None:
+    service = Service()
+    async with answering(host, service) as (_, seen):
+        peer, _ = await host.granted()
+        await progress(peer, ask("a"))
+        assert await answer_of(peer) == {"subtype": "success", "request_id": "f1", "response": {"text": "page a"}}
+        await peer.say(ask("b", "f2"))
+        assert (await answer_of(peer))["response"] == {"text": "page b"}
+        assert service.calls == [{"url": "a"}, {"url": "b"}]
+        assert not [item for item in seen if isinstance(item, Received)]
+
+
+@pytest.mark.parametrize(
+    ("url", "error"), [("file:", "only the web"), ("bug", "internal error on the laptop: KeyError")]
+)
+async def test_a_service_that_refuses_or_fails_is_an_error_answer(host: ScriptedHost, url: str, error: str) -> None:
+    async with answering(host, Service()) as _:
+        peer, _ = await host.granted()
+        await progress(peer, ask(url))
+        response = await answer_of(peer)
+        assert (response["subtype"], response["error"]) == ("error", error)
+
+
+async def test_what_is_not_registered_is_refused_and_logged(
+    host: ScriptedHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service()
+    async with answering(host, service) as (_, seen):
+        peer, _ = await host.granted()
+        await peer.say(Request(OTHER, {"path": "/"}, id="r1").public())
+        response = await answer_of(peer)
+        assert (response["subtype"], response["error_code"]) == ("error", "unsupported_request")
+        assert "rm_rf" in caplog.text
+        assert not service.calls and not [item for item in seen if isinstance(item, Received)]
+
+
+async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
+    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
+    async with answering(host, Service()) as (session, seen):
+        peer, _ = await host.granted()
+        await peer.say(question)
+        async with asyncio.timeout(10):
+            while not seen:
+                await asyncio.sleep(0.005)
+        assert isinstance(seen[0], Received) and seen[0].body == question
+        await session.answer("q1", {"behavior": "allow"})
+        assert (await answer_of(peer))["response"] == {"behavior": "allow"}
+
+
+async def test_a_service_runs_once_although_the_request_is_asked_again_after_a_drop(host: ScriptedHost) -> None:
+    service = Service()
+    async with answering(host, service) as (session, seen):
+        peer, _ = await host.granted()
+        await progress(peer, ask("a"))
+        await answer_of(peer)  # it is lost with the connection: nobody confirms it
+        peer.hang_up()
+        await reaches(session, LinkState.RECONNECTING, seen)
+        again, _ = await host.granted()
+        await progress(again, ask("a"))
+        assert (await answer_of(again))["response"] == {"text": "page a"}, "the answer that was kept"
+        assert session.unsent == 1
+        await again.send(Applied(1, "answer:f1"))
+        await progress(again, ask("a"))
+        await progress(again, ask("b", "f2"))
+        assert (await answer_of(again))["request_id"] == "f2"
+        assert service.calls == [{"url": "a"}, {"url": "b"}]
+
+
+async def test_a_replay_that_holds_the_answer_starts_no_service(host: ScriptedHost) -> None:
+    service = Service()
+    async with answering(host, service):
+        peer, _ = await host.granted(seq=4)
+        await peer.say(ask("a", "f1"))
+        await peer.say(ask("b", "f2"))
+        answer = {"subtype": "success", "request_id": "f1", "response": {}}
+        body = {"id": "answer:f1", "body": {"type": "control_response", "response": answer}}
+        await peer.say(body, kind="input")
+        assert not service.calls
+        await peer.say(public_withdrawal("f0"))
+        assert (await answer_of(peer))["request_id"] == "f2"
+        assert service.calls == [{"url": "b"}]
+
+
+async def test_a_withdrawn_request_stops_its_service_and_gets_no_answer(host: ScriptedHost) -> None:
+    service = Service(ready=False)
+    async with answering(host, service) as (session, _):
+        peer, _ = await host.granted()
+        await progress(peer, ask("a"))
+        async with asyncio.timeout(10):
+            await service.called.wait()
+            await progress(peer, public_withdrawal("f1"))
+            await service.cancelled.wait()
+        service.go_on.set()
+        await progress(peer, ask("b", "f2"))
+        assert (await answer_of(peer))["request_id"] == "f2" and session.unsent == 1
+
+
+async def test_a_viewer_answers_nothing_until_it_drives(host: ScriptedHost) -> None:
+    service = Service()
+    async with answering(host, service, role="viewer") as (session, seen):
+        peer, _ = await host.granted(role="viewer", driver="bob")
+        await peer.say(ask("a"))
+        await reaches(session, LinkState.FENCED, seen)
+        assert not service.calls
+        host.greeting = replace(host.greeting, driver="bob")
+        session.take_back()
+        again, _ = await host.granted(seq=1)
+        assert (await answer_of(again))["response"] == {"text": "page a"}
+        assert len(service.calls) == 1
+
+
+async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) -> None:
+    service = Service()
+    async with answering(host, service, tail=100):
+        peer = await host.next_peer()
+        await peer.send(Attached(1, "driver", 7), Snapshot(1, 7, {"asks": [ask("a")]}))
+        assert (await answer_of(peer))["response"] == {"text": "page a"}
