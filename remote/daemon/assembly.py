@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,8 @@ class SessionHost:
     calls: Calls
     context: ToolContext
     version: str
+    surviving: Collection[str] = ()
+    """The kinds of requests that stay open when the worker starts again, until they are asked again under their ids."""
 
     def log(self) -> SessionLog:
         """Return a new way into the journal."""
@@ -77,7 +80,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 def resume_session(host: SessionHost) -> tuple[Session, str]:
     """Go on from a journal that has records. Return the session and the mark of the processes that the last worker may
     have left running. Raises JournalError."""
-    restored = restore(host.log(), host.watchers)
+    restored = restore(host.log(), host.watchers, host.surviving)
     factory = AgentFactory(restored.parts, host.calls, host.version)
     factory.close_open_tools(restored.histories)
     agent = factory.main_agent(host.context, restored.histories.main)

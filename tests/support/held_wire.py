@@ -142,21 +142,22 @@ def frames_in(data: bytes) -> list[bytes]:
 class InProcessHost:
     """Runs one daemon. `connect` is what the bridge does."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, daemon: type[Daemon] = Daemon) -> None:
         state, runtime = directory / "state", directory / "run"
         for each in (state, runtime):
-            each.mkdir(mode=0o700)
+            each.mkdir(mode=0o700, exist_ok=True)
         self._where = SessionPaths(str(state), str(runtime), "s", True, [])
         self._facts: dict[str, object] = {
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip
-        self.daemon = Daemon(self._where, self._facts)
+        self.daemon = daemon(self._where, self._facts)
         self.wires: list[Wire] = []
         self._anchor: socket.socket | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        Path(self._where.socket).unlink(missing_ok=True)
         listener.bind(self._where.socket)
         listener.listen(16)
         self._anchor, first = socket.socketpair()  # a client that only keeps the daemon alive
