@@ -1,9 +1,11 @@
 """Model calls over the driver's link: the worker's end of the HTTP-shaped streams.
 
-A call outlives the connection it was made on. When the link is lost it waits; on the next driver's link it is opened again
-under the same id with the number of response bytes it has, and goes on where it was. Only the client (a ccb on a laptop) that
-asked has what came meanwhile. While that one is there it reads the call to its end, also when another client drives by then;
-when it is lost it is waited for: the other one would have to ask, and pay, a second time.
+A call outlives the connection it was made on. When the link is lost, the call waits. On the next driver's link it is opened again
+under the same id, with the number of response bytes that have arrived, and goes on from there.
+
+Only the client (a ccb on a laptop) that made the upstream request has what the provider sent meanwhile. As long as that client is
+attached it reads the call to its end, even if another client drives by then. When its link is lost, the call waits for it a while:
+any other client would have to ask the provider, and pay, a second time.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
@@ -24,15 +27,15 @@ from ..ports import ModelLinkError
 log = logging.getLogger(__name__)
 
 CLIENT_WAIT_S = 5.0
-"""How long the client that reads a call is waited for when its link is lost and another client drives."""
+"""How long a call waits for the client that reads it when that client's link is lost and another client drives."""
 
 _GRANT_AT = 64 * 1024
 Outgoing = Union[Open, Data, End, Credit, Cancel]
 
 
 class ModelLink:
-    """The link of one driver, as calls use it. `urgent` frames overtake everything, `bulk` ones wait until there is room.
-    `client` names the laptop's ccb, which keeps what it has read of a call from one connection to the next."""
+    """The link of one client, as model calls use it. `urgent` sends a frame before all others; `bulk` sends one when there is room.
+    `client` names the ccb on the laptop, which keeps what it has read of a call from one connection to the next."""
 
     def __init__(
         self, epoch: int, client: str, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
@@ -44,71 +47,125 @@ class ModelLink:
         self.bulk = bulk
 
 
-class _Call:
-    """One model call and its response."""
+@dataclass(frozen=True)
+class _Request:
+    """What is sent to the provider. `id` names the call for ever: asked again under the same id, the laptop resumes it."""
 
-    def __init__(self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]) -> None:
-        self.id = call_id
-        self.method = method
-        self.path = path
-        self.request_headers = dict(headers)
-        self.request = body
-        self.size = sum(map(len, body))
-        self.stream = 0
-        self.client = ""  # who reads it; "" when that is nobody, or one that will not be back
-        self.lost_at = 0.0  # monotonic
-        self.timer: asyncio.TimerHandle | None = None
-        self.line: ModelLink | None = None
-        self.pump: asyncio.Task[None] | None = None
-        self.credit = 0
-        self.credit_news = asyncio.Event()
+    id: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Sequence[bytes]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.body))
+
+
+class _Arriving:
+    """The response of a call, as far as it has arrived. `window` is how many bytes the laptop may still send, `ungranted` how many
+    were read since the last credit."""
+
+    def __init__(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.has_head = asyncio.Event()
-        self.received = 0
-        self.window = 0  # bytes the laptop may still send
         self.chunks: deque[bytes] = deque()
+        self.received = 0
+        self.window = 0
+        self.ungranted = 0
         self.news = asyncio.Event()
         self.complete = False
         self.error = ""
-        self.ungranted = 0
 
     def fail(self, reason: str) -> None:
+        """End the response with an error; the first one counts."""
         self.error = self.error or reason
+        self.end()
+
+    def end(self) -> None:
         self.complete = True
         self.has_head.set()
         self.news.set()
 
+    def open_window(self) -> None:
+        """A new stream begins: the laptop may send as much as on any new stream. Unread chunks do not count against it."""
+        self.window = INITIAL_CREDIT
+        self.ungranted = -sum(map(len, self.chunks))
+
+    def take_head(self, frame: Head) -> None:
+        if not self.has_head.is_set():
+            self.status = frame.status
+            self.headers = {name.lower(): value for name, value in frame.headers.items()}
+            self.has_head.set()
+        elif not self.received and frame.status != self.status:  # another laptop has asked the provider again
+            self.fail("the answer to the repeated call is another one: %d, not %d" % (frame.status, self.status))
+
+    def take_data(self, frame: Data) -> None:
+        try:
+            chunk = base64.b64decode(frame.b64, validate=True)
+        except (binascii.Error, ValueError):
+            self.fail("the laptop sent data that is not base64")
+            return
+        if frame.off != self.received:
+            self.fail("the laptop sent byte %d of the response, expected %d" % (frame.off, self.received))
+            return
+        if len(chunk) > self.window:
+            self.fail("the laptop sent more than it was granted")
+            return
+        self.window -= len(chunk)
+        self.received += len(chunk)
+        self.chunks.append(chunk)
+        self.news.set()
+
+
+class _Call:
+    """One model call: its request, its response, and the stream of a link that carries them now."""
+
+    def __init__(self, request: _Request) -> None:
+        self.request = request
+        self.response = _Arriving()
+        self.link: ModelLink | None = None
+        self.stream = 0
+        self.client = ""  # the name of the client that reads it; "" when nobody does, or one that will not be back
+        self.lost_at = 0.0  # monotonic
+        self.timer: asyncio.TimerHandle | None = None
+        self.pump: asyncio.Task[None] | None = None  # sends the body of the request
+        self.credit = 0
+        self.credit_news = asyncio.Event()
+
 
 class Response:
-    """The response of a call, as ModelResponse of the ports has it."""
+    """The response of a call; see ModelResponse in the ports."""
 
     def __init__(self, call: _Call) -> None:
         self._call = call
-        self.status = call.status
-        self.headers: Mapping[str, str] = call.headers
+        self.status = call.response.status
+        self.headers: Mapping[str, str] = call.response.headers
 
     async def body(self) -> AsyncIterator[bytes]:
-        call = self._call
+        """The chunks of the body as they arrive. Raise ModelLinkError when the response breaks off."""
+        response = self._call.response
         while True:
-            while call.chunks:
-                chunk = call.chunks.popleft()
-                call.ungranted += len(chunk)
-                if call.ungranted >= _GRANT_AT and call.line is not None:
-                    call.line.urgent(Credit(call.line.epoch, call.stream, call.ungranted))
-                    call.window += call.ungranted
-                    call.ungranted = 0
+            while response.chunks:
+                chunk = response.chunks.popleft()
+                response.ungranted += len(chunk)
+                link = self._call.link
+                if response.ungranted >= _GRANT_AT and link is not None:
+                    link.urgent(Credit(link.epoch, self._call.stream, response.ungranted))
+                    response.window += response.ungranted
+                    response.ungranted = 0
                 yield chunk
-            if call.complete:
-                if call.error:
-                    raise ModelLinkError(call.error)
+            if response.complete:
+                if response.error:
+                    raise ModelLinkError(response.error)
                 return
-            call.news.clear()
-            await call.news.wait()
+            response.news.clear()
+            await response.news.wait()
 
 
-class _Request:
-    """The context of one call."""
+class _OpenCall:
+    """The context in which a call is open. Entering it waits for the head of the response."""
 
     def __init__(self, calls: Calls, call: _Call) -> None:
         self._calls = calls
@@ -118,9 +175,9 @@ class _Request:
         call = self._call
         self._calls.begin(call)
         try:
-            await call.has_head.wait()
-            if not call.status:
-                raise ModelLinkError(call.error)
+            await call.response.has_head.wait()
+            if not call.response.status:
+                raise ModelLinkError(call.response.error)
         except BaseException:
             await self._calls.end(call)
             raise
@@ -131,10 +188,10 @@ class _Request:
 
 
 class Calls:
-    """ModelTransport of the ports."""
+    """All open model calls of a session; see ModelTransport in the ports."""
 
     def __init__(self) -> None:
-        self._line: ModelLink | None = None
+        self._driver_link: ModelLink | None = None
         self._up_since: float | None = None
         self._open: dict[str, _Call] = {}
         self._by_stream: dict[int, _Call] = {}
@@ -142,127 +199,150 @@ class Calls:
 
     def request(
         self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
-    ) -> _Request:
+    ) -> _OpenCall:
         """See ModelTransport."""
-        return _Request(self, _Call(call_id, method, path, headers, body))
+        return _OpenCall(self, _Call(_Request(call_id, method, path, dict(headers), body)))
 
     def link_up_since(self) -> float | None:
-        """The monotonic second since which a driver is attached; None while there is none."""
+        """Return the monotonic second since which a driver is attached; None while there is none."""
         return self._up_since
 
-    def attach(self, line: ModelLink) -> None:
-        """A driver is there: calls that wait, and those of an earlier connection of the same client, are opened on its link."""
-        self._line = line
+    def attach(self, link: ModelLink) -> None:
+        """A driver is attached: open on its link the calls that wait, and those of an earlier connection of the same client."""
+        self._driver_link = link
         self._up_since = time.monotonic()
         for call in self._open.values():
-            if call.line is None:
+            if call.link is None:
                 self._resume(call)
-        self.back(line)
+        self.back(link)
 
-    def back(self, line: ModelLink) -> None:
-        """A client has a new link, also one that does not drive any more: what it reads goes on there."""
+    def back(self, link: ModelLink) -> None:
+        """A client has a new link, whether it drives or not: the calls that it reads go on there."""
         for call in self._open.values():
-            if call.client == line.client and call.line is not line and not call.complete:
-                self._leave_line(call)
-                self._start(call, line)
+            if call.client == link.client and call.link is not link and not call.response.complete:
+                self._leave_link(call)
+                self._start(call, link)
 
-    def detach(self, line: ModelLink) -> None:
-        """A link is gone: its calls wait for their client, or go over to the driver of now."""
-        if self._line is line:
-            self._line = None
+    def detach(self, link: ModelLink) -> None:
+        """A link is lost: its calls wait for their client, or go over to the present driver."""
+        if self._driver_link is link:
+            self._driver_link = None
             self._up_since = None
         for call in self._open.values():
-            if call.line is line:
-                self._leave_line(call)
+            if call.link is link:
+                self._leave_link(call)
                 call.lost_at = time.monotonic()
                 self._resume(call)
 
-    def forget(self, line: ModelLink) -> None:
-        """The client of a link will not be back: when that is gone, its calls wait for nobody."""
+    def forget(self, link: ModelLink) -> None:
+        """The client of a link will not be back: once the link is lost, its calls do not wait for it."""
         for call in self._open.values():
-            if call.line is line:
+            if call.link is link:
                 call.client = ""
 
-    def withdraw(self, line: ModelLink) -> None:
-        """Read nothing more over a link that drives no more: its client does not move."""
+    def withdraw(self, link: ModelLink) -> None:
+        """Read nothing more over the link of a former driver that does not react."""
         for call in self._open.values():
-            if call.line is line and not call.complete:
-                line.urgent(Cancel(line.epoch, call.stream, "another client reads this now"))
-        self.forget(line)
-        self.detach(line)
+            if call.link is link and not call.response.complete:
+                link.urgent(Cancel(link.epoch, call.stream, "another client reads this now"))
+        self.forget(link)
+        self.detach(link)
 
-    def uses(self, line: ModelLink) -> bool:
-        """Whether a call is read over that link."""
-        return any(call.line is line and not call.complete for call in self._open.values())
+    def uses(self, link: ModelLink) -> bool:
+        """Return whether a call is read over that link."""
+        return any(call.link is link and not call.response.complete for call in self._open.values())
+
+    def begin(self, call: _Call) -> None:
+        """Open a call on the driver's link, now or when there is one."""
+        self._open[call.request.id] = call
+        if self._driver_link is not None:
+            self._start(call, self._driver_link)
+
+    async def end(self, call: _Call) -> None:
+        """Forget a call. If its response is not complete, the laptop cancels it too."""
+        self._open.pop(call.request.id, None)
+        self._by_stream.pop(call.stream, None)
+        if call.timer is not None:
+            call.timer.cancel()
+        if call.link is not None:
+            response = call.response
+            if not response.complete or response.error:
+                call.link.urgent(Cancel(call.link.epoch, call.stream, "the worker left"))
+            elif response.ungranted > 0:
+                call.link.urgent(Credit(call.link.epoch, call.stream, response.ungranted))
+            call.link = None
+        if call.pump is not None:
+            call.pump.cancel()
+            await asyncio.gather(call.pump, return_exceptions=True)
+
+    def handle(self, link: ModelLink, frame: Head | Data | End | Credit) -> None:
+        """Take a frame that came over `link`. A frame for a stream that is not open there is late, and is dropped."""
+        call = self._by_stream.get(frame.stream)
+        if call is None or call.link is not link:
+            return
+        if isinstance(frame, Head):
+            call.response.take_head(frame)
+        elif isinstance(frame, Data):
+            call.response.take_data(frame)
+        elif isinstance(frame, Credit):
+            call.credit += frame.bytes
+            call.credit_news.set()
+        elif frame.error:
+            call.response.fail(frame.error)
+        else:
+            call.response.end()
 
     def _resume(self, call: _Call) -> None:
-        """Open a call that has no link on the driver's, at once or when its own client has been waited for."""
-        line = self._line
-        if line is None or call.complete or call.line is not None or self._open.get(call.id) is not call:
+        """Open a call that has no link on the driver's: at once, or when it has waited long enough for its own client."""
+        link = self._driver_link
+        if link is None or call.response.complete or call.link is not None:
+            return
+        if self._open.get(call.request.id) is not call:
             return
         left = call.lost_at + CLIENT_WAIT_S - time.monotonic()
-        if call.client in ("", line.client) or left <= 0:
-            self._start(call, line)
+        if call.client in ("", link.client) or left <= 0:
+            self._start(call, link)
         else:
             if call.timer is not None:
                 call.timer.cancel()
             call.timer = asyncio.get_running_loop().call_later(left, self._resume, call)
 
-    def _leave_line(self, call: _Call) -> None:
+    def _leave_link(self, call: _Call) -> None:
         self._by_stream.pop(call.stream, None)
-        call.line = None
+        call.link = None
         call.stream = 0
         if call.pump is not None:
             call.pump.cancel()
 
-    def begin(self, call: _Call) -> None:
-        self._open[call.id] = call
-        if self._line is not None:
-            self._start(call, self._line)
-
-    async def end(self, call: _Call) -> None:
-        """Forget a call; one that is not complete is cancelled on the laptop too."""
-        self._open.pop(call.id, None)
-        self._by_stream.pop(call.stream, None)
-        if call.timer is not None:
-            call.timer.cancel()
-        if call.line is not None:
-            if not call.complete or call.error:
-                call.line.urgent(Cancel(call.line.epoch, call.stream, "the worker left"))
-            elif call.ungranted > 0:
-                call.line.urgent(Credit(call.line.epoch, call.stream, call.ungranted))
-            call.line = None
-        if call.pump is not None:
-            call.pump.cancel()
-            await asyncio.gather(call.pump, return_exceptions=True)
-
-    def _start(self, call: _Call, line: ModelLink) -> None:
+    def _start(self, call: _Call, link: ModelLink) -> None:
         self._next_stream += 1
         call.stream = self._next_stream
-        call.line = line
-        call.client = line.client
+        call.link = link
+        call.client = link.client
         if call.timer is not None:
             call.timer.cancel()
-        call.credit = call.window = INITIAL_CREDIT
-        call.ungranted = -sum(map(len, call.chunks))  # what lies here unread is not on this link's account
+        call.credit = INITIAL_CREDIT
+        call.response.open_window()
         self._by_stream[call.stream] = call
-        opened = Open(
-            line.epoch,
-            call.stream,
-            call.id,
-            line.nonce,
-            call.method,
-            call.path,
-            call.request_headers,
-            call.size,
-            call.received,
+        request, received = call.request, call.response.received
+        link.urgent(
+            Open(
+                link.epoch,
+                call.stream,
+                request.id,
+                link.nonce,
+                request.method,
+                request.path,
+                dict(request.headers),
+                request.size,
+                received,
+            )
         )
-        line.urgent(opened)
-        call.pump = asyncio.get_running_loop().create_task(self._send_body(call, line, call.stream))
+        call.pump = asyncio.get_running_loop().create_task(self._send_body(call, link, call.stream))
 
-    async def _send_body(self, call: _Call, line: ModelLink, stream: int) -> None:
+    async def _send_body(self, call: _Call, link: ModelLink, stream: int) -> None:
         offset = 0
-        for piece in call.request:
+        for piece in call.request.body:
             view = memoryview(piece)
             while view:
                 while call.credit <= 0:
@@ -270,48 +350,7 @@ class Calls:
                     await call.credit_news.wait()
                 count = min(CHUNK, len(view), call.credit)
                 call.credit -= count
-                await line.bulk(Data(line.epoch, stream, offset, base64.b64encode(view[:count]).decode("ascii")))
+                await link.bulk(Data(link.epoch, stream, offset, base64.b64encode(view[:count]).decode("ascii")))
                 offset += count
                 view = view[count:]
-        await line.bulk(End(line.epoch, stream))
-
-    def handle(self, line: ModelLink, frame: Head | Data | End | Credit) -> None:
-        """A frame that came over `line`. One for a stream that is not open there is late and dropped."""
-        call = self._by_stream.get(frame.stream)
-        if call is None or call.line is not line:
-            return
-        if isinstance(frame, Head):
-            if not call.has_head.is_set():
-                call.status = frame.status
-                call.headers = {name.lower(): value for name, value in frame.headers.items()}
-                call.has_head.set()
-            elif not call.received and frame.status != call.status:  # another laptop has asked again
-                call.fail("the answer to the repeated call is another one: %d, not %d" % (frame.status, call.status))
-        elif isinstance(frame, Data):
-            self._take(call, frame)
-        elif isinstance(frame, Credit):
-            call.credit += frame.bytes
-            call.credit_news.set()
-        elif frame.error:
-            call.fail(frame.error)
-        else:
-            call.complete = True
-            call.has_head.set()
-            call.news.set()
-
-    def _take(self, call: _Call, frame: Data) -> None:
-        try:
-            chunk = base64.b64decode(frame.b64, validate=True)
-        except (binascii.Error, ValueError):
-            call.fail("the laptop sent data that is no base64")
-            return
-        if frame.off != call.received:
-            call.fail("the laptop sent byte %d of the response, expected %d" % (frame.off, call.received))
-            return
-        if len(chunk) > call.window:
-            call.fail("the laptop sent more than it was granted")
-            return
-        call.window -= len(chunk)
-        call.received += len(chunk)
-        call.chunks.append(chunk)
-        call.news.set()
+        await link.bulk(End(link.epoch, stream))
