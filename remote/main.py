@@ -1,7 +1,7 @@
 """Where the stub hands over: find the session's daemon, start it when none is alive, then be the bridge to it.
 
-Everything before the daemon's hello runs on a bare interpreter and is compiled from the bundle, so this module imports only what
-every connection needs: what starts a daemon, and the bridge, come when they are needed.
+Everything before the daemon's hello runs on a bare interpreter and is compiled from the bundle, so this module imports
+only what every connection needs: what starts a daemon, and the bridge, come when they are needed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _FORBIDDEN = (errno.EACCES, errno.EPERM)
 def start(params: Params, bundle: str, storage: str) -> int:
     """Serve one connection on file descriptors 0 and 1. Return the exit code of the channel.
 
-    `bundle` is the hash of the worker bundle, `storage` says where it is: `disk` or `memory`. `params` are the start parameters:
+    `bundle` is the hash of the worker bundle, `storage` says where it is: `disk` or `memory`. `params` are the start
+    parameters:
 
     - `session`: the UUID; for a session that exists, the start of it is enough.
     - `cwd`: absolute, `~…`, relative to the home directory, or "" for the home directory.
     - `create`: start a new session when there is none of that id. With `fresh`, refuse one that exists.
     - `continue`: take the session of `cwd` that was used last.
-    - `fork_of` (an id), or `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier connection may
-      have made the copy.
+    - `fork_of` (an id), or `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier
+      connection may have made the copy.
     - `again`: a client comes back by itself after a lost connection; this does not start a session that was stopped.
     - `in_memory`: the session was in memory when the client saw it last.
     - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
@@ -119,8 +120,8 @@ def _find_or_start(start: _Start) -> socket.socket:
 
 
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:
-    """Return the directory to work in, and notes for the person. When none was named and there is no home directory, it is the one
-    that the login started in."""
+    """Return the directory to work in, and notes for the person. When none was named and there is no home directory,
+    it is the one that the login started in."""
     named, home = str(params.get("cwd") or ""), paths.home_directory()
     if named or not (params.get("create", True) or params.get("continue")):
         return named, []
@@ -147,8 +148,8 @@ def _notes_of_the_bundle(notes: object, storage: str) -> list[str]:
 
 
 def _in_memory(params: Params, session: str, deadline: float) -> socket.socket | None:
-    """Return a connection to the daemon of a session that is in memory only, None when there is none. Another user's process at
-    that address does not count: the session may have a directory instead."""
+    """Return a connection to the daemon of a session that is in memory only, None when there is none. Another user's
+    process at that address does not count: the session may have a directory instead."""
     address = sockets.memory_address(session)
     try:
         daemon = sockets.connect(address, deadline) if address else None
@@ -161,7 +162,8 @@ def _in_memory(params: Params, session: str, deadline: float) -> socket.socket |
 
 
 def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
-    """Return a connection to the daemon in the best directories. When one of them fills up meanwhile, try the next best."""
+    """Return a connection to the daemon in the best directories. When one of them fills up meanwhile, try the next
+    best."""
     full: dict[str, str] = {}
     while True:
         where = paths.find_paths(session, state, full)
@@ -175,7 +177,8 @@ def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
 
 
 def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket:
-    """Return a connection to the daemon at these paths. Whoever gets the session's lock starts the daemon; the others connect."""
+    """Return a connection to the daemon at these paths. Whoever gets the session's lock starts the daemon; the
+    others connect."""
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
     signals_sent: set[int] = set()
     while True:

@@ -1,8 +1,10 @@
-"""The bridge: bytes between the exec channel and the session's socket, and nothing else.
+"""The bridge: it relays bytes between the exec channel and the session's socket, and does nothing else.
 
-It lives as long as both ends do: it leaves on end of file from the channel and from the socket alike, so that neither a dead
-link nor a dead daemon keeps it. What one end said before it left still reaches the other: the daemon's last words, and
-the inputs of a laptop that went right after them. On the way to hello, so it imports next to nothing.
+It ends when either end closes, so that neither a dead link nor a dead daemon leaves a bridge behind. Bytes that an end
+wrote before it closed still reach the other end: the daemon's goodbye, and the inputs of a laptop that left right after
+them.
+
+This module is imported before hello, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -13,33 +15,40 @@ import socket
 import time
 
 _CHUNK = 65536
-_LIMIT = 1024 * 1024  # bytes held for a reader that is slower than its writer
-_LAST_WORDS_S = 5.0  # how long the bytes of an end that has left are offered to the other
+_MAX_HELD = 1024 * 1024  # bytes held for a reader that is slower than its writer
+_LAST_BYTES_S = 5.0  # how long the bytes of an end that has closed are offered to the other
 
 
 class _Flow:
-    """One direction: read from `source` while there is room, write to `sink` while there is something."""
+    """One direction: read from the descriptor `source` while there is room, write to `sink` while there is something
+    to write."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
         self.sink = sink
         self.held = bytearray()
-        self.ended = False  # the source has no more
-        self.gone = False  # the sink takes no more
+        self.ended = False  # the source is at its end
+        self.gone = False  # the sink is closed
 
     @property
     def finished(self) -> bool:
-        """Everything the source ever said has reached the sink, or never will."""
+        """Whether all bytes of the source have reached the sink, or never will."""
         return self.ended and (self.gone or not self.held)
 
+    @property
+    def broken(self) -> bool:
+        """Whether one of its ends is closed."""
+        return self.ended or self.gone
+
     def wants(self, poller: dict[int, int]) -> None:
-        if not self.ended and not self.gone and len(self.held) < _LIMIT:
+        """Add the events to wait for to `poller`, which maps descriptors to poll masks."""
+        if not self.ended and not self.gone and len(self.held) < _MAX_HELD:
             poller[self.source] = poller.get(self.source, 0) | select.POLLIN
         if self.held and not self.gone:
             poller[self.sink] = poller.get(self.sink, 0) | select.POLLOUT
 
     def step(self, ready: dict[int, int]) -> bool:
-        """Move what can be moved; whether anything was."""
+        """Move the bytes that can be moved now. Return whether there were any."""
         if self.gone:
             return False
         before = len(self.held)
@@ -66,29 +75,34 @@ class _Flow:
 
 
 def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
-    """Relay until one end has left and the other has taken what it said, or does not take it for a while."""
+    """Relay until one end has closed and the other has taken its last bytes, or has not taken any for a while."""
     fd = daemon.fileno()
     for each in (channel_in, channel_out, fd):
         os.set_blocking(each, False)
     inward, outward = _Flow(channel_in, fd), _Flow(fd, channel_out)
-    patience_ends: float | None = None
+    give_up: float | None = None
     while not (inward.finished or outward.finished or (inward.gone and outward.gone)):
-        wanted: dict[int, int] = {}
-        inward.wants(wanted)
-        outward.wants(wanted)
-        if inward.ended or inward.gone or outward.ended or outward.gone:
+        if inward.broken or outward.broken:
             now = time.monotonic()
-            patience_ends = patience_ends or now + _LAST_WORDS_S
-            if now > patience_ends:
+            give_up = give_up or now + _LAST_BYTES_S
+            if now > give_up:
                 return
-        else:
-            wanted.setdefault(channel_out, 0)  # a closed channel shows as an error on its output
-        poller = select.poll()
-        for each, mask in wanted.items():
-            poller.register(each, mask)
-        ready = dict(poller.poll(None if patience_ends is None else 100))
+        ready = _poll(inward, outward, timeout_ms=None if give_up is None else 100)
         if ready.get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             outward.gone = True
         inward_moved = inward.step(ready)
         if outward.step(ready) or inward_moved:
-            patience_ends = None
+            give_up = None
+
+
+def _poll(inward: _Flow, outward: _Flow, timeout_ms: int | None) -> dict[int, int]:
+    """Wait until bytes can be moved. Return the poll events by descriptor."""
+    wanted: dict[int, int] = {}
+    inward.wants(wanted)
+    outward.wants(wanted)
+    if not (inward.broken or outward.broken):
+        wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
+    poller = select.poll()
+    for descriptor, mask in wanted.items():
+        poller.register(descriptor, mask)
+    return dict(poller.poll(timeout_ms))

@@ -50,7 +50,8 @@ SILENT_S = 15.0
 """A client that has said nothing for so long is detached."""
 
 STUCK_S = 5.0
-"""A client that no longer drives but still reads an answer of the model must answer a ping, or read on, within so long."""
+"""A client that no longer drives but still reads an answer of the model must answer a ping, or read on, within so
+long."""
 
 _MAX_CONTROL = 10_000  # unsent control frames; beyond it the client is detached
 _MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest are dropped
@@ -88,8 +89,8 @@ class ClientOwner(Protocol):
 class Outbox:
     """The frames that one client is to be sent. `next_line` returns the most urgent one.
 
-    The order is: control frames, then events and progress in the order of the journal, then data of model calls. Control frames
-    also go between the lines of a long event; everything else comes after it.
+    The order is: control frames, then events and progress in the order of the journal, then data of model calls.
+    Control frames also go between the lines of a long event; everything else comes after it.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -131,7 +132,8 @@ class Outbox:
         self.wake.set()
 
     def progress(self, seq: int, key: str, body: Json) -> None:
-        """Queue a public object that may be lost, to be sent after event `seq`. It replaces an unsent one with the same key."""
+        """Queue a public object that may be lost, to be sent after event `seq`. It replaces an unsent one with the
+        same key."""
         if not self._sends_events:
             return
         slot: object = key or object()
@@ -179,8 +181,8 @@ class Outbox:
         return None if frame is None else self._encode(frame)
 
     def _encode(self, frame: Frame) -> bytes:
-        """Return the first line of `frame`; the others wait in `_rest`. Only events and pages of them are that long, which are sent
-        when `_rest` is empty, and snapshots, which are sent before all of them."""
+        """Return the first line of `frame`; the others wait in `_rest`. Only events and pages of them are that long,
+        which are sent when `_rest` is empty, and snapshots, which are sent before all of them."""
         self._parted += 1
         first, *rest = encode_frame(frame, self._parted)
         self._rest.extend(rest)
@@ -313,8 +315,8 @@ class Client:
             self._owner.received(self, frame)
 
     def _check_stuck(self, now: float) -> None:
-        """A former driver that still reads an answer of the model delays the driver. It must do more than show that it lives, which
-        a laptop also does when it takes nothing off its link."""
+        """A former driver that still reads an answer of the model delays the driver. It must do more than show that
+        it lives, which a laptop also does when it takes nothing off its link."""
         if self.role == "driver" or not self._owner.reads(self):
             self._unanswered_since = 0.0
         elif not self._unanswered_since:
@@ -331,7 +333,8 @@ class Client:
         self.outbox.control(Ping(self.epoch, self._pings))
 
     async def _watch(self) -> None:
-        """Ping a silent client; return when it stays silent. A worker that was stopped itself first reads what came meanwhile."""
+        """Ping a silent client; return when it stays silent. A worker that was stopped itself first reads what came
+        meanwhile."""
         step = PING_AFTER_S / 5
         asked = 0.0
         while True:

@@ -194,7 +194,8 @@ class Clients:
             self._calls.handle(client.model_link, frame)
 
     def _take_input(self, client: Client, frame: Input) -> None:
-        """Apply an input, or keep it until there is room. Prompts stay in their order; an input that ends a turn overtakes them."""
+        """Apply an input, or keep it until there is room. Prompts stay in their order; an input that ends a turn
+        overtakes them."""
         if (client.late and isinstance(parse_message(frame.body), UserLine)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
@@ -258,8 +259,8 @@ class Clients:
                 client.outbox.progress(self.journal.seq, key, body)
 
     def release_finisher(self) -> bool:
-        """All turns are done. Return whether the session goes on because other clients are attached. Then the client that asked for
-        the end gets its goodbye."""
+        """All turns are done. Return whether the session goes on because other clients are attached. Then the client
+        that asked for the end gets its goodbye."""
         finisher, self._finisher = self._finisher, None
         if not any(client.role for client in self._clients if client is not finisher):
             return False
@@ -275,7 +276,8 @@ class Clients:
         self._ending = True
 
     async def close(self, *, session_over: bool) -> None:
-        """End all connections: with a goodbye when the session is over, else without one, so that the clients come back."""
+        """End all connections: with a goodbye when the session is over, else without one, so that the clients come
+        back."""
         for client in self._clients:
             if session_over and client.role:
                 client.outbox.finish(Bye("the session has ended"))

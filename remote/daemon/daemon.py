@@ -120,7 +120,8 @@ class Daemon:
         return summary
 
     def _worker(self) -> Json:
-        """Return what the journal says about this worker: who goes on from here, and the mark of the processes it starts."""
+        """Return what the journal says about this worker: who goes on from here, and the mark of the processes it
+        starts."""
         host = self._context.host
         mark = host.session if isinstance(host, LocalHost) else None
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
@@ -177,7 +178,8 @@ class Daemon:
         self._stopping.set()
 
     def leave(self) -> None:
-        """End this worker, as when the host goes down. Its clients come back, and the next worker goes on from the journal."""
+        """End this worker, as when the host goes down. Its clients come back, and the next worker goes on from the
+        journal."""
         self._stopping.set()
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
@@ -220,7 +222,8 @@ class Daemon:
             self.session.turns.go_on()
 
     async def _close(self) -> None:
-        """Close everything in the order in which it depends on each other: clients are sent the last events of the journal."""
+        """Close everything in the order in which it depends on each other: clients are sent the last events of the
+        journal."""
         await self.clients.close_pages()
         await close_context(self._context)
         await self.journal.close()
@@ -248,7 +251,8 @@ class Daemon:
 
 
 def _for_storage(limits: Limits, where: SessionPaths) -> Limits:
-    """Return the limits for a session with these paths: one in memory is gone with its daemon, which therefore stays when idle."""
+    """Return the limits for a session with these paths: one in memory is gone with its daemon, which therefore stays
+    when idle."""
     return Limits(limits.grace_s, min(limits.idle_s, limits.grace_s) if where.state else limits.grace_s)
 
 

@@ -1,4 +1,5 @@
-"""Hello, written before the agent is imported: a frame by hand, so that it does not wait for anything."""
+"""The hello of a daemon. It is built by hand and sent before the agent is imported, so that the laptop does not wait
+for that."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ import os
 import socket
 import sys
 
-PROTOCOL = 1  # as in ccb.tunnel.wire.frames, which is not imported on the way to hello; a test compares them
+PROTOCOL = 1  # as in ccb.tunnel.wire.frames, which would take long to import; a test compares them
 CAPABILITIES = ["replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot"]
 
 
 def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:
-    """The hello of a session. `facts` are bundle, session, cwd, storage and notes; in memory also `summary`, for the
-    host's `ps`, which elsewhere reads a file."""
+    """Return the hello of a session. `facts` are bundle, session, cwd, storage and notes. For a session in memory
+    they include `summary`, because `ccb ps` finds no file to read it from."""
     return {
         "t": "hello",
         "protocol": PROTOCOL,
@@ -30,7 +31,8 @@ def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, d
 
 
 def send_hello(client: socket.socket, facts: dict[str, object], state_directory: str) -> None:
-    """Greet the first client of a daemon that has just started. `state_directory` is "" for a session in memory."""
+    """Send hello to the first client of a daemon that has just started. `state_directory` is "" for a session in
+    memory."""
     epoch, driver = read_lease(state_directory)
     journal = os.path.join(state_directory, "journal.jsonl")
     frame = hello_frame(
@@ -44,7 +46,7 @@ def send_hello(client: socket.socket, facts: dict[str, object], state_directory:
 
 
 def read_lease(state_directory: str) -> tuple[int, str]:
-    """The highest epoch ever granted in this session, and who holds it: "" when that driver has left."""
+    """Return the highest epoch ever granted in this session, and the name of its driver: "" when that one has left."""
     if not state_directory:
         return 0, ""
     try:
@@ -56,7 +58,7 @@ def read_lease(state_directory: str) -> tuple[int, str]:
 
 
 def _last_seq(journal: str) -> int:
-    """The number of the last whole record; only the end of the file is read, unless the last record is huge."""
+    """Return the number of the last whole record. Only the end of the file is read, unless the last record is huge."""
     try:
         with open(journal, "rb") as file:
             size = file.seek(0, os.SEEK_END)

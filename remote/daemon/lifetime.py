@@ -54,8 +54,8 @@ class Lifetime:
         self._alone_since = self._busy_until = time.monotonic()
 
     def count(self, clients: int, *, last_left: bool = False) -> None:
-        """There are so many connections now. `last_left`: the last attached client has just left; connections that only ask for a
-        hello do not prolong the daemon's life."""
+        """There are so many connections now. `last_left`: the last attached client has just left; connections that
+        only ask for a hello do not prolong the daemon's life."""
         self._clients = clients
         if last_left:
             self._alone_since = time.monotonic()

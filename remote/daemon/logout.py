@@ -1,9 +1,9 @@
-"""Systems that end what a user left running when the login ends (logind's KillUserProcesses).
+"""Hosts that end a user's processes at logout (logind with KillUserProcesses), and how the daemon survives there.
 
-A login's processes are in a scope of its own, which is killed as a whole, also for a user who lingers: only what is
-under the user's own service manager stays, and that manager outlives the logins of those who linger.
+Logind puts the processes of a login into a scope and kills the whole scope at logout, even if the user lingers. Only
+processes under the user's own service manager stay, and that manager outlives the login if the user lingers.
 
-On the way to hello, so it imports next to nothing and starts no process before it knows that it has to.
+This module is imported before hello. It imports next to nothing, and starts a process only where it must.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ import time
 from ..sessions.paths import in_login_scope, lingers
 
 BOUND = (
-    "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection: when it is"
-    " lost, running tools are ended, and a reconnect goes on from the journal. "
+    "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection:"
+    " when the connection is lost, running tools are ended, and a reconnect goes on from the journal. "
 )
 BOUND_IN_MEMORY = (
-    "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection: as it is in"
-    " memory only, it ends with it. "
+    "this system ends background processes at logout (KillUserProcesses), so the session is bound to this connection:"
+    " it is in memory only and ends with the connection. "
 )
 _DO = {
     False: "To let sessions go on, run once on the host: loginctl enable-linger",
-    True: "It could not be moved under your service manager; an administrator can exclude you: KillExcludeUsers in logind.conf",
+    True: "It could not be moved under your service manager; an administrator can exclude you: "
+    "KillExcludeUsers in logind.conf",
 }
 _DIRECTORIES = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
-"""Under the root, the first one wins: for the main file as a whole, for each drop-in of the same name."""
+"""Where logind looks for its configuration, the most important directory first: the first logind.conf wins, and the
+first drop-in of each name."""
 
 _TRUE = ("1", "yes", "y", "true", "t", "on")
 _MOVE_S = 2.0
 
 
 def bound_note(root: str = "/", *, in_memory: bool = False) -> str:
-    """What the person has to know then, and can do."""
+    """Return the note for a session that ends with its connection: why, and what the person can do."""
     return (BOUND_IN_MEMORY if in_memory else BOUND) + _DO[lingers(root)]
 
 
 def kills(user: str = "", root: str = "/") -> bool:
-    """Whether logind is set to kill what this user (default: ours) leaves running. `root` is that of the file system, for tests."""
+    """Return whether logind kills what `user` ("" is this user) leaves running at logout. `root` is that of the file
+    system, for tests."""
     user = user or _user_name()
     kill = False
     only: list[str] = []
@@ -55,7 +58,7 @@ def kills(user: str = "", root: str = "/") -> bool:
 
 
 def _files(root: str) -> list[str]:
-    """The main file, then the drop-ins in the order of their names."""
+    """Return the main configuration file, then the drop-ins in the order of their names."""
     tops = [os.path.join(root, each) for each in _DIRECTORIES]
     main = [path for path in (os.path.join(top, "logind.conf") for top in tops) if os.path.exists(path)]
     drop_ins: dict[str, str] = {}
@@ -72,8 +75,8 @@ def _files(root: str) -> list[str]:
 
 
 def _assignments(path: str) -> list[tuple[str, str, bool]]:
-    """Name, value and whether it is commented out, in the section [Login]. A commented line of the main file tells the
-    default that this system was built with; the real ones follow it."""
+    """Return name, value and whether it is commented out, for each line of the section [Login]. A commented line of
+    the main file shows a default of this system; the defaults come first, so that a set value overrides them."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read(1 << 20).replace("\\\n", " ")
@@ -102,7 +105,8 @@ def _user_name() -> str:
 
 
 def move_out(session: str, root: str = "/") -> bool:
-    """Put this process under the user's own service manager, if that outlives the login. Whether it has left the login."""
+    """Move this process under the user's own service manager, if that outlives the login. Return whether it has left
+    the login."""
     if not lingers(root):
         return False
     import subprocess
@@ -113,7 +117,8 @@ def move_out(session: str, root: str = "/") -> bool:
     try:
         asked = subprocess.run(
             ["busctl", "--user", "--quiet", "call", *manager, *call],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_MOVE_S, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_MOVE_S,
+            check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return False
@@ -121,5 +126,5 @@ def move_out(session: str, root: str = "/") -> bool:
     while asked.returncode == 0 and time.monotonic() < deadline:
         if not in_login_scope(root):
             return True
-        time.sleep(0.01)  # the manager moves us in its own time
+        time.sleep(0.01)  # the manager moves us some time after it has answered
     return False

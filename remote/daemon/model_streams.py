@@ -1,11 +1,11 @@
 """Model calls over the driver's link: the worker's end of the HTTP-shaped streams.
 
-A call outlives the connection it was made on. When the link is lost, the call waits. On the next driver's link it is opened again
-under the same id, with the number of response bytes that have arrived, and goes on from there.
+A call outlives the connection it was made on. When the link is lost, the call waits. On the next driver's link it is
+opened again under the same id, with the number of response bytes that have arrived, and goes on from there.
 
-Only the client (a ccb on a laptop) that made the upstream request has what the provider sent meanwhile. As long as that client is
-attached it reads the call to its end, even if another client drives by then. When its link is lost, the call waits for it a while:
-any other client would have to ask the provider, and pay, a second time.
+Only the client (a ccb on a laptop) that made the upstream request has what the provider sent meanwhile. As long as that
+client is attached it reads the call to its end, even if another client drives by then. When its link is lost, the call
+waits for it a while: any other client would have to ask the provider, and pay, a second time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ Outgoing = Union[Open, Data, End, Credit, Cancel]
 
 
 class ModelLink:
-    """The link of one client, as model calls use it. `urgent` sends a frame before all others; `bulk` sends one when there is room.
-    `client` names the ccb on the laptop, which keeps what it has read of a call from one connection to the next."""
+    """The link of one client, as model calls use it. `urgent` sends a frame before all others; `bulk` sends one when
+    there is room. `client` names the ccb on the laptop, which keeps what it has read of a call from one connection
+    to the next."""
 
     def __init__(
         self, epoch: int, client: str, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
@@ -49,7 +50,8 @@ class ModelLink:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is sent to the provider. `id` names the call for ever: asked again under the same id, the laptop resumes it."""
+    """What is sent to the provider. `id` names the call for ever: asked again under the same id, the laptop resumes
+    it."""
 
     id: str
     method: str
@@ -63,8 +65,8 @@ class _Request:
 
 
 class _Arriving:
-    """The response of a call, as far as it has arrived. `window` is how many bytes the laptop may still send, `ungranted` how many
-    were read since the last credit."""
+    """The response of a call, as far as it has arrived. `window` is how many bytes the laptop may still send,
+    `ungranted` how many were read since the last credit."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -89,7 +91,8 @@ class _Arriving:
         self.news.set()
 
     def open_window(self) -> None:
-        """A new stream begins: the laptop may send as much as on any new stream. Unread chunks do not count against it."""
+        """A new stream begins: the laptop may send as much as on any new stream. Unread chunks do not count against
+        it."""
         self.window = INITIAL_CREDIT
         self.ungranted = -sum(map(len, self.chunks))
 
@@ -208,7 +211,8 @@ class Calls:
         return self._up_since
 
     def attach(self, link: ModelLink) -> None:
-        """A driver is attached: open on its link the calls that wait, and those of an earlier connection of the same client."""
+        """A driver is attached: open on its link the calls that wait, and those of an earlier connection of the same
+        client."""
         self._driver_link = link
         self._up_since = time.monotonic()
         for call in self._open.values():
@@ -293,7 +297,8 @@ class Calls:
             call.response.end()
 
     def _resume(self, call: _Call) -> None:
-        """Open a call that has no link on the driver's: at once, or when it has waited long enough for its own client."""
+        """Open a call that has no link on the driver's: at once, or when it has waited long enough for its own
+        client."""
         link = self._driver_link
         if link is None or call.response.complete or call.link is not None:
             return

@@ -1,7 +1,7 @@
 """Start the daemon of a session: fork it, greet its first client, and clean up when it ends.
 
-This module is imported before hello, on a bare interpreter, so it imports next to nothing. What takes long to import follows after
-the hello.
+This module is imported before hello, on a bare interpreter, so it imports next to nothing. What takes long to import
+follows after the hello.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _FIRST_CLIENT_S = 60.0  # for a client to take its hello
 
 
 class Launch:
-    """What a daemon process is given by the process that forks it. (Not a dataclass: importing `dataclasses` would delay hello.)
+    """What a daemon process is given by the process that forks it. (Not a dataclass: importing `dataclasses` would
+    delay hello.)
 
-    `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are open files that hold the
-    session's locks; -1: there is none. `log` is the open log file. `grace_s` and `idle_s` are limits in seconds, None for the
-    default.
+    `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are open files that
+    hold the session's locks; -1: there is none. `log` is the open log file. `grace_s` and `idle_s` are limits in
+    seconds, None for the default.
     """
 
     def __init__(self, where: paths.SessionPaths, facts: dict[str, object], listener: socket.socket) -> None:
@@ -48,8 +49,9 @@ def start_daemon(
 ) -> dict[str, object] | None:
     """Start the daemon of a session whose lock was free, if these parameters allow it. The daemon takes over `lock`.
 
-    Return None when it runs; the owner of the journal when a daemon has that after all: its lock file was removed, or it was
-    started with another runtime directory. Raise Refusal, OSError; then nothing is left of a session that was never begun.
+    Return None when it runs; the owner of the journal when a daemon has that after all: its lock file was removed, or
+    it was started with another runtime directory. Raise Refusal, OSError; then nothing is left of a session that was
+    never begun.
     """
     try:
         paths.restore_state_directory(where)
@@ -121,8 +123,8 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
 def _recorded_directory(state: str, journal: str, named: str) -> str:
     """Return the directory in which a session has always worked: it does not follow a client that names another one.
 
-    The first record of the journal tells it; if that is damaged, the summary, then any other record, and at last `named`. The
-    parser of records is not used: importing it would delay hello. Raise OSError, Refusal.
+    The first record of the journal tells it; if that is damaged, the summary, then any other record, and at last
+    `named`. The parser of records is not used: importing it would delay hello. Raise OSError, Refusal.
     """
     try:
         with open(journal, "rb") as file:
@@ -184,7 +186,7 @@ def _run(launch: Launch) -> None:
         status = int(str(end.code))
         if first is not None and status == 128 + signal.SIGINT:
             _send_last(first, {"t": "bye", "reason": "the session has ended"})
-    except BaseException as error:  # noqa: BLE001 - the top of a process: log it, then remove the session's socket and lock
+    except BaseException as error:  # noqa: BLE001 - the top of a process: log it, then clean up
         import traceback
 
         traceback.print_exc()
@@ -236,7 +238,8 @@ def _publish_owner(launch: Launch) -> None:
 
 
 def _survive_logout(launch: Launch) -> None:
-    """Leave the login's scope where logind would kill us with it. Where that fails, bind the session to its connection."""
+    """Leave the login's scope where logind would kill us with it. Where that fails, bind the session to its
+    connection."""
     if not paths.in_login_scope():
         return
     from .logout import bound_note, kills, move_out

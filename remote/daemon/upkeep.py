@@ -1,4 +1,4 @@
-"""What keeps a living daemon reachable although others clean up: its socket and its lock."""
+"""Keep the files of a living daemon from cleaners, and make its socket again when it was removed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from ..sessions.paths import SessionPaths, private_directory
 log = logging.getLogger(__name__)
 
 REFRESH_S = 3600.0
-"""Cleaners of /tmp take what was not touched for days."""
+"""How often the files are touched. Cleaners of /tmp remove files that were not touched for days."""
 
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
-    """Until cancelled, touch socket, lock and bundle every hour, and make the socket again when it is gone: a logout may take
-    the whole runtime directory. The same at once on SIGHUP, from a connection that knows of the daemon and finds no socket."""
+    """Touch socket, lock and bundle every hour until cancelled, and make the socket again when it is gone: a logout
+    may remove the whole runtime directory. SIGHUP has this done at once; a connection sends it that knows of the
+    daemon and finds no socket."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, called.set)
@@ -35,19 +36,19 @@ async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(called.wait(), REFRESH_S)
             called.clear()
-            if sys.path[0].endswith(".zip"):  # our bundle: modules are still read from it, and old bundles are removed
+            if sys.path[0].endswith(".zip"):  # later imports still read it, and gc removes old bundles
                 touch(sys.path[0])
             if where.lock:
                 touch(where.lock)
             if sockets.in_memory(where.socket) or touch(where.socket):
                 continue
-            log.warning("the socket is gone; it is made again")
+            log.warning("the session's socket was removed; making it again")
             if server is not None:
                 server.close()
             try:
                 server = await asyncio.start_unix_server(accept, sock=listen_again(where))
             except OSError as error:
-                log.error("the socket cannot be made again: %s", error)
+                log.error("the session's socket cannot be made again: %s", error)
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -56,7 +57,7 @@ async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
 
 
 def touch(path: str) -> bool:
-    """Make it look used; False when it is gone."""
+    """Set the time of a file to now. Return False when it is gone."""
     try:
         os.utime(path, follow_symlinks=False)
     except FileNotFoundError:
@@ -67,7 +68,7 @@ def touch(path: str) -> bool:
 
 
 def listen_again(where: SessionPaths) -> socket.socket:
-    """A new socket in the place of one that is gone. Raises OSError."""
+    """Return a new listening socket in the place of the one that is gone. Raise OSError."""
     private_directory(where.runtime, os.path.dirname(where.runtime))
     listener = sockets.listen(where.socket)
     listener.setblocking(False)

@@ -92,7 +92,8 @@ class Held:
 
 
 def hold(session: str, directory: str = "") -> Held | None:
-    """Take everything by which a daemon would own the session; None when somebody else has any of it, or may be about to."""
+    """Take everything by which a daemon would own the session; None when somebody else has any of it, or may be
+    about to."""
     paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
     if directory:
         paths.append(os.path.join(directory, "journal.jsonl"))
@@ -167,8 +168,8 @@ class Remover:
         return True
 
     def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
-        """Remove a directory if nothing else is in it; what keeps it is said, unless it is taken when `empty_only`. A file called
-        `mark` goes with the directory, and stays with it."""
+        """Remove a directory if nothing else is in it; what keeps it is said, unless it is taken when `empty_only`.
+        A file called `mark` goes with the directory, and stays with it."""
         try:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 return False

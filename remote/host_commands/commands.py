@@ -18,8 +18,8 @@ _DEFAULT_LINES = 200
 
 
 def run_command(params: Json, bundle: str, out: int = 1) -> int:
-    """Do `params["command"]` and answer on `out` with `report` frames, then `bye`; or with `refused`. The exit code of the
-    channel. It is done to its end also when nobody listens any more."""
+    """Do `params["command"]` and answer on `out` with `report` frames, then `bye`; or with `refused`. The exit code
+    of the channel. It is done to its end also when nobody listens any more."""
     reports = Reports(out)
     try:
         _run(params, bundle, reports)

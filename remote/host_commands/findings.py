@@ -8,8 +8,8 @@ OK, WARN, BLOCK, INFO = "ok", "warn", "block", "info"
 
 
 class HostFinding:
-    """`state` is ok, warn (works, but not as well as it could), block (no session will run) or info; `found` is the evidence,
-    `fix` the one thing to do, "" when there is none."""
+    """`state` is ok, warn (works, but not as well as it could), block (no session will run) or info; `found` is the
+    evidence, `fix` the one thing to do, "" when there is none."""
 
     def __init__(self, name: str, state: str, found: str, fix: str = "") -> None:
         self.name = name
@@ -19,8 +19,8 @@ class HostFinding:
 
 
 def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False) -> str:
-    """The first line a program prints, "" when it fails (with `any_status`, also then), prints nothing, or takes too long. What it
-    started ends with it."""
+    """The first line a program prints, "" when it fails (with `any_status`, also then), prints nothing, or takes too
+    long. What it started ends with it."""
     import signal
     import subprocess
 

@@ -101,8 +101,8 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
 
 
 def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
-    """Of sessions that were in memory only, whose marks begin with their id. None while a daemon lives that is not found (it may
-    be in another network namespace)."""
+    """Of sessions that were in memory only, whose marks begin with their id. None while a daemon lives that is not
+    found (it may be in another network namespace)."""
     owners = living()
     found = {owner.get("pid") for owner in owners.values()}
     if any(_is_daemon(pid) and pid not in found for pid in own_processes()):

@@ -33,7 +33,8 @@ _FREE_S = 1.0
 
 
 class StopTarget:
-    """A session to end. `owner` names its daemon ({} for none), `directory` is its state ("" when it was never begun)."""
+    """A session to end. `owner` names its daemon ({} for none), `directory` is its state ("" when it was never
+    begun)."""
 
     def __init__(self, session: str, owner: Json, directory: str) -> None:
         self.session = session
@@ -137,8 +138,8 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _remove_sockets(target: StopTarget) -> bool:
-    """The socket and the lock of a session whose daemon has ended without doing it; False while somebody has them. That may be the
-    daemon: killed, its first thread is gone before the last one lets go of its files."""
+    """The socket and the lock of a session whose daemon has ended without doing it; False while somebody has them.
+    That may be the daemon: killed, its first thread is gone before the last one lets go of its files."""
     held = hold(target.session, target.directory)
     if held is None:
         return False
@@ -153,8 +154,8 @@ def _remove_sockets(target: StopTarget) -> bool:
 
 
 def mark_of(directory: str, owner: Json) -> str:
-    """Return the mark of the processes that the tools of this session's last worker have started, "" when there is none.
-    `directory` is "" for a session that is in memory or never began."""
+    """Return the mark of the processes that the tools of this session's last worker have started, "" when there is
+    none. `directory` is "" for a session that is in memory or never began."""
     if not directory:
         return str(owner.get("mark") or "")
     summary = read_summary(directory)

@@ -43,7 +43,8 @@ def resolve_directory(path: str) -> str:
 
 
 def _missing(full: str) -> Refusal:
-    """Return the refusal for a directory that does not exist: it names the parent that does, and names like the missing one."""
+    """Return the refusal for a directory that does not exist: it names the parent that does, and names like the
+    missing one."""
     import difflib
 
     parent, wanted = os.path.split(full)

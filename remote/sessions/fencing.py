@@ -16,8 +16,8 @@ _MAX_NAME = 200
 
 
 class Lease:
-    """The driver's lease. `epoch` is the highest epoch that was ever granted; `driver` names the client that holds it, "" when that
-    client has left. A session in memory has no file (`path` is ""): it has no next daemon either."""
+    """The driver's lease. `epoch` is the highest epoch that was ever granted; `driver` names the client that holds
+    it, "" when that client has left. A session in memory has no file (`path` is ""): it has no next daemon either."""
 
     def __init__(self, path: str, epoch: int, driver: str) -> None:
         self.epoch = epoch

@@ -1,6 +1,7 @@
-"""Which process on which machine: pids and host names are used again, together with boot id and start time they are not.
+"""Which process on which machine. Pids and host names are used again; together with boot id and start time they are
+unique.
 
-On the way to hello, so it imports next to nothing.
+This module is imported before hello, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 
 
 def boot_id() -> str:
-    """Of this boot of this machine; "" where the system does not say."""
+    """Return the id of this boot of this machine; "" where the system does not tell it."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -18,7 +19,8 @@ def boot_id() -> str:
 
 
 def start_time(pid: int | str = "self") -> str:
-    """Field 22 of /proc/PID/stat; "" when there is no such process (or it is dead and nobody has reaped it), or no /proc."""
+    """Return the start time of a process: field 22 of /proc/PID/stat. "" when there is no such process, it is a
+    zombie, or there is no /proc."""
     try:
         with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -28,17 +30,18 @@ def start_time(pid: int | str = "self") -> str:
 
 
 def own_identity() -> dict[str, object]:
-    """The fields that name this process."""
+    """Return the fields that identify this process."""
     return {"hostname": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "started": start_time()}
 
 
 def on_this_machine(owner: dict[str, object]) -> bool:
-    """Whether a process with these fields was one of this machine, in this boot or an earlier one."""
+    """Return whether the process with these fields ran on this machine, in this boot or an earlier one."""
     return owner.get("boot") == boot_id() or owner.get("hostname") == os.uname().nodename
 
 
 def elsewhere(owner: dict[str, object]) -> str:
-    """The other machine whose process these fields name; "" when they name none, or no process."""
+    """Return the name of the other machine on which the process with these fields runs; "" when it is this machine,
+    or there is no process in them."""
     host = owner.get("hostname")
     if "pid" not in owner or on_this_machine(owner) or not isinstance(host, str):
         return ""
@@ -46,7 +49,7 @@ def elsewhere(owner: dict[str, object]) -> str:
 
 
 def is_alive(owner: dict[str, object]) -> bool:
-    """Whether the process with these fields lives here."""
+    """Return whether the process with these fields runs on this machine now."""
     pid = owner.get("pid")
     if not isinstance(pid, int) or owner.get("boot") != boot_id():
         return False

@@ -1,8 +1,8 @@
 """Who may run the daemon of a session: its locks, and what they say about their owner.
 
-A daemon holds up to three locks for its whole life: the lock file in the runtime directory; the journal itself, because a cleaner
-of /tmp may remove the lock file of a living daemon; and, for a session in memory, the name of its socket (`sockets.claim`). The
-kernel releases each of them when the last process that has it open ends.
+A daemon holds up to three locks for its whole life: the lock file in the runtime directory; the journal itself, because
+a cleaner of /tmp may remove the lock file of a living daemon; and, for a session in memory, the name of its socket
+(`sockets.claim`). The kernel releases each of them when the last process that has it open ends.
 
 This module is imported before hello, so it imports next to nothing.
 """
@@ -41,8 +41,8 @@ def lock_file(path: str) -> int | None:
 
 
 def lock_journal(path: str) -> tuple[int, bool]:
-    """Take the lock of a journal. Return its open file (-1 when this file system has no locks) and whether another process has
-    the lock."""
+    """Take the lock of a journal. Return its open file (-1 when this file system has no locks) and whether another
+    process has the lock."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         return fd, not _lock(fd)
@@ -52,7 +52,8 @@ def lock_journal(path: str) -> tuple[int, bool]:
 
 
 def _lock(fd: int) -> bool:
-    """Return whether the lock is ours now; False when another process has it. Raise OSError where there are no locks."""
+    """Return whether the lock is ours now; False when another process has it. Raise OSError where there are no
+    locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -63,7 +64,8 @@ def _lock(fd: int) -> bool:
 
 
 def reserve_owner(lock: int) -> None:
-    """Make room in a lock file for the identity of the daemon that is about to start. Raise OSError when the disk is full."""
+    """Make room in a lock file for the identity of the daemon that is about to start. Raise OSError when the disk is
+    full."""
     os.write(lock, b" " * _OWNER_BYTES)
 
 
@@ -87,7 +89,8 @@ def check_host(state: str) -> None:
 
 
 def check_owner(owner: dict[str, object]) -> None:
-    """Raise Refusal when the daemon that holds a session lives in another container of this machine, out of our reach."""
+    """Raise Refusal when the daemon that holds a session lives in another container of this machine, out of our
+    reach."""
     host = owner.get("hostname")
     if host not in (None, os.uname().nodename) and not identity.is_alive(owner):
         raise _kept_elsewhere(str(host))
@@ -104,8 +107,8 @@ def in_use(session: str) -> Refusal:
 
 
 def wake_owner(owner: dict[str, object], sent: set[int], *, end: bool) -> None:
-    """Ask a daemon that holds the journal but has lost its socket to listen again (a logout may remove the runtime directory).
-    With `end`, ask it to leave instead. `sent` collects the signals, so that each is sent once."""
+    """Ask a daemon that holds the journal but has lost its socket to listen again (a logout may remove the runtime
+    directory). With `end`, ask it to leave instead. `sent` collects the signals, so that each is sent once."""
     number = signal.SIGTERM if end else signal.SIGHUP
     pid = owner.get("pid")
     if number not in sent and isinstance(pid, int) and identity.is_alive(owner):

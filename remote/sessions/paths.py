@@ -1,7 +1,7 @@
-"""The places of a session on the host: durable state, and sockets and locks that must not be on a shared file system. Where
-nothing can be written, both are in memory.
+"""The directories of a session on the host: one for its durable state, one for sockets and locks, which must not be on
+a shared file system. Where nothing can be written, the session is in memory.
 
-On the way to hello, so it imports next to nothing.
+This module is imported before hello, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ MAX_SOCKET_PATH = 100
 """Bytes; sun_path holds 108 on Linux, 104 elsewhere."""
 
 
-_STATE_ROOM = 8192  # less is gone with the first turn
-_RUNTIME_ROOM = 512  # a lock
+_STATE_ROOM = 8192  # bytes that must be free; the first turn takes as many
+_RUNTIME_ROOM = 512  # bytes of a lock file
 
 _NONE: Mapping[str, str] = {}
 
 MADE = ".made"
-"""A file in a directory of ours that lists the parents which were made for it; also written by deploy/stub.py."""
+"""A file in a directory of ours that lists the parents which were made for it. deploy/stub.py writes it too."""
 
 STOPPED = "stopped"
-"""A file of a session that `ccb stop` has ended: only a person starts it again, no client that comes back by itself."""
+"""A file of a session that `ccb stop` has ended: a client that comes back by itself does not start it again, a
+person does."""
 
 
 class NoPlace(Exception):
-    """Nothing is writable; `notes` say what was tried and why it failed."""
+    """No directory is writable. `notes` say what was tried and why it failed."""
 
     def __init__(self, notes: list[str]) -> None:
         super().__init__("; ".join(notes))
@@ -38,9 +39,10 @@ class NoPlace(Exception):
 
 
 class SessionPaths:
-    """`state` is the session's own directory (journal, log, large outputs), `runtime` is shared by the sessions of this
-    user on this host; each is "" when it is only in memory. `notes` say which better place could not be used. `durable` is
-    False when the state is in `runtime` or in memory. `lock` is "" where the socket itself is the lock.
+    """`state` is the session's own directory (journal, log, large outputs). `runtime` holds the sockets and locks of
+    all sessions of this user on this host. Each is "" for a session in memory. `notes` say which better directory could
+    not be used. `durable` is False when the state is in `runtime` or in memory. `lock` is "" where the socket itself is
+    the lock.
     """
 
     def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
@@ -53,41 +55,41 @@ class SessionPaths:
 
     @property
     def storage(self) -> str:
-        """For hello: where the journal is."""
+        """Where the journal is, as hello says it."""
         return "disk" if self.durable else "volatile" if self.state else "memory"
 
     def file(self, name: str) -> str:
-        """A file of the session's own, "" when it has none."""
+        """Return the path of a file in the session's own directory; "" when it has none."""
         return os.path.join(self.state, name) if self.state else ""
 
 
 MEMORY_NOTE = (
-    "no file can be made on this host, so the session is kept in memory only: it survives a lost connection, but not the end of its"
-    " worker (a restart of the host, a kill, the end of a headless run); long outputs are not kept whole"
+    "no file can be made on this host, so the session is kept in memory only: it survives a lost connection, but not the"
+    " end of its worker (a restart of the host, a kill, the end of a headless run); long outputs are not kept whole"
 )
 
 
 def memory_paths(session: str, notes: list[str]) -> SessionPaths:
-    """Nothing on the host. Raises NoPlace where the system has no sockets without files."""
+    """Return the paths of a session in memory. Raise NoPlace where the system has no sockets without files."""
     if not sockets.memory_address(session):
         raise NoPlace(notes)
     return SessionPaths("", "", session, False, [*notes, MEMORY_NOTE])
 
 
 def is_session_id(text: str) -> bool:
-    """Whether this can name files of a session."""
+    """Return whether a text can be the id of a session, which is part of file names."""
     return 0 < len(text) <= 64 and not text.startswith(".") and "/" not in text and "\0" not in text
 
 
 def home_directory() -> str:
-    """The home of this user, "" when there is none."""
+    """Return the home directory of this user; "" when there is none."""
     home = os.environ.get("HOME") or os.path.expanduser("~")
     return home if home.startswith("/") else ""
 
 
 def private_directory(path: str, top: str, made: list[str] | None = None) -> str:
-    """Make `path` below `top` with mode 0700. Every step below `top` must be a directory of ours; raises OSError if not. Adds to
-    `made` what was not there before, outer ones first."""
+    """Make the directory `path` below `top` with mode 0700. Each step below `top` must be a directory of ours; raise
+    OSError if not. Add the directories that were made to `made`, outer ones first."""
     made = [] if made is None else made
     missing, step = [], top
     while not os.path.isdir(step):
@@ -118,7 +120,8 @@ def private_directory(path: str, top: str, made: list[str] | None = None) -> str
 
 
 def _note_made(directory: str, parents: list[str]) -> None:
-    """Remember in `directory` that its `parents` (the nearest one first) were not there before; `clean` takes them away again."""
+    """Write into `directory` that its `parents` (the nearest one first) were made for it; `ccb clean` removes them
+    again."""
     try:
         fd = os.open(os.path.join(directory, MADE), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         os.write(fd, "\n".join(parents).encode("utf-8", "replace"))
@@ -128,7 +131,8 @@ def _note_made(directory: str, parents: list[str]) -> None:
 
 
 def _writable(path: str, room: int) -> None:
-    """Raise OSError unless a file of `room` bytes can be made in `path` (a full disk and a read-only mount show only so)."""
+    """Raise OSError unless a file of `room` bytes can be made in `path`. Only a try shows a full disk or a read-only
+    mount."""
     probe = os.path.join(path, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
     fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -142,7 +146,8 @@ def _writable(path: str, room: int) -> None:
 
 
 def _usable(path: str, top: str, room: int) -> None:
-    """Make the directory, and raise OSError unless it takes so many bytes; what was made for nothing is taken away again."""
+    """Make the directory. Raise OSError unless it takes `room` bytes; then the directories that were made are
+    removed again."""
     made: list[str] = []
     try:
         private_directory(path, top, made)
@@ -162,7 +167,7 @@ def _said(error: OSError) -> str:
 
 
 def in_login_scope(root: str = "/") -> bool:
-    """Whether logind manages this process as part of a login."""
+    """Return whether logind manages this process as part of a login."""
     try:
         with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8", errors="replace") as file:
             parts = file.read().replace("\n", "/").split("/")
@@ -172,15 +177,16 @@ def in_login_scope(root: str = "/") -> bool:
 
 
 def goes_at_logout(directory: str, root: str = "/") -> bool:
-    """Whether this is the directory that logind removes with the last login of a user who does not linger: a session that
-    outlives the connection would lose its socket there."""
+    """Return whether logind removes this directory at the user's last logout, because the user does not linger. A
+    session that outlives its connection would lose its socket there."""
     if os.path.normpath(directory) != "/run/user/%d" % os.getuid():
         return False
     return not lingers(root)
 
 
 def lingers(root: str = "/") -> bool:
-    """Whether the system keeps what this user runs without a login. `root` is that of the file system, for tests."""
+    """Return whether this user lingers: logind keeps the user's service manager without a login. `root` is that of
+    the file system, for tests."""
     directory = os.path.join(root, "var/lib/systemd/linger")
     try:
         names = os.listdir(directory)
@@ -197,8 +203,8 @@ def lingers(root: str = "/") -> bool:
 
 
 def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
-    """A directory for sockets, and notes on the better ones that failed; `full` holds a note on each that is passed over. Raises
-    NoPlace."""
+    """Return the directory for sockets, and notes on the better directories that failed. `full` holds directories to
+    pass over, with a note on each. Raise NoPlace."""
     notes: list[str] = []
     tops = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -228,7 +234,8 @@ def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[st
 
 
 def durable_directory(session: str) -> tuple[str, str]:
-    """The state directory that `session` has on the disk, and the directory it is made in; "" without a home."""
+    """Return the state directory of `session` on the disk, and the directory below which it is made; "" without a
+    home directory."""
     home = home_directory()
     top = os.environ.get("XDG_STATE_HOME") or ""
     if not top.startswith("/"):
@@ -237,7 +244,7 @@ def durable_directory(session: str) -> tuple[str, str]:
 
 
 def state_exists(session: str) -> bool:
-    """Whether a session of that very id was begun on the disk."""
+    """Return whether a session of exactly this id was begun on the disk."""
     path, _ = durable_directory(session)
     try:
         return bool(path) and "/" not in session and os.path.getsize(os.path.join(path, "journal.jsonl")) > 0
@@ -246,8 +253,9 @@ def state_exists(session: str) -> bool:
 
 
 def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
-    """SessionPaths for `session`, its directories made when missing; `state` is the state directory of one that exists. A session
-    that exists stays where it is, whatever can be written there now. `full` as for `runtime_directory`. Raises NoPlace."""
+    """Return the paths of `session`; its directories are made when missing. `state` is the state directory of a
+    session that exists: it stays there, whatever can be written there now. `full` is as for `runtime_directory`.
+    Raise NoPlace."""
     path, top = durable_directory(session)
     if state and state != path:
         runtime = os.path.dirname(os.path.dirname(state))
@@ -281,14 +289,14 @@ def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -
 
 
 def directory_of_failure(where: SessionPaths, error: OSError) -> str:
-    """The directory (as in `full`) in which a start met this error, "" when it was in none."""
+    """Return the directory of a session in which this error came up, as a key for `full`; "" when it was elsewhere."""
     if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
         return where.runtime
     return where.state
 
 
 def restore_state_directory(where: SessionPaths) -> None:
-    """The state directory, in case a session that ended unused has just taken it along. Raises OSError."""
+    """Make the state directory again, in case a daemon that was never used has just removed it. Raise OSError."""
     if where.state:
         top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
         private_directory(where.state, top)
@@ -306,7 +314,8 @@ def _kept_in(directory: str) -> str:
 
 
 def _with_socket(where: SessionPaths) -> SessionPaths:
-    """Raises NoPlace when there is no directory for the socket, and no sockets without files."""
+    """Return `where`. Raise NoPlace when it has no directory for the socket and the system has no sockets without
+    files."""
     if not where.socket:
         raise NoPlace(where.notes)
     return where

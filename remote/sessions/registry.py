@@ -1,4 +1,4 @@
-"""The sessions of this user on this host, found by their state directories."""
+"""Find the sessions of this user on this host: by their state directories, and by their sockets in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entry:
 
     @property
     def updated(self) -> float:
-        """Seconds of the host's clock."""
+        """When it was used last, in seconds of the host's clock."""
         value = self.summary.get("updated")
         return float(value) if isinstance(value, (int, float)) else 0.0
 
@@ -113,8 +113,8 @@ def directories() -> list[tuple[str, str]]:
 
 
 def living() -> dict[str, Json]:
-    """Return what is known about the daemons that run on this host, by session: from their lock files, or from the
-    daemons themselves when they have no lock file."""
+    """Return the daemons that run here, by session: what their lock files say about them, or the summary from the hello
+    of a session in memory."""
     found = in_memory()
     for top in runtime_directories():
         if not is_ours(top):
@@ -128,7 +128,7 @@ def living() -> dict[str, Json]:
 
 
 def in_memory() -> dict[str, Json]:
-    """Return the summaries of the sessions that are in memory only and listen on an abstract socket."""
+    """Return the summaries of the sessions that listen at a name in memory."""
     found = {}
     for session in sockets.sessions_in_memory():
         if _ID.fullmatch(session):
@@ -140,7 +140,7 @@ def in_memory() -> dict[str, Json]:
 
 
 def _asked(address: str) -> Json:
-    """Return the hello of the daemon at an abstract socket, {} when it is not one of ours or does not answer."""
+    """Return the hello of the daemon at a name in memory; {} when it is not ours or does not answer."""
     deadline = time.monotonic() + _ASK_S
     try:
         daemon = sockets.connect(address, deadline)
@@ -249,7 +249,7 @@ def described(entry: Entry) -> Json:
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)
         size = info.st_size
-        used = max(used, info.st_mtime) if alive else used  # the summary does not tell that a long turn goes on
+        used = max(used, info.st_mtime) if alive else used  # during a long turn the summary does not change
     return {
         "session": entry.session,
         "cwd": entry.cwd,

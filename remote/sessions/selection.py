@@ -20,8 +20,8 @@ Params = dict[str, object]
 
 
 def chosen_session(params: Params) -> tuple[str, str, Params]:
-    """Return the id of the session that the start parameters mean, its state directory when it was looked up ("" otherwise), and
-    the parameters to start it with. With `fork` or `fork_of` it is a copy, which is made here.
+    """Return the id of the session that the start parameters mean, its state directory when it was looked up (""
+    otherwise), and the parameters to start it with. With `fork` or `fork_of` it is a copy, which is made here.
 
     Raise Refusal when there is no such session, or it cannot be copied.
     """
@@ -84,7 +84,8 @@ def _found(wanted: str, params: Params) -> Entry:
 
 
 def _end_processes_of(session: str) -> None:
-    """End what the killed worker of a session in memory has left running. A session on the disk does this when it is resumed."""
+    """End what the killed worker of a session in memory has left running. A session on the disk does this when it is
+    resumed."""
     import asyncio
 
     from ..system.process import stop_marked
@@ -102,7 +103,7 @@ def _copy(entry: Entry, session: str, *, fresh: bool) -> None:
         raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     if made:
         return
-    # An earlier connection that was lost may have made the copy; then that copy may be the latest session of its directory.
+    # An earlier connection that was lost may have made the copy, which may be the latest session of its directory now.
     source = "" if fresh else unused_copy_of(session)
     if not source or entry.session not in (source, session):
         raise in_use(session)

@@ -1,4 +1,4 @@
-"""The log of a daemon, and how the other files of its session are opened."""
+"""How the files of a session are opened, so that only their owner can read them, and the daemon's log."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from io import TextIOWrapper
 
 
 class _PrivateLog(logging.handlers.RotatingFileHandler):
-    """Bounded, and readable for its owner only, whatever the umask is."""
+    """A log of limited size that only its owner can read, whatever the umask is."""
 
     def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", encoding="utf-8", opener=private_file)
 
 
 def private_file(path: str, flags: int) -> int:
-    """Opener for files of the session."""
+    """Open a file of a session; for `open(…, opener=private_file)`. Does not follow a link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def log_to(path: str) -> None:
-    """Log everything from INFO on to this file; nothing anywhere when there is none."""
+    """Log from INFO on to the file at `path`. "" for a session in memory: log nothing."""
     root = logging.getLogger()
     if not path:
         root.addHandler(logging.NullHandler())

@@ -1,10 +1,11 @@
-"""How a bridge and the daemon of a session meet: at a socket file, or at a name in memory where no file can be made.
+"""Where the bridge connects to the daemon of a session: a socket file, or a socket name in memory where no file can be
+made.
 
-A name (Linux: the abstract namespace) belongs to whoever binds it first, and every process of the network namespace can connect
-to it. So it is not trusted: each end asks the kernel who the other one is. A bound name is also the session's lock: it is
-free again when the last process that holds it is gone.
+A name in memory (Linux: the abstract namespace) belongs to the process that binds it first, and every process of the
+network namespace can connect to it. So it is not trusted: each end asks the kernel who the other end is. A bound name
+is also the session's lock: it is free again when the last process that holds it has ended.
 
-On the way to hello, so it imports next to nothing.
+This module is imported before hello, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -18,32 +19,33 @@ import time
 
 _PREFIX = "ccb-%d-"
 _TABLE = "/proc/net/unix"
-_MOST_TABLE = 16 << 20
+_MAX_TABLE = 16 << 20
 _LISTENS = 0x10000  # SO_ACCEPTCON
 _BACKLOG = 16
 
 
 class Stranger(Exception):
-    """Somebody else's process is where the session's should be."""
+    """A process that is not ours listens at the session's address. The text says whose it is."""
 
 
 def memory_address(session: str) -> str:
-    """The name of a session's socket in memory, "" where the system has no such names."""
+    """Return the name of a session's socket in memory; "" where the system has no such names."""
     return "\0" + _PREFIX % os.geteuid() + session if sys.platform.startswith("linux") else ""
 
 
 def in_memory(address: str) -> bool:
-    """Whether it is a name and no file."""
+    """Return whether an address is a name in memory, not a file."""
     return address.startswith("\0")
 
 
 def sessions_in_memory() -> list[str]:
-    """The ids that somebody listens for; whether it is a daemon of ours shows only who connects. Empty where there is no /proc."""
+    """Return the ids of the sessions at whose name in memory some process listens. Only a connection shows whether
+    it is ours. Empty where there is no /proc."""
     prefix = "@" + _PREFIX % os.geteuid()
     found = []
     try:
         with open(_TABLE, encoding="utf-8", errors="replace") as file:
-            for line in file.read(_MOST_TABLE).splitlines()[1:]:
+            for line in file.read(_MAX_TABLE).splitlines()[1:]:
                 parts = line.split(None, 7)
                 if len(parts) == 8 and parts[7].startswith(prefix) and int(parts[3], 16) & _LISTENS:
                     found.append(parts[7][len(prefix) :])
@@ -53,7 +55,8 @@ def sessions_in_memory() -> list[str]:
 
 
 def claim(address: str) -> int | None:
-    """Bind a name and so lock its session; None when somebody has it. It is held while this file or a copy of it is open."""
+    """Bind a name in memory, which locks its session. Return the open file that holds it, None when another process
+    has it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
         try:
             bound.bind(address)
@@ -65,7 +68,8 @@ def claim(address: str) -> int | None:
 
 
 def listen(address: str, claimed: int = -1) -> socket.socket:
-    """A listening socket; for a name the one that was `claimed`. A file that lies there is replaced. Raises OSError."""
+    """Return a listening socket. For a name in memory it is the one that was `claimed`; a socket file that exists is
+    replaced. Raise OSError."""
     if in_memory(address):
         listener = socket.socket(fileno=os.dup(claimed))
     else:
@@ -93,13 +97,13 @@ def _bind(listener: socket.socket, path: str) -> None:
 
 
 def listen_as_this_process(listener: socket.socket) -> None:
-    """Who connects is told of the process that called `listen` last."""
+    """Make this process the one that the kernel names to clients: it names the process that called `listen` last."""
     listener.listen(_BACKLOG)
 
 
 def connect(address: str, deadline: float) -> socket.socket | None:
-    """A connection on which the hello is waiting; None when nobody listens, or who did is gone (a process that was killed
-    holds its lock and its socket a little longer than its connections). Raises Stranger.
+    """Return a connection on which the hello waits. None when no process listens, or the one that did is ending: a
+    killed process holds its lock and its socket a little longer than its connections. Raise Stranger.
     """
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -120,8 +124,8 @@ def connect(address: str, deadline: float) -> socket.socket | None:
 
 
 def stranger(peer: socket.socket, address: str) -> str:
-    """Who is at the other end if it must not be: another user, or a process of another container, whose root is not ours. "" when
-    it may be there: a file is reached by those only who may enter its directory."""
+    """Return who is at the other end when it must not be there: another user, or a process of another container,
+    whose root is not ours. "" when it may be. A socket file needs no check: only we may enter its directory."""
     if not in_memory(address):
         return ""
     pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
@@ -132,7 +136,7 @@ def stranger(peer: socket.socket, address: str) -> str:
 
 
 def _pid_namespace(pid: str) -> str:
-    """ "" when it is not told: there is no /proc, or no such process in it."""
+    """Return the namespace of a process; "" when there is no /proc, or the process is not in it."""
     try:
         return os.readlink("/proc/%s/ns/pid" % pid)
     except OSError:

@@ -37,7 +37,8 @@ class FileKind(enum.Enum):
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A path's state. `mode` is the permission bits; `mtime_ns`, `ctime_ns` and `size` (bytes) tell versions apart cheaply."""
+    """A path's state. `mode` is the permission bits; `mtime_ns`, `ctime_ns` and `size` (bytes) tell versions apart
+    cheaply."""
 
     kind: FileKind
     size: int
@@ -297,8 +298,9 @@ def _make_directories(directory: str) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Keeps the other sessions of this machine from looking at a version that is about to go. Where directories cannot be
-    locked, or something else holds the lock, it goes on without: the digest is still checked right before the rename."""
+    """Keeps the other sessions of this machine from looking at a version that is about to go. Where directories
+    cannot be locked, or something else holds the lock, it goes on without: the digest is still checked right before
+    the rename."""
     try:
         file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,5 @@
-"""Child processes of the worker: each in a session of its own, without input, watched, and killed with all it started."""
+"""Child processes of the worker: each in a session of its own, without input, watched, and killed with all it
+started."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ _OURS = ("ANTHROPIC_", "CCB_", "CLAUDE_", "OPENAI_", "PYTHONSTARTUP")
 
 
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
-    """What children see of the worker's environment: nothing of ours, nothing that opens an editor or a pager. SHLVL keeps bash
-    from taking each command for a login over ssh and reading the start-up files again, into the output of the command."""
+    """What children see of the worker's environment: nothing of ours, nothing that opens an editor or a pager. SHLVL
+    keeps bash from taking each command for a login over ssh and reading the start-up files again, into the output of
+    the command."""
     env = {name: value for name, value in environ.items() if not name.startswith(_OURS)}
     env.update(GIT_EDITOR="true", TERM="dumb", PAGER="cat", GIT_PAGER="cat", GIT_TERMINAL_PROMPT="0", SHLVL="1")
     if mark:
@@ -76,8 +78,9 @@ class Process:
         return self.returncode
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL, to the process and everything it started. Returns when the process is reaped and the rest is gone.
-        When cancelled, it kills at once. May be called again, and after the end: then it takes what was left behind."""
+        """SIGTERM, then SIGKILL, to the process and everything it started. Returns when the process is reaped and
+        the rest is gone. When cancelled, it kills at once. May be called again, and after the end: then it takes
+        what was left behind."""
         self._signal(signal.SIGTERM)
         gone = False
         try:
@@ -111,8 +114,8 @@ class Process:
         return self._exited.is_set() and self._group_is_gone() and not marked(self.mark)
 
     def _group_is_gone(self) -> bool:
-        """Only after the leader is reaped. A process that has its pid now is a stranger: the kernel gives a pid out again
-        only when no group has that number."""
+        """Only after the leader is reaped. A process that has its pid now is a stranger: the kernel gives a pid out
+        again only when no group has that number."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -173,8 +176,9 @@ class Process:
 def start(
     argv: Sequence[str], cwd: str, env: Mapping[str, str], on_output: Callable[[bytes], None], mark: str = ""
 ) -> Process:
-    """Start `argv` in its own session with stdin from /dev/null. `on_output` gets stdout and stderr, merged in order, in
-    the event loop. `env` is the whole environment (see `child_environment`). Raises OSError when it cannot start."""
+    """Start `argv` in its own session with stdin from /dev/null. `on_output` gets stdout and stderr, merged in
+    order, in the event loop. `env` is the whole environment (see `child_environment`). Raises OSError when it cannot
+    start."""
     popen = subprocess.Popen(
         list(argv),
         cwd=cwd,
@@ -194,8 +198,8 @@ def _nothing(data: bytes) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Live processes whose environment has this mark, or a mark of this session's token. Empty where there is no /proc: there the
-    process group is all that is known."""
+    """Live processes whose environment has this mark, or a mark of this session's token. Empty where there is no
+    /proc: there the process group is all that is known."""
     if not mark:
         return []
     wanted = f"{MARK}={mark}".encode()
@@ -252,7 +256,8 @@ async def _until(gone: Callable[[], bool], seconds: float = TERM_GRACE) -> bool:
 
 
 async def _killed(mark: str) -> None:
-    """SIGKILL until nobody has the mark: a process may have started another one after it was listed and before it was killed."""
+    """SIGKILL until nobody has the mark: a process may have started another one after it was listed and before it
+    was killed."""
 
     def none_left() -> bool:
         left = marked(mark)

@@ -1,8 +1,8 @@
 """The host's end of what the laptop measures: round trip, throughput both ways, clocks.
 
-The laptop writes frames on the channel: `ping` is answered with a report `clock` of the same `n`, `credit` with that many bytes
-of reports `bulk`, `data` is read and dropped; the `socket` of `ready` is one that may be connected to, "" when there is
-none. The end of input, `stop`, or a silence of SILENCE_S end it.
+The laptop writes frames on the channel: `ping` is answered with a report `clock` of the same `n`, `credit` with that
+many bytes of reports `bulk`, `data` is read and dropped; the `socket` of `ready` is one that may be connected to, ""
+when there is none. The end of input, `stop`, or a silence of SILENCE_S end it.
 """
 
 from __future__ import annotations

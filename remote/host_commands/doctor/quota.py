@@ -33,8 +33,8 @@ class Quota:
 
 
 def of_path(path: str, device: str) -> Quota | None:
-    """The quota of this user on the file system of `path`, which is on `device`; None when there is none, or when this system
-    cannot be asked (networked file systems: `over_on_network`)."""
+    """The quota of this user on the file system of `path`, which is on `device`; None when there is none, or when
+    this system cannot be asked (networked file systems: `over_on_network`)."""
     try:
         import ctypes
 
@@ -53,7 +53,8 @@ def of_path(path: str, device: str) -> Quota | None:
 
 
 def decoded(raw: bytes) -> Quota | None:
-    """A `struct if_dqblk`; None without any limit. The lower of both limits counts: what is over it is refused sooner or later."""
+    """A `struct if_dqblk`; None without any limit. The lower of both limits counts: what is over it is refused
+    sooner or later."""
     hard, soft, used, hard_nodes, soft_nodes, nodes, _, _, _ = _LAYOUT.unpack_from(raw)
     limit = min([each * _KILO for each in (hard, soft) if each], default=0)
     most_nodes = min([each for each in (hard_nodes, soft_nodes) if each], default=0)
@@ -61,8 +62,8 @@ def decoded(raw: bytes) -> Quota | None:
 
 
 def over_on_network() -> str:
-    """What `quota` says of the networked file systems on which this user is over a limit, "" when there are none or no such
-    program is there. Only a server knows, so it may take a while."""
+    """What `quota` says of the networked file systems on which this user is over a limit, "" when there are none or
+    no such program is there. Only a server knows, so it may take a while."""
     from ..findings import said_by
 
     program = shutil.which("quota")

@@ -69,7 +69,8 @@ def _instead(name: str, top: str) -> str:
 
 
 def _sockets() -> tuple[HostFinding, str]:
-    """Where sockets and locks go, made and left as a session would, without one; and that directory, "" when there is none."""
+    """Where sockets and locks go, made and left as a session would, without one; and that directory, "" when there
+    is none."""
     tops = [path for path in runtime_directories() if os.path.isdir(path)]
     existed = set(tops)
     fix = "Make /tmp or the home directory writable for this user."

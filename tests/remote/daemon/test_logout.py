@@ -116,7 +116,7 @@ def test_the_note_says_what_to_do(tmp_path: Path) -> None:
     assert "loginctl enable-linger" in bound_note(str(tmp_path))
     assert "goes on from the journal" in bound_note(str(tmp_path))
     in_memory = bound_note(str(tmp_path), in_memory=True)
-    assert "it ends with it" in in_memory and "journal" not in in_memory and "enable-linger" in in_memory
+    assert "ends with the connection" in in_memory and "journal" not in in_memory and "enable-linger" in in_memory
     put(tmp_path, f"var/lib/systemd/linger/{USER}", "")
     assert "enable-linger" not in bound_note(str(tmp_path)) and "KillExcludeUsers" in bound_note(str(tmp_path))
 
