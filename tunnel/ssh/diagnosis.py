@@ -107,26 +107,14 @@ def refused(failed: FailedLogin, error: asyncssh.PermissionDenied) -> AuthFailed
 
 async def broken_off(failed: FailedLogin, error: Exception) -> ConnectError:
     """The connection broke off, or the server did not speak SSH in time."""
-    name, client = failed.name, failed.client
+    name = failed.name
     command_failed = await failed.carrier.command_failed()
     words = failed.carrier.command_output()
     said = neutralise(str(error) or type(error).__name__)
     if words:
         said += f"\nThe ProxyCommand said: {words}"
-    if "too many authentication failures" in said.lower():
-        return AuthFailed(
-            f"{name} ended the login after too many keys (MaxAuthTries)",
-            evidence=f"{client.tried()}\n{said}",
-            do="Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
-        )
-    if account_expired := expired(name, client.record.banner):
-        return account_expired
-    if client.asked:
-        return AuthFailed(
-            f"{name} closed the connection during the login",
-            evidence=f"{client.tried()}\n{said}",
-            do="Log in again. A server waits for LoginGraceTime, 2 minutes by default.",
-        )
+    if ended := _ended_by_server(failed, said):
+        return ended
     dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | _GARBLED)
     sock = failed.carrier.sock
     if dropped and not command_failed and sock is not None and not sock.spoke_ssh:
@@ -143,6 +131,26 @@ async def broken_off(failed: FailedLogin, error: Exception) -> ConnectError:
         if command_failed
         else "Check that an SSH server listens there.",
     )
+
+
+def _ended_by_server(failed: FailedLogin, said: str) -> AuthFailed | None:
+    """Return the error if the server ended the login itself: too many keys, an expired account, or no answer in time."""
+    name, client = failed.name, failed.client
+    if "too many authentication failures" in said.lower():
+        return AuthFailed(
+            f"{name} ended the login after too many keys (MaxAuthTries)",
+            evidence=f"{client.tried()}\n{said}",
+            do="Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+        )
+    if account_expired := expired(name, client.record.banner):
+        return account_expired
+    if client.asked:
+        return AuthFailed(
+            f"{name} closed the connection during the login",
+            evidence=f"{client.tried()}\n{said}",
+            do="Log in again. A server waits for LoginGraceTime, 2 minutes by default.",
+        )
+    return None
 
 
 def _heard(carrier: Carrier, server: str, command: str) -> str:

@@ -44,7 +44,7 @@ async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
 
 
 def ssh_of_jump_hosts(ssh: Sequence[str]) -> list[str]:
-    """Return the words by which the ssh that `ssh` start runs ssh for a jump host: of the flags only -F is passed on."""
+    """Return the words by which ssh starts another ssh for a jump host: of its flags only -F is passed on."""
     return [ssh[0], *(each for flag in flags_of(ssh) if flag[0] == "-F" for each in flag)]
 
 
