@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-repl screenshot test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults soak clean
+.PHONY: help setup check unit-fast demo demo-repl screenshot test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +35,9 @@ demo-repl: $(STAMP) ## the REPL on the same embedded SSH server
 screenshot: $(STAMP) ## docs/repl.svg, a picture of the REPL on the demo's server
 	@$(BIN)/python -m tests.support.screenshot
 
+check: $(STAMP) ## the fast loop: lint, types, room contracts, and the tests that start no sshd, worker or ccb
+	@$(MAKE) --no-print-directory -j 4 --output-sync lint types imports unit-fast
+
 test: ## everything CI runs: lint, types, room contracts, all tests, the worker under every Python here
 	@.ci/system-packages venv $(PYTHON)
 	@.ci/system-packages test $(PYTHON)
@@ -53,6 +56,9 @@ imports: $(STAMP) ## the room contracts
 
 metrics: $(STAMP) ## sizes and shapes of the code: long functions, many parameters, import cycles (ARGS=--all names them all)
 	@$(BIN)/python -m tests.support.metrics $(ARGS)
+
+unit-fast: $(STAMP)
+	@$(BIN)/pytest -n 3 --dist worksteal -q -m "not programs"
 
 unit: $(STAMP) ## pytest on the laptop's Python
 	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q

@@ -35,16 +35,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
-_HOST_FIXTURES = {"sshd", "host_user"}
-_WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/")
+_WHOLE_PROGRAMS = ("tests.support.sshd", "tests.support.laptop", "tests.remote.worker_process")
+_WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/", "tests/deploy/", "tests/project/test_packaging")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a real sshd or play whole sessions; `make check` leaves them to `make test`."""
+    """Mark the tests that start whole programs: an sshd, a worker, ccb itself. `make check` leaves them to `make test`."""
     for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if fixtures & _HOST_FIXTURES or item.nodeid.startswith(_WHOLE_SESSIONS):
-            item.add_marker("host")
+        module = getattr(item, "module", None)
+        kit = {getattr(value, "__module__", "") for value in vars(module).values()} if module else set()
+        if item.nodeid.startswith(_WHOLE_SESSIONS) or not kit.isdisjoint(_WHOLE_PROGRAMS):
+            item.add_marker("programs")
 
 
 @pytest.hookimpl(trylast=True)

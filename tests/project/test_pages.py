@@ -1,0 +1,109 @@
+"""What the README and the pages of docs/ promise is what the code has."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.command_line.options import BY_NAME
+from ccb.local.config.settings import Settings
+from ccb.local.tui.commands import COMMANDS, KEYS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+GENERATED = {"errors.md"}
+MAX_README_LINES = 150
+MAX_ARCHITECTURE_LINES = 200
+MAX_COLUMNS = 120
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_readme_and_the_architecture_stay_short() -> None:
+    assert len(read("README.md").splitlines()) <= MAX_README_LINES
+    assert len(read("docs/architecture.md").splitlines()) <= MAX_ARCHITECTURE_LINES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_prose_is_wrapped(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    long = [line for line in lines if len(line) > MAX_COLUMNS and not line.startswith(("|", "!["))]
+    assert not long or page.name in GENERATED
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_to_a_file_leads_to_one(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    assert not [each for each in targets if "://" not in each and not (page.parent / each).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_file_of_the_project_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(
+        r"`((?:local|remote|tunnel|deploy|tests|docs|benchmarks)/[\w./]*)`", page.read_text(encoding="utf-8")
+    )
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_every_page_is_linked_from_another() -> None:
+    linked = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    }
+    assert {page for page in PAGES if page.parent != ROOT} <= linked
+
+
+def command_lines(page: str) -> list[list[str]]:
+    """The words of every `ccb …` in blocks of code and in code within sentences, up to a pipe or redirection."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL))
+    found = [shlex.split(re.split(r"\s[|<>&]", line)[0], comments=True) for line in lines if line.startswith("ccb ")]
+    return [words[1:] for words in found]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))], ids=lambda p: p.name
+)
+def test_the_options_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert command_lines(text) or page.name != "README.md"
+    for words in command_lines(text):
+        for word in itertools.takewhile(lambda word: word != "--", words):
+            option = word.strip("[]").partition("=")[0]
+            known = option in BY_NAME or option[:2] in BY_NAME or words[0] == "auth"
+            assert not option.startswith("-") or known, (option, words)
+
+
+def test_the_table_of_exit_codes_is_the_enum() -> None:
+    rows = re.findall(r"^\| `?(\d+)`? \| `?([A-Z_]+)`? \|", read("docs/reference/exit-codes.md"), re.MULTILINE)
+    assert [(int(code), name) for code, name in rows] == sorted((int(code), code.name) for code in ExitCode)
+
+
+def test_the_table_of_settings_is_the_model() -> None:
+    named = re.findall(
+        r"^\| `(\w+)(?:\.\w+)?` \| [^|]+ \| ([^|]+) \|", read("docs/reference/settings.md"), re.MULTILINE
+    )
+    assert {name for name, _ in named} == set(Settings.model_fields)
+    for name, shown in named:
+        default = Settings.model_fields[name].default
+        if isinstance(default, int | float):
+            assert shown == f"{default:g}"
+
+
+def test_the_keys_and_commands_that_are_named_exist() -> None:
+    page = read("docs/guide/repl.md")
+    keys = " ".join(key for key, _ in KEYS) + " F1"
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|", page, re.MULTILINE)
+    for key in (each for row in rows if row != "key" for each in row.split(" or ")):
+        assert key in keys
+    assert set(re.findall(r"`/(\w+)", page)) <= {command.name for command in COMMANDS}
