@@ -17,9 +17,8 @@ from ccb.tunnel.wire.messages import (
 from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
-from ..session.client import LinkChange, LinkState, Received, Skipped
+from ..session.client import LinkChange, LinkState, Received, Skipped, parse_snapshot
 from ..session.remote_session import RemoteSession
-from ..session.snapshot import parse_snapshot
 from .input_pump import InputPump
 from .output import HeadlessOutput
 from .partial_events import PartialEvents

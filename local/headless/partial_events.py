@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..session.client import Json
-from ..session.stream_events import (
+from ..session.messages import (
     ContentBlockDelta,
     ContentBlockStart,
     ContentBlockStop,

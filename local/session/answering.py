@@ -1,10 +1,11 @@
 """What the worker may ask of this laptop, and who answers.
 
-The set is closed: a request of a kind that nobody has registered is refused with an error and logged. A kind is registered either
-with a service, which runs here, or for the reader of the session's events, such as the REPL with its approval cards.
+The set is closed: a request of a kind that nobody has registered is refused with an error and logged. A kind is
+registered either with a service, which runs here, or for the reader of the session's events, such as the REPL with its
+approval cards.
 
-A service runs at most once for a request, whatever is replayed. It starts when the replay is over and this client drives, because
-the replay may hold the answer. Its answer waits in the outbox until the host has confirmed it.
+A service runs at most once for a request, whatever is replayed. It starts when the replay is over and this client
+drives, because the replay may hold the answer. Its answer waits in the outbox until the host has confirmed it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class RequestResponder:
         self._begun = False
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None) -> None:
-        """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the events."""
+        """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the
+        events."""
         if service is None:
             self._for_reader.add(kind.name)
             return
@@ -97,7 +99,8 @@ class RequestResponder:
             self.takes(line, journalled=True)
 
     def connected_again(self) -> None:
-        """There is a new connection: the worker repeats the requests that are not in the journal, if they are still open."""
+        """There is a new connection: the worker repeats the requests that are not in the journal, if they are still
+        open."""
         for request_id, (_, journalled) in list(self._waiting.items()):
             if not journalled:
                 del self._waiting[request_id], self._known[request_id]

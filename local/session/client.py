@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -33,9 +33,9 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 @dataclass(frozen=True)
 class Received:
-    """One thing a session said. `kind` is the event kind of the wire (`message`, `input`, `tool_start`, …) or `progress`;
-    `body` is the public stream-json object for `message` and `progress`. `replayed`: it had happened before this client
-    attached, so it is shown without bells."""
+    """An event of the session, or progress. `kind` is the kind of the event (`message`, `input`, `tool_start`, …) or
+    `progress`; `body` is the public stream-json object for `message` and `progress`. `replayed`: it had happened before
+    this client attached, so it rings no bell."""
 
     kind: str
     body: Json
@@ -50,9 +50,9 @@ class Received:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The events up to `seq` were too many to be replayed; `body` is what has to be known of them (see the wire's
-    `Snapshot`), `earlier` gets them. What was shown before stays true; there is a hole between it and what follows. A `seq`
-    that was passed already, with nothing to know: the host has lost what came after it."""
+    """The events up to `seq` are not sent, because they are too many; `earlier` loads them. `body` is the state that they
+    leave behind (see the wire's `Snapshot`, and `parse_snapshot`). What was shown before stays valid, with a gap after
+    it. If `seq` is not beyond the events that came before and `body` is empty, the host has lost its last events."""
 
     seq: int
     body: Json
@@ -60,8 +60,8 @@ class Skipped:
 
 @dataclass(frozen=True)
 class LinkChange:
-    """The connection changed; `reason` is one sentence for the person. While RECONNECTING, `attempt` counts from 1 and
-    `retry_at` is the monotonic second of the next one, None while it runs."""
+    """The state of the connection has changed; `reason` is one sentence for the person. While RECONNECTING, `attempt`
+    counts from 1, and `retry_at` is the monotonic second of the next attempt, or None while one runs."""
 
     state: LinkState
     reason: str = ""
@@ -73,7 +73,7 @@ Item = Received | Skipped | LinkChange
 
 
 def shown_name(client: str) -> str:
-    """The name of a client as a person reads it: without the mark at its end that makes it unique."""
+    """Return a client's name for a person to read, without the suffix that makes it unique."""
     return _MARK.sub("", neutralise(client))
 
 
@@ -97,25 +97,26 @@ class SessionClient(Protocol):
         """Inputs that the host has not confirmed yet."""
 
     def events(self) -> AsyncIterator[Item]:
-        """Everything from here on, in order, until the session ends. Raises `CcbError` when it is lost for good."""
+        """Everything from here on, in order, until the session ends. Raises CcbError when the session is lost for good."""
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
-        """The events before number `before`, about `most` bytes of them, oldest first; [] at the start of the session.
-        Raises CcbError while there is no connection."""
+        """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
+        session. Raises CcbError while there is no connection."""
 
     def retry(self) -> None:
         """Connect now, without waiting for the next attempt; a login may ask the person."""
 
     def take_back(self) -> None:
-        """Drive again after another client took over (or instead of only watching); that one is fenced."""
+        """Drive, instead of the client that took over or as a viewer until now. The other client is fenced."""
 
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
-        """Send a user message; its uuid. Queued by the worker while a turn runs, and here while there is no connection: what
-        was sent is sent again after a reconnect and applied once. Raises UsageError when this client does not drive."""
+        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is no
+        connection. It is applied once, however often it is sent again. Raises UsageError when this client does not
+        drive."""
 
     async def send(self, body: Json) -> str:
-        """Send a raw public object (headless stream-json input). Return the id under which the journal has it (`input`, `prompt`).
-        Raises UsageError when this client does not drive, and ConnectionLost when the session has ended."""
+        """Send a raw public object (headless stream-json input). Return the id under which the journal has it (`input`,
+        `prompt`). Raises UsageError when this client does not drive, and ConnectionLost when the session has ended."""
 
     async def request(self, request: Request[P, A]) -> A:
         """Ask the worker (`set_model`, `set_permission_mode`, …) and return its typed answer. Raises RequestFailed."""
@@ -124,8 +125,9 @@ class SessionClient(Protocol):
         """Stop the running turn; returns when the worker has taken the request. Raises RequestFailed."""
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        """Let the worker ask this laptop for something: it is answered with the payload that `service` returns, or, without one, by
-        the reader of `events` with `answer`. Register before reading `events`; what is not registered is refused."""
+        """Let the worker ask this laptop for something: it is answered with the payload that `service` returns, or,
+        without one, by the reader of `events` with `answer`. Register before reading `events`; what is not registered
+        is refused."""
 
     async def answer(self, request_id: str, response: Json) -> None:
         """Answer a `can_use_tool`: {"behavior": "allow", "updatedInput", "updatedPermissions"?} or {"behavior": "deny",
@@ -135,4 +137,57 @@ class SessionClient(Protocol):
         """End the session on the host; with `finish` after the queued work."""
 
     async def close(self, *, done: bool = False) -> None:
-        """Leave; the session goes on. With `done` its worker may end at once when it has nothing to do."""
+        """Leave the session, which goes on. With `done` its worker may end at once if it has nothing to do."""
+
+
+@dataclass(frozen=True)
+class SnapshotPrompt:
+    """A prompt that waits for the agent or, if `taken`, whose turn runs. `text` may be only its beginning. `ids` are
+    the id of the input and, if it has another one, the uuid of the user message."""
+
+    ids: tuple[str, ...]
+    text: str
+    taken: bool
+
+
+@dataclass(frozen=True)
+class SkippedState:
+    """The state of a session after the events that are not loaded. `model` and `permission_mode` are empty if the
+    snapshot does not name them; `result` is the last result message; `questions` are the open `control_request`
+    messages."""
+
+    model: str
+    permission_mode: str
+    result: Json | None
+    todos: tuple[Json, ...]
+    questions: tuple[Json, ...]
+    prompts: tuple[SnapshotPrompt, ...] | None
+
+
+def parse_snapshot(body: Json) -> SkippedState:
+    """Read the body of a snapshot. Broken parts are left out; `prompts` is None if it has no list of them."""
+    result, prompts = body.get("result"), body.get("prompts")
+    return SkippedState(
+        model=str(body.get("model") or ""),
+        permission_mode=str(body.get("permission_mode") or ""),
+        result=result if isinstance(result, dict) else None,
+        todos=tuple(_objects(body.get("todos"))),
+        questions=tuple(_objects(body.get("asks"))),
+        prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
+    )
+
+
+def _objects(values: object) -> Iterator[Json]:
+    return (each for each in (values if isinstance(values, list) else ()) if isinstance(each, dict))
+
+
+def _prompts(values: object) -> Iterator[SnapshotPrompt]:
+    for each in _objects(values):
+        text = str(each.get("text") or "")
+        if text.strip():
+            yield SnapshotPrompt(input_ids(each.get("input"), each.get("uuid")), text, each.get("taken") is True)
+
+
+def input_ids(input_id: object, uuid: object) -> tuple[str, ...]:
+    """Return the ids under which an input may be known: the one in the journal, then the uuid of its message."""
+    return tuple(dict.fromkeys((str(input_id), str(uuid or ""))))

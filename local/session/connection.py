@@ -44,18 +44,18 @@ class KnownSession:
 
 
 class Dial(Protocol):
-    """Makes a connection. `known` is None for the first one; `ask`: the person may be asked. Raises CcbError: ConnectionLost or
-    `Dropped` for a connection that broke off before it was complete."""
+    """Makes a connection. `known` is None for the first one; `ask`: the person may be asked. Raises CcbError:
+    ConnectionLost or `Dropped` for a connection that broke off before it was complete."""
 
     def __call__(self, *, known: KnownSession | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
 
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """How a session is attached. `options` go with the first attach; `who` is the unique name of this client. `tail` is the number
-    of bytes of events that the first attach asks for, `later_tail` that of the others (0: everything). `patience`: seconds for
-    which a lost connection is tried again. `resume`: the command that comes back. `can_ask`: there is a person who can log in
-    again. `waits`: the seconds before each attempt."""
+    """How a session is attached. `options` go with the first attach; `who` is the unique name of this client. `tail` is
+    the number of bytes of events that the first attach asks for, `later_tail` that of the others (0: everything).
+    `patience`: seconds for which a lost connection is tried again. `resume`: the command that comes back. `can_ask`:
+    there is a person who can log in again. `waits`: the seconds before each attempt."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""

@@ -24,7 +24,8 @@ class EventFeed:
         self._ended = asyncio.Event()
 
     def shift(self, change: Change) -> bool:
-        """Change the state without a word to the reader. Return whether the connection is in the state that the change leads to."""
+        """Change the state without a word to the reader. Return whether the connection is in the state that the change
+        leads to."""
         self.standing = after(self.standing, change)
         return self.standing.link is target(change)
 
@@ -58,7 +59,8 @@ class EventFeed:
         await self._queue.get()
 
     async def items(self) -> AsyncIterator[Item]:
-        """Every item that was not read yet, then every one from here on. Raises the failure at the end, if there is one."""
+        """Every item that was not read yet, then every one from here on. Raises the failure at the end, if there is
+        one."""
         while not (self._ended.is_set() and self._queue.empty()):
             item = await self._queue.get()
             if item is not None:

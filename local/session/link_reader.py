@@ -13,13 +13,12 @@ from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, pa
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 
 from .answering import RequestResponder
-from .client import Received, Skipped, shown_name
+from .client import Received, Skipped, parse_snapshot, shown_name
 from .connection import AttachOptions
 from .event_feed import EventFeed
 from .outbox import Outbox
 from .requests import Requests
 from .retry_schedule import RetrySchedule
-from .snapshot import parse_snapshot
 from .state import Change, LinkState
 
 log = logging.getLogger(__name__)
@@ -38,7 +37,8 @@ class ClientParts:
 
 
 class LinkReader:
-    """`have` is the number of the last event that was handed on, over all connections. `begun`: the host has granted an attach."""
+    """`have` is the number of the last event that was handed on, over all connections. `begun`: the host has granted an
+    attach."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
@@ -102,7 +102,8 @@ class LinkReader:
         self._schedule.garbled = 0
 
     def _consumed(self, received: Received) -> bool:
-        """Whether an event is none of the reader's business: an answer to this client, or a request that is answered here."""
+        """Whether an event is none of the reader's business: an answer to this client, or a request that is answered
+        here."""
         content = received.record.content
         if isinstance(content, InputRecord):
             self._responder.answered(content.public)

@@ -67,7 +67,8 @@ class Outbox:
             await self._room.wait()
 
     def withdraw(self, input_id: str) -> bool:
-        """Drop an input that nobody wants any more. Return whether it was unconfirmed; the host may have it all the same."""
+        """Drop an input that nobody wants any more. Return whether it was unconfirmed; the host may have it all the
+        same."""
         unconfirmed = input_id in self._inputs
         self.confirm(input_id)
         return unconfirmed
@@ -109,8 +110,8 @@ def answer_id(request_id: str) -> str:
 
 
 def input_id_of(body: Json) -> str:
-    """The id under which an input is applied once: the public object's own id where that is unique. Clients count their control
-    requests from one in each process, so a control request gets a new id here."""
+    """The id under which an input is applied once: the public object's own id where that is unique. Clients count their
+    control requests from one in each process, so a control request gets a new id here."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity

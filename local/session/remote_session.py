@@ -1,8 +1,8 @@
 """One attached session over whatever connections it takes: what the REPL and headless runs stand on.
 
-A task of its own keeps it connected (`supervisor`) and reads what the host sends (`link_reader`). Events go into one bounded queue
-(`event_feed`), so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host has them. The reader sees
-the connection change only as `LinkChange`s.
+A task of its own keeps it connected (`supervisor`) and reads what the host sends (`link_reader`). Events go into one
+bounded queue (`event_feed`), so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host
+has them. The reader sees the connection change only as `LinkChange`s.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ _LAST_INPUTS_S = 1.5  # for the host to confirm what was sent just before
 
 
 class RemoteSession:
-    """Drives (or watches) one session over connections from `dial`. Use as a context: entering makes the first connection and
-    raises what hinders it, leaving closes the connection; the session on the host goes on unless it was stopped."""
+    """Drives (or watches) one session over connections from `dial`. Use as a context: entering makes the first
+    connection and raises what hinders it, leaving closes the connection; the session on the host goes on unless it was
+    stopped."""
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
@@ -142,8 +143,9 @@ class RemoteSession:
         return self._connection is not None and self._connection.reading
 
     async def read_out(self) -> None:
-        """Wait until this laptop reads no answer of the model any more; drop what happens in the session meanwhile. Another client
-        that took over would have to ask the model, and pay, a second time for an answer that is not read to its end."""
+        """Wait until this laptop reads no answer of the model any more; drop what happens in the session meanwhile.
+        Another client that took over would have to ask the model, and pay, a second time for an answer that is not read
+        to its end."""
         while (connection := self._connection) is not None and connection.reading:
             dropped = asyncio.ensure_future(self._feed.skip())
             done = asyncio.ensure_future(connection.read_out())
@@ -247,7 +249,8 @@ class RemoteSession:
         self._schedule.nudge()
 
     def doubt(self, reason: str) -> None:
-        """Something happened to this machine (it slept, its network changed): find out at once whether the connection lives."""
+        """Something happened to this machine (it slept, its network changed): find out at once whether the connection
+        lives."""
         log.info("%s", reason)
         if self._connection is not None:
             self._connection.link.probe()

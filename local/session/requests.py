@@ -26,9 +26,9 @@ class Requests:
         self._count = 0
 
     async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
-        """Wait for the answer to `request`, which is sent meanwhile, and return it as its kind reads it. Only seconds that
-        pass while `connected` count. Raises RequestFailed (also at the deadline), and ConnectionLost when the session is
-        over."""
+        """Wait for the answer to `request`, which is sent meanwhile, and return it as its kind reads it. Only seconds
+        that pass while `connected` count. Raises RequestFailed (also at the deadline), and ConnectionLost when the
+        session is over."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._controls[request.id] = waiting
         left, step = deadline_s, deadline_s / _LOOKS

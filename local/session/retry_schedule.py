@@ -1,4 +1,5 @@
-"""When a session is connected again: how long an attempt may take, how long to wait for the next one, and when to give up.
+"""When a session is connected again: how long an attempt may take, how long to wait for the next one, and when to give
+up.
 
 Times are monotonic seconds of the laptop.
 """
@@ -27,7 +28,8 @@ class Nudge(Enum):
 
 
 class RetrySchedule:
-    """The attempts of one session. `failed` counts those in a row; the patience runs from the moment a connection was lost."""
+    """The attempts of one session. `failed` counts those in a row; the patience runs from the moment a connection was
+    lost."""
 
     def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
         self.failed = 0

@@ -36,8 +36,9 @@ _MAX_GARBLED = 3
 
 
 class Supervisor:
-    """Makes one connection of a session after the other. `hello` is the newest one, `connection` the one that is attached now.
-    `ready` is done with the first attach, or has the error that hindered it. `resume` is the command that comes back."""
+    """Makes one connection of a session after the other. `hello` is the newest one, `connection` the one that is
+    attached now. `ready` is done with the first attach, or has the error that hindered it. `resume` is the command that
+    comes back."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Hello | None = None
@@ -86,8 +87,8 @@ class Supervisor:
         self._requests.fail("the connection ended before the answer")
 
     async def _connect_once(self, *, may_ask: bool) -> CcbError | None:
-        """Make one connection and read it to its end. Return why it was lost; None when the session has ended. Raises CcbError when
-        there can be no other connection."""
+        """Make one connection and read it to its end. Return why it was lost; None when the session has ended. Raises
+        CcbError when there can be no other connection."""
         known = KnownSession(self.hello, self._reader.begun) if self.hello is not None else None
         limit = self._schedule.begin(endless=may_ask)
         try:

@@ -43,8 +43,8 @@ _MAX_KEPT = 1000  # answers to requests that survive restarts, kept for askers t
 
 
 class OpenRequests(Projection):
-    """The requests of the worker that have no answer, as the journal tells them. `surviving` names the kinds that stay open when
-    the worker starts again; `answers` are those given to requests of such kinds."""
+    """The requests of the worker that have no answer, as the journal tells them. `surviving` names the kinds that stay
+    open when the worker starts again; `answers` are those given to requests of such kinds."""
 
     def __init__(self, surviving: Collection[str] = ()) -> None:
         self.answers: OrderedDict[str, Answer] = OrderedDict()
@@ -125,8 +125,8 @@ class _Open:
 class RequestBroker:
     """Asks for the worker, and answers for it.
 
-    A request of the worker is open until it is answered, withdrawn, or past its deadline. The first answer counts; later
-    ones are recorded as `late_answer`. Requests of clients go to the handler that is registered for their kind.
+    A request of the worker is open until it is answered, withdrawn, or past its deadline. The first answer counts;
+    later ones are recorded as `late_answer`. Requests of clients go to the handler that is registered for their kind.
     """
 
     def __init__(
@@ -152,8 +152,8 @@ class RequestBroker:
         return self._can_ask(kind.answered_by)
 
     async def request(self, request: Request[P, A]) -> A:
-        """See Broker. A request whose kind survives restarts may be asked again under its id: it is still the same one, and if
-        it has been answered meanwhile, that answer is returned at once."""
+        """See Broker. A request whose kind survives restarts may be asked again under its id: it is still the same one,
+        and if it has been answered meanwhile, that answer is returned at once."""
         kind = request.kind
         answered = self._journalled.answers.get(request.id)
         if answered is not None:
@@ -190,7 +190,8 @@ class RequestBroker:
                     each.answer.cancel()
 
     def suspend(self) -> None:
-        """The worker ends: from here on, requests that survive a restart are not withdrawn when their asker is cancelled."""
+        """The worker ends: from here on, requests that survive a restart are not withdrawn when their asker is
+        cancelled."""
         self._suspended = True
 
     def _take_back(self, request: Request[Any, Any]) -> None:

@@ -85,7 +85,8 @@ def _context_usage(session: Session) -> Json:
 
 
 def _interrupt(session: Session) -> Handled:
-    """Withdraw the questions to the person before the answer; end the turn after it, even if it cannot be journalled."""
+    """Withdraw the questions to the person before the answer; end the turn after it, even if it cannot be
+    journalled."""
     session.broker.withdraw(AnsweredBy.PERSON)
     return Handled({"still_queued": session.queued_uuids}, session.turns.interrupt)
 

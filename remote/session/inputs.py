@@ -20,8 +20,8 @@ class TooManyInputs(Exception):
 
 
 class Inputs:
-    """The ids of the inputs that were applied, and the queue of prompts in order. `any_prompt` says whether anybody ever
-    prompted."""
+    """The ids of the inputs that were applied, and the queue of prompts in order. `any_prompt` says whether anybody
+    ever prompted."""
 
     def __init__(self) -> None:
         self.any_prompt = False

@@ -16,8 +16,8 @@ _OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_p
 
 
 class Launches:
-    """`options` are those in force: what belongs to a client process comes from the one that drives, what belongs to the session
-    stays until a client names it."""
+    """`options` are those in force: what belongs to a client process comes from the one that drives, what belongs to
+    the session stays until a client names it."""
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
@@ -28,8 +28,8 @@ class Launches:
         return answered_by is not AnsweredBy.PERSON or self.options.permission_prompts == "stdio"
 
     def merge(self, given: Json, sent: SessionOptions, mode: str) -> SessionOptions:
-        """The options in force once a process drives that brings `sent` and has named those in `given`. `mode` is the permission
-        mode of now."""
+        """The options in force once a process drives that brings `sent` and has named those in `given`. `mode` is the
+        permission mode of now."""
         old = self.options
         return replace(
             sent,
@@ -56,8 +56,8 @@ class Launches:
             self._by_client.popitem(last=False)
 
     def of_client(self, client: str) -> Json | None:
-        """What belongs to the process of `client`, if another one's command line is in force now: a client that takes the session
-        back is asked, and sees answers grow, as before."""
+        """What belongs to the process of `client`, if another one's command line is in force now: a client that takes
+        the session back is asked, and sees answers grow, as before."""
         if client == self.options.client or client not in self._by_client:
             return None
         return {name: value for name, value in self._by_client[client].items() if name not in _OF_THE_SESSION}

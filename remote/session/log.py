@@ -29,8 +29,8 @@ class Watchers(Protocol):
 
 
 class SessionLog:
-    """The one way into the journal of a session. Every record goes on to the projections: `summary`, `usage`, `partial`,
-    `snapshot`, and those that `follow`."""
+    """The one way into the journal of a session. Every record goes on to the projections: `summary`, `usage`,
+    `partial`, `snapshot`, and those that `follow`."""
 
     def __init__(self, session_id: str, journal: Journal, watchers: Watchers) -> None:
         self.session_id = session_id
@@ -51,8 +51,8 @@ class SessionLog:
         self._projections.append(projection)
 
     def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Append a record of an agent. A public message gets the session's id, and an id of its own if it has none. Raises
-        JournalError."""
+        """Append a record of an agent. A public message gets the session's id, and an id of its own if it has none.
+        Raises JournalError."""
         if isinstance(content, MessageRecord):
             content = MessageRecord(self._whole(content.body))
         record = self.journal.append(content, agent_id)

@@ -1,4 +1,5 @@
-"""How a worker takes up a session that has a journal: no tool runs again, and what an earlier worker left open is closed."""
+"""How a worker takes up a session that has a journal: no tool runs again, and what an earlier worker left open is
+closed."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _DOUBTFUL = (
 
 @dataclass(frozen=True)
 class Restored:
-    """A session as its journal tells it. Its agent is made next, and closes the tool calls that were open; then `take_up`."""
+    """A session as its journal tells it. Its agent is made next, and closes the tool calls that were open; then
+    `take_up`."""
 
     parts: SessionParts
     recovered: Recovered
@@ -39,8 +41,8 @@ class Restored:
 
 
 def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
-    """Read the journal, report its damage, and withdraw the requests that nobody waits for any more. `surviving` names the kinds
-    of requests that stay open until they are asked again."""
+    """Read the journal, report its damage, and withdraw the requests that nobody waits for any more. `surviving` names
+    the kinds of requests that stay open until they are asked again."""
     inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories()
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
     worker = WorkerMark()
@@ -55,8 +57,8 @@ def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()
 
 
 def take_up(restored: Restored, agent: Agent) -> Session:
-    """Return the session that goes on with `agent`. A turn that was cut gets its result, and so does each prompt that may have been
-    lost; the prompts that no turn had taken are queued."""
+    """Return the session that goes on with `agent`. A turn that was cut gets its result, and so does each prompt that
+    may have been lost; the prompts that no turn had taken are queued."""
     session = Session(restored.parts, agent)
     log, recovered, prompts = session.log, restored.recovered, restored.prompts
     agent.config.permissions.apply(recovered.updates)

@@ -91,8 +91,8 @@ class Session:
         return self.log.snapshot.body(seq, model=self.agent.model, mode=self.mode, asks=asks)
 
     def take_input(self, input_id: str, body: Json) -> int:
-        """Apply a client's input once. Return the number of the event after which it is in the journal. Raises JournalError, and
-        TooManyInputs."""
+        """Apply a client's input once. Return the number of the event after which it is in the journal. Raises
+        JournalError, and TooManyInputs."""
         journal = self.log.journal
         if self._inputs.knows(input_id):
             return journal.seq
@@ -120,8 +120,8 @@ class Session:
             self.log.say({**line.body, "isReplay": True})
 
     def refuse_input(self, body: Json, error: JournalError) -> bool:
-        """An input could not be journalled: return whether that settles it. A prompt outside of a turn gets a result that says so.
-        Anything else must not get lost, and is to be tried again."""
+        """An input could not be journalled: return whether that settles it. A prompt outside of a turn gets a result
+        that says so. Anything else must not get lost, and is to be tried again."""
         if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserLine):
             return False
         advice = "This prompt was not taken."
@@ -136,9 +136,9 @@ class Session:
         return self._launches.of_client(client)
 
     def relaunch(self, given: Json) -> None:
-        """A client process drives and brings its own command line: `given` are the options it names. Raises FrameError, ValueError,
-        JournalError, and Refusal if the process cannot be asked while an answer is waited for: somebody may still give that
-        answer, and to go on would mean to deny it."""
+        """A client process drives and brings its own command line: `given` are the options it names. Raises FrameError,
+        ValueError, JournalError, and Refusal if the process cannot be asked while an answer is waited for: somebody may
+        still give that answer, and to go on would mean to deny it."""
         sent = SessionOptions.from_json(given)
         self._check_askable(sent)
         options = self._launches.merge(given, sent, self.mode)

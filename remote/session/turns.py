@@ -74,13 +74,23 @@ class Turns(Projection):
         self._agent.interrupt()
 
     def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
-        """Write a result in place of a turn that could not write its own. It is shown even if it cannot be journalled. `full`: the
-        host has no room; `unkept` is the result that the turn wanted to write."""
+        """Write a result in place of a turn that could not write its own. It is shown even if it cannot be journalled.
+        `full`: the host has no room; `unkept` is the result that the turn wanted to write."""
         result: Json = {
-            "type": "result", "subtype": "error_during_execution", "is_error": True, "duration_ms": 0, "duration_api_ms": 0,
-            "num_turns": 0, "stop_reason": None, **self._log.usage.spent, "usage": zero_usage(), "permission_denials": [],
-            "terminal_reason": "storage_full" if full else "model_error", "errors": [*reasons], **(unkept or {}),
-        }  # fmt: skip
+            "type": "result",
+            "subtype": "error_during_execution",
+            "is_error": True,
+            "duration_ms": 0,
+            "duration_api_ms": 0,
+            "num_turns": 0,
+            "stop_reason": None,
+            **self._log.usage.spent,
+            "usage": zero_usage(),
+            "permission_denials": [],
+            "terminal_reason": "storage_full" if full else "model_error",
+            "errors": [*reasons],
+            **(unkept or {}),
+        }
         try:
             self._log.say(result)
         except JournalError:

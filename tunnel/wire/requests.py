@@ -1,7 +1,9 @@
-"""Requests that one end of a session makes of the other, and their answers: the public control protocol as typed values.
+"""Requests that one end of a session makes of the other, and their answers: the public control protocol as typed
+values.
 
-A request travels as a public `control_request`, its answer as a `control_response`, and whoever asked takes it back with a
-`control_cancel_request`. The types are the same in both directions; `remote.session.broker` and `local.session` carry them.
+A request travels as a public `control_request`, its answer as a `control_response`, and whoever asked takes it back
+with a `control_cancel_request`. The types are the same in both directions; `remote.session.broker` and `local.session`
+carry them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Durability(Enum):
 
 
 class RequestRefused(Exception):
-    """The answering side does not do what was asked. Becomes an error answer; `code` is its public `error_code`, "" for none."""
+    """The answering side does not do what was asked. Becomes an error answer; `code` is its public `error_code`, "" for
+    none."""
 
     def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
@@ -88,9 +91,9 @@ def _unread(_: Json) -> Any:
 class RequestKind(Generic[P, A]):
     """One kind of request, declared once. `name` is its public `subtype`.
 
-    The asking end uses `write` (payload to JSON) and `read_answer` (which raises RequestFailed if the answer means failure); the
-    answering end uses `read` (JSON to payload), which raises RequestRefused for a payload that makes no sense.
-    `deadline_s`: seconds without an answer after which the request fails; None waits for as long as it takes.
+    The asking end uses `write` (payload to JSON) and `read_answer` (which raises RequestFailed if the answer means
+    failure); the answering end uses `read` (JSON to payload), which raises RequestRefused for a payload that makes no
+    sense. `deadline_s`: seconds without an answer after which the request fails; None waits for as long as it takes.
     """
 
     name: str
@@ -108,8 +111,8 @@ class RequestKind(Generic[P, A]):
 
 @dataclass(frozen=True)
 class Request(Generic[P, A]):
-    """One request. `about` names its subject in a word or two for messages to a person, such as the tool that waits; `agent_id` is
-    the agent that asks, "" for the main agent."""
+    """One request. `about` names its subject in a word or two for messages to a person, such as the tool that waits;
+    `agent_id` is the agent that asks, "" for the main agent."""
 
     kind: RequestKind[P, A]
     payload: P
@@ -173,8 +176,8 @@ class ToolApproval:
 
 @dataclass(frozen=True)
 class ToolPermission:
-    """The person's answer about one tool call. `updated_input` replaces the input; `updates` are permission updates in the
-    public shape (addRules, setMode, addDirectories); `interrupt` ends the turn as well."""
+    """The person's answer about one tool call. `updated_input` replaces the input; `updates` are permission updates in
+    the public shape (addRules, setMode, addDirectories); `interrupt` ends the turn as well."""
 
     allow: bool
     message: str = ""

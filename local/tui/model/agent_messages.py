@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ccb.tunnel.plain_text import neutralise
 
-from ...session.messages import Assistant, ThinkingBlock, ToolUseBlock
+from ...session.messages import ApiStreamEvent, Assistant, ThinkingBlock, ToolUseBlock
 from ...session.messages import TextBlock as TextContent
-from ...session.stream_events import ApiStreamEvent
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, Level, MarkdownBlock, NoticeBlock, ThoughtBlock, ToolBlock
 from .live_message import LiveMessage, set_text
 from .orphans import Orphans

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ccb.tunnel.plain_text import neutralise
 
-from ...session.stream_events import (
+from ...session.messages import (
     ApiStreamEvent,
     ContentBlockDelta,
     ContentBlockStart,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ccb.tunnel.plain_text import neutralise
 
-from ...session.snapshot import SnapshotPrompt
+from ...session.client import SnapshotPrompt
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, PromptBlock, PromptState
 
 _MAX_KNOWN = 1_000

@@ -21,6 +21,7 @@ from ccb.tunnel.wire.records import (
     WithdrawnRecord,
 )
 
+from ...session.client import SkippedState, input_ids
 from ...session.messages import (
     Assistant,
     Message,
@@ -32,10 +33,9 @@ from ...session.messages import (
     ToolResultBlock,
     User,
     parse_message,
+    parse_stream_event,
 )
 from ...session.messages import TextBlock as TextContent
-from ...session.snapshot import SkippedState, input_ids
-from ...session.stream_events import parse_stream_event
 from .agent_messages import AgentMessages
 from .blocks import BlockContainer, Level, NoticeBlock, ToolState
 from .notices import Notices

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccb.local.session.stream_events import (
+from ccb.local.session.messages import (
     ContentBlockDelta,
     ContentBlockStart,
     ContentBlockStop,

@@ -1,4 +1,5 @@
-"""Requests to services on the laptop, between the real daemon and real sessions of laptops: cut, taken over, started again."""
+"""Requests to services on the laptop, between the real daemon and real sessions of laptops: cut, taken over, started
+again."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccb.local.session.client import Received
+from ccb.local.session.client import Received, parse_snapshot
 from ccb.local.session.messages import parse_message
-from ccb.local.session.snapshot import parse_snapshot
 from ccb.local.tui.model.blocks import (
     Block,
     BlockList,
