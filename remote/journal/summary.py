@@ -24,7 +24,7 @@ _MAX_UUIDS = 20_000
 
 
 def prompt_start(line: UserLine) -> str:
-    """The start of a prompt, on one line."""
+    """Return the start of a prompt, on one line."""
     return " ".join(line.text(" ")[:2000].split())[:_MAX_TEXT]
 
 
@@ -88,7 +88,7 @@ class WorkerMark(Projection):
 
 
 def last_mark(path: str) -> str:
-    """The mark of the last worker in the journal at `path`. Raises OSError."""
+    """Return the mark of the last worker in the journal at `path`. Raises OSError."""
     worker = WorkerMark()
     with open(path, "rb") as file:
         replay(_readable(line for line in file if b'"mark"' in line or b'"forked"' in line), worker)
@@ -130,7 +130,7 @@ def summarize_ends(path: str) -> JournalSummary:
 
 
 def _readable(lines: Iterator[bytes]) -> Iterator[Record]:
-    """The records in these lines, without those that are damaged or cut off."""
+    """Yield the records in these lines, without those that are damaged or cut off."""
     for line in lines:
         record = parse_line(line)
         if record is not None:

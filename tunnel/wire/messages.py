@@ -36,11 +36,11 @@ class UserLine:
     is_replay: bool
 
     def text(self, separator: str) -> str:
-        """The texts of its blocks, joined; a block that is no text counts as an empty one."""
+        """Return the texts of its blocks, joined. A block without text counts as an empty text."""
         return separator.join(str(block.get("text", "")) for block in self.blocks)
 
     def done_tool_uses(self) -> set[str]:
-        """The ids of the tool calls whose results it carries."""
+        """Return the ids of the tool calls whose results it holds."""
         return {as_text(block.get("tool_use_id")) for block in self.blocks if block.get("type") == "tool_result"}
 
 
@@ -135,24 +135,24 @@ PublicLine = Union[
 
 
 def parse_message(body: Json) -> PublicLine:
-    """The typed form of a public object."""
+    """Return the typed form of a public object."""
     kind = as_text(body.get("type"))
     parser = _PARSERS.get(kind)
     return parser(body) if parser is not None else OtherLine(body, kind)
 
 
 def as_text(value: object) -> str:
-    """`value` as text: unchanged when it is text, "" when it is null, else its spelling."""
+    """Return `value` as text: unchanged when it is text, "" when it is null, else what `str` makes of it."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
 def as_dict(value: object) -> Json:
-    """`value` when it is an object, else an empty one."""
+    """Return `value` when it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_blocks(content: object) -> list[Json]:
-    """The content blocks of a message: text stands for one text block, and what is no block is left out."""
+    """Return the content blocks of a message. Plain text becomes one text block; what is not a block is left out."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

@@ -245,7 +245,7 @@ class Record:
 
 
 def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str = MAIN_AGENT) -> Record:
-    """The record of a new fact."""
+    """Return a new record of `agent_id`."""
     body = content.body if isinstance(content, MessageRecord) else _body_of(content)
     if agent_id != MAIN_AGENT:
         body = {**body, _PARENT if isinstance(content, MessageRecord) else _AGENT: agent_id}
@@ -253,7 +253,7 @@ def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str =
 
 
 def parse(data: object) -> Record:
-    """The record of a JSON object {"seq", "time", "kind", "body"}. Raises RecordError."""
+    """Return the record in a JSON object {"seq", "time", "kind", "body"}. Raises RecordError."""
     if not isinstance(data, dict):
         raise RecordError("a record is a JSON object")
     try:
@@ -268,12 +268,12 @@ def parse(data: object) -> Record:
 
 
 def parse_event(seq: int, kind: str, body: Json) -> Record:
-    """The record in an `event` frame, which does not tell the time."""
+    """Return the record in an `event` frame. Its time is 0: frames do not tell it."""
     return Record(seq, 0.0, kind, body)
 
 
 def agent_of_message(body: Json) -> str:
-    """The agent that a public object belongs to."""
+    """Return the id of the agent that a public object belongs to."""
     return _agent(body.get(_PARENT))
 
 
@@ -282,7 +282,7 @@ def _agent(value: object) -> str:
 
 
 def parse_page(body: Json) -> list[Record]:
-    """The records in the body of a `past` frame, without those that are not well formed."""
+    """Return the records in the body of a `past` frame, without those that are malformed."""
     listed = body.get("records")
     return [
         parse_event(each["seq"], each["kind"], each["body"])
@@ -295,7 +295,7 @@ def parse_page(body: Json) -> list[Record]:
 
 
 def parse_line(line: bytes) -> Record | None:
-    """The record in a line of a journal; None when the line is damaged."""
+    """Return the record in a line of a journal, None when the line is damaged."""
     try:
         return parse(json.loads(line))
     except (ValueError, RecursionError):
@@ -303,18 +303,18 @@ def parse_line(line: bytes) -> Record | None:
 
 
 def to_line(record: Record) -> bytes:
-    """The line of a record in the journal, with its end. `parse_line` reads it."""
+    """Return the line of a record in the journal, with its newline. `parse_line` reads it."""
     line = {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
     return to_bytes(dump(line)) + b"\n"
 
 
 def to_page(records: list[Record]) -> Json:
-    """The body of a `past` frame. `parse_page` reads it."""
+    """Return the body of a `past` frame with these records. `parse_page` reads it."""
     return {"records": [{"seq": each.seq, "kind": each.kind, "body": each.body} for each in records]}
 
 
 def in_session(record: Record, old: str, new: str) -> Record:
-    """The record with the session id `old` replaced by `new` where the record names its own session."""
+    """Return the record with the session id `old` replaced by `new` wherever it names its own session."""
     body = dict(record.body)
     inner = body.get("body")
     if isinstance(inner, dict):
@@ -347,7 +347,7 @@ _READERS: dict[str, Callable[[Any], object]] = {
     "list[Json]": as_blocks,
     "list[PromptItem]": _items,
 }
-"""How a field is read, by the spelling of its type."""
+"""How the value of a field is read, by the annotation of its type."""
 
 _KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Content) if each is not UnknownRecord}
 
@@ -372,7 +372,7 @@ def _content_of(kind: str, body: Json) -> Content:
 
 
 def _body_of(content: Content) -> Json:
-    """The JSON body. A field with a default is written only when it differs from it."""
+    """Return the JSON body. A field that has a default is left out when it is equal to its default."""
     if isinstance(content, (MessageRecord, UnknownRecord)):
         return content.body
     body: Json = {}
