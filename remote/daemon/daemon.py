@@ -32,7 +32,7 @@ from ..tools.registry import close_context, make_context
 from .assembly import SessionHost, begin_session, resume_session
 from .clients import Clients
 from .hello import hello_frame, read_lease
-from .lifetime import GRACE_S, IDLE_S, Activity, Lifetime, Limits
+from .lifetime import GRACE_S, IDLE_S, Activity, LifeLimits, Lifetime
 from .model_streams import Calls
 from .start import Launch
 from .upkeep import keep_reachable
@@ -70,7 +70,7 @@ async def _serve(launch: Launch, first: socket.socket) -> int:
     await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
     grace_s = GRACE_S if launch.grace_s is None else launch.grace_s
     idle_s = IDLE_S if launch.idle_s is None else launch.idle_s
-    daemon = Daemon(launch.where, launch.facts, Limits(grace_s, idle_s))
+    daemon = Daemon(launch.where, launch.facts, LifeLimits(grace_s, idle_s))
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -84,14 +84,14 @@ class Daemon:
     `facts` go into every hello: bundle, session, cwd, storage and notes.
     """
 
-    def __init__(self, where: SessionPaths, facts: dict[str, object], limits: Limits | None = None) -> None:
+    def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits | None = None) -> None:
         self.journal = Journal(where.file("journal.jsonl"))
         self.state_directory = where.state
         self.session: Session | None = None
         self._where = where
         self._facts = facts
         self._lease = Lease(where.file("epoch"), *read_lease(where.state))
-        self._lifetime = Lifetime(_for_storage(limits or Limits(), where), self._activity)
+        self._lifetime = Lifetime(_for_storage(limits or LifeLimits(), where), self._activity)
         self._calls = Calls()
         self.clients = Clients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
@@ -250,10 +250,10 @@ class Daemon:
         self.clients.add(reader, writer, hello)
 
 
-def _for_storage(limits: Limits, where: SessionPaths) -> Limits:
+def _for_storage(limits: LifeLimits, where: SessionPaths) -> LifeLimits:
     """Return the limits for a session with these paths: one in memory is gone with its daemon, which therefore stays
     when idle."""
-    return Limits(limits.grace_s, min(limits.idle_s, limits.grace_s) if where.state else limits.grace_s)
+    return LifeLimits(limits.grace_s, min(limits.idle_s, limits.grace_s) if where.state else limits.grace_s)
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[object]]) -> None:

@@ -32,7 +32,7 @@ class Activity(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Limits:
+class LifeLimits:
     """Seconds without any client after which the daemon ends: `idle_s` with nothing to do, `grace_s` in any case."""
 
     grace_s: float = GRACE_S
@@ -45,7 +45,7 @@ class Lifetime:
     `released` is true when the last driver said that it needs the session no more, or nobody has driven yet.
     """
 
-    def __init__(self, limits: Limits, activity: Callable[[], Activity]) -> None:
+    def __init__(self, limits: LifeLimits, activity: Callable[[], Activity]) -> None:
         self.released = True
         self._limits = limits
         self._activity = activity

@@ -1,4 +1,4 @@
-"""`clean`: ends every session and leaves nothing of ccb on the host. What is not ccb's is not touched."""
+"""`ccb clean`: end every session and remove everything of ccb from the host. Other files are not touched."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .gc import end_leftovers, stop_lost_daemons
 from .report import Reports
 from .stopping import all_targets, stop_all
 
-_WHY = ""  # whoever cleans knows
+_WHY = ""  # the person who cleans knows why
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
 _WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 
 
 def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
-    """Remove everything, at last the bundle this process runs from."""
+    """Remove everything; last the bundle that this process runs from, whose hash is `bundle`."""
     targets = all_targets()
     if dry_run:
         for target in targets:
@@ -65,16 +65,22 @@ def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
     own = [os.path.join(top, last + ".zip") for top in tops]
     for top in tops:
         if is_ours(top):
-            for name in sorted(os.listdir(top)):
+            for name in sorted(filter(_WORKER.fullmatch, os.listdir(top))):
                 path = os.path.join(top, name)
-                if _WORKER.fullmatch(name) and path not in own:
-                    if name[:-4] in in_use:
-                        remover.reports.kept(path, "a worker on another host may use it")
-                    else:
-                        remover.file(path, "temp" if name.startswith(".") else "bundle", _WHY)
+                if path in own:
+                    continue
+                if name[:-4] in in_use:
+                    remover.reports.kept(path, "a worker on another host may use it")
+                else:
+                    remover.file(path, "temp" if name.startswith(".") else "bundle", _WHY)
     for path in own:
         if os.path.lexists(path) and is_ours(os.path.dirname(path)):
             remover.file(path, "bundle", _WHY)
+    _directories(remover, tops)
+
+
+def _directories(remover: Remover, tops: list[str]) -> None:
+    """Remove our own directories, and those of their parents that were made for them and are empty."""
     parents = {os.path.dirname(path) for path in [*tops, *state_directories()]} | set(runtime_directories())
     for path in [*tops, *sorted(parents, key=len, reverse=True)]:
         if is_ours(path):
@@ -85,7 +91,7 @@ def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
 
 
 def _made_for(directory: str) -> list[str]:
-    """The parents that were made together with this directory, the nearest one first."""
+    """Return the parents that were made together with this directory, the nearest one first."""
     try:
         with open(os.path.join(directory, MADE), encoding="utf-8", opener=_no_link) as file:
             listed = file.read(65536).split("\n")

@@ -1,4 +1,4 @@
-"""Where ccb keeps things on a host, what is still in use there, and how to take it away safely."""
+"""Where ccb keeps files on a host, which of them are in use, and how to remove the others safely."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .report import Reports
 Json = dict[str, Any]
 
 YOUNG_S = 60.0
-"""What names no process may be just about to be used while it is younger."""
+"""A file that names no process may be about to be used while it is younger than so many seconds."""
 
 _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def worker_directories() -> list[str]:
-    """Where bundles may be, whether they exist or not; as in deploy/stub.py."""
+    """Return the directories that may hold bundles, whether they exist or not; as in deploy/stub.py."""
     home = paths.home_directory()
     cache = os.environ.get("XDG_CACHE_HOME") or ""
     if not cache.startswith("/"):
@@ -37,12 +37,12 @@ def worker_directories() -> list[str]:
 
 
 def age(path: str) -> float:
-    """Seconds since a file was changed."""
+    """Return the seconds since a file was changed."""
     return time.time() - os.lstat(path).st_mtime
 
 
 def own_processes() -> Iterator[int]:
-    """Pids of this user but our own; none where there is no /proc."""
+    """Return the pids of this user's processes without our own; none where there is no /proc."""
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != os.getpid():
@@ -52,7 +52,7 @@ def own_processes() -> Iterator[int]:
 
 
 def marked_processes() -> dict[str, list[int]]:
-    """Processes that tools have started, by the token of their session."""
+    """Return the processes that tools have started, by the mark of their session."""
     found: dict[str, list[int]] = {}
     prefix = (MARK + "=").encode()
     for pid in own_processes():
@@ -65,14 +65,14 @@ def marked_processes() -> dict[str, list[int]]:
 
 
 def name_of(pid: int) -> str:
-    """What the system calls a process; "" when it is gone."""
+    """Return the name of a process; "" when it has ended."""
     with contextlib.suppress(OSError), open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
         return file.read().strip()
     return ""
 
 
 def bundles_in_use() -> set[str]:
-    """Hashes of the bundles that living workers and bridges may still read from."""
+    """Return the hashes of the bundles that living daemons and bridges may still read."""
     used = {str(owner.get("bundle")) for owner in living().values()}
     for pid in own_processes():
         with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as file:
@@ -81,7 +81,7 @@ def bundles_in_use() -> set[str]:
 
 
 class Held:
-    """The lock files and the journal of a session without a daemon, locked, so that none can start meanwhile."""
+    """The locks of a session without a daemon: while they are held, none can start."""
 
     def __init__(self, fds: list[int]) -> None:
         self._fds = fds
@@ -112,7 +112,7 @@ def hold(session: str, directory: str = "") -> Held | None:
 
 
 def _may_hold(path: str) -> bool:
-    """Asked before the lock is tried: one who is just starting must not find it taken."""
+    """Return whether we may try this lock. A daemon that is just starting must not find it taken by us."""
     if not path.endswith(".lock"):
         return True
     owner = read_lock(path)
@@ -132,12 +132,12 @@ def _hold(fd: int, path: str) -> bool:
 
 
 class Remover:
-    """Takes things away and says so; with `dry_run` it only says so. Links are removed, never followed."""
+    """Removes files and reports each; with `dry_run` it only reports. Links are removed, never followed."""
 
     def __init__(self, reports: Reports, dry_run: bool) -> None:
         self.reports = reports
         self.dry_run = dry_run
-        self.gone: set[str] = set()  # also those that would be
+        self.gone: set[str] = set()  # with `dry_run`, the paths that would be removed
 
     def file(self, path: str, what: str, why: str) -> bool:
         """Remove one file, socket or link."""
@@ -155,7 +155,7 @@ class Remover:
         return True
 
     def tree(self, path: str, what: str, why: str) -> bool:
-        """Remove a directory with all that is in it."""
+        """Remove a directory and everything in it."""
         size = _size(path)
         if not self.dry_run:
             failed: list[str] = []

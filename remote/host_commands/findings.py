@@ -1,4 +1,4 @@
-"""One finding of the doctor."""
+"""The findings of `ccb doctor` on the host, and what several of its checks use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False) 
 
 
 def text_of(path: str, most: int = 65536) -> str:
-    """The start of a file, "" when it cannot be read."""
+    """Return the start of a file; "" when it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:

@@ -1,4 +1,5 @@
-"""`gc`: what is left of workers that are gone, and what nobody has used for long. Nothing that lives is touched."""
+"""`ccb gc`: remove what ended workers have left, and sessions that nobody has used for long. Live sessions are not
+touched."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 
 
 def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float) -> None:
-    """Remove it all, or with `dry_run` say what would be. `bundle` is the one that stays, besides those in use."""
+    """Remove all of that; with `dry_run` only report it. The bundle with the hash `bundle` and those in use stay."""
     remover = Remover(reports, dry_run)
     stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
@@ -59,7 +60,7 @@ def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float
 
 
 def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
-    """Daemons whose journal was removed under them: nobody can ever reach them again."""
+    """End daemons whose journal was removed: no client can reach them any more."""
     tops = state_directories()
     for pid in own_processes():
         with contextlib.suppress(OSError):
@@ -76,14 +77,14 @@ def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
 
 
 def end_leftovers(reports: Reports, dry_run: bool) -> None:
-    """Processes that the tools of killed workers have left running."""
+    """End the processes that the tools of killed workers have left running."""
     marked = marked_processes()
     if not marked:
         return
     alive, dead = set(), {}
     for entry in sessions():
         if "state" in entry.summary and "pid" not in entry.summary:
-            continue  # it has ended well
+            continue  # its daemon ended in order and left no process
         mark = mark_of(entry.directory, entry.summary)
         if entry.alive:
             alive.add(mark)
@@ -93,7 +94,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     for mark, session in dead.items():
         if mark in alive:
             continue
-        names = [(pid, name_of(pid)) for pid in marked[mark]]  # asked while they live
+        names = [(pid, name_of(pid)) for pid in marked[mark]]  # asked before the processes end
         if not dry_run:
             asyncio.run(stop_marked(mark))
         for pid, name in names:
@@ -111,11 +112,11 @@ def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
 
 
 def _is_daemon(pid: int) -> bool:
-    return name_of(pid) == "ccb" and bool(identity.start_time(pid))  # one that is dead has none
+    return name_of(pid) == "ccb" and bool(identity.start_time(pid))  # a zombie has no start time
 
 
 def _old_sessions(remover: Remover, older_than_s: float) -> None:
-    """Sessions that nobody has used for so long, and what broken-off writes have left in the others."""
+    """Remove sessions that nobody has used for so long, and half-written files in the others."""
     for entry in sessions():
         with contextlib.suppress(FileNotFoundError):
             if not entry.alive:
@@ -155,7 +156,7 @@ def _half_written(remover: Remover, entry: Entry) -> None:
 
 
 def _unused_sessions(remover: Remover) -> None:
-    """State directories in which no session has begun."""
+    """Remove state directories in which no session was begun."""
     owners = living()
     for session, directory in directories():
         journal = os.path.join(directory, "journal.jsonl")
@@ -173,7 +174,7 @@ def _unused_sessions(remover: Remover) -> None:
 
 
 def _remove_dead_sockets(remover: Remover) -> None:
-    """Sockets and locks of daemons that are gone."""
+    """Remove the sockets and locks of daemons that have ended."""
     homes = dict(directories())
     for top in runtime_directories():
         if not is_ours(top):
@@ -209,7 +210,7 @@ def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) 
 
 
 def _is_dead(path: str) -> bool:
-    """Whether it is a socket without a lock on which nobody listens."""
+    """Return whether `path` is a socket without a lock at which no process listens."""
     try:
         if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or age(path) < 1:
             return False
@@ -224,7 +225,7 @@ def _is_dead(path: str) -> bool:
 
 
 def _remove_temporary(remover: Remover, directory: str) -> None:
-    """Files that name the process which was to remove them, when that is gone; by their age those that name none."""
+    """Remove temporary files whose process has ended; those that name no process, by their age."""
     if not is_ours(directory):
         return
     for name in os.listdir(directory):
@@ -248,7 +249,7 @@ def _exists(pid: int) -> bool:
 
 
 def _remove_bundles(remover: Remover, current: str) -> None:
-    """Bundles of other versions, and uploads that were cut off."""
+    """Remove the bundles of other versions, and uploads that were cut off."""
     keep = {current, *bundles_in_use()}
     for top in worker_directories():
         if not is_ours(top):

@@ -1,4 +1,4 @@
-"""Frames of a host command, written to the channel one by one."""
+"""The frames that a host command writes to the channel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 class Reports:
-    """What the laptop is told. When it has gone, nothing more is written and the command goes on."""
+    """Sends reports to the laptop. When the laptop has gone, nothing more is written and the command goes on."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

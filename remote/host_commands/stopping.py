@@ -1,4 +1,4 @@
-"""Ending sessions: their daemon, everything its tools have started, and the files that only a living daemon needs."""
+"""End sessions: their daemon, everything its tools have started, and the files that only a live daemon needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 ASK_S = 12.0
-"""How long a daemon may take to end well: its last words to slow clients take up to 10 s."""
+"""How long a daemon may take to end in order: its goodbye to slow clients takes up to 10 s."""
 
 _KILL_S = 5.0
 _FREE_S = 1.0
@@ -59,7 +59,7 @@ def all_targets(*, alive: bool = True) -> list[StopTarget]:
 
 
 def chosen(params: Json) -> list[StopTarget]:
-    """What `stop` names. Raises Refusal."""
+    """Return the sessions that the parameters of `stop` name. Raise Refusal."""
     if params.get("all"):
         return all_targets()
     wanted = str(params.get("session") or "")
@@ -100,12 +100,12 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
     if target.pid:
         reports.kept("/proc/%d" % pid, "the process takes no signal")
         return
-    await _until(lambda: _remove_sockets(target), _FREE_S)  # False for long: the next one has started
+    await _until(lambda: _remove_sockets(target), _FREE_S)  # stays False when the next daemon has started
     reports.stopped(target.session, pid, how)
 
 
 def _leave_mark(directory: str) -> None:
-    """Clients whose connection is lost just now would start the session again, and with it the prompts that wait."""
+    """Mark the session as stopped. Without the mark, a client that reconnects by itself would start it again."""
     if directory:
         try:
             with open(os.path.join(directory, paths.STOPPED), "w", encoding="utf-8", opener=private_file):

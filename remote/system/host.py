@@ -1,4 +1,4 @@
-"""The machine as tools see it: files and processes, and nothing else of it."""
+"""The machine as tools see it: its files and processes, through one interface."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOCK_WAIT = 1.0  # seconds
 
 
 class FileKind(enum.Enum):
-    """What a path names."""
+    """The kind of a path."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -58,11 +58,11 @@ class DirEntry:
 
 
 class FileChanged(Exception):
-    """The file is not what the caller expected it to be; nothing was written."""
+    """The file has another content than the caller expected; nothing was written."""
 
 
 class NotAFile(Exception):
-    """The path names something that has no content to read: a device, a pipe, a socket, a directory."""
+    """The path is not a regular file, but a device, a pipe, a socket or a directory, and has no content to read."""
 
 
 ABSENT = ""
@@ -70,27 +70,28 @@ ABSENT = ""
 
 
 def digest_of(data: bytes) -> str:
-    """The digest by which `replace` knows a version."""
+    """Return the digest that identifies a version for `replace`."""
     return hashlib.sha256(data).hexdigest()
 
 
 class Host(Protocol):
-    """All paths are absolute. Methods raise OSError as the system gives it."""
+    """What tools may do on a machine. All paths are absolute. Methods raise OSError."""
 
     def real_path(self, path: str) -> str:
-        """`path` with every link resolved; the last parts need not exist."""
+        """Return `path` with every link resolved; its last parts need not exist."""
 
     def peek(self, path: str, most: int) -> bytes | None:
-        """The whole content of a regular file of at most `most` bytes, at once; None for anything else."""
+        """Return the whole content of a regular file of at most `most` bytes; None for anything else."""
 
     async def stat(self, path: str, follow: bool = True) -> FileInfo | None:
-        """None when nothing is there."""
+        """Return the state of a path; None when it does not exist."""
 
     async def read(self, path: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; fewer only at the end. Raises NotAFile for what is no regular file."""
+        """Return up to `limit` bytes from `offset`, fewer only at the end. Raise NotAFile if it is not a regular
+        file."""
 
     async def list(self, path: str) -> list[DirEntry]:
-        """The entries of a directory, sorted by name."""
+        """Return the entries of a directory, sorted by name."""
 
     async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
         """Make `data` the content of the file in one atomic step, if its content still has the digest `expected`
@@ -98,7 +99,7 @@ class Host(Protocol):
         through a link to its target. Raises FileChanged, then nothing has changed."""
 
     def which(self, name: str) -> str | None:
-        """Where a program is; never one inside the project or named by a relative PATH entry."""
+        """Return the path of a program; never one inside the project, or found by a relative entry of PATH."""
 
     def start(
         self,
@@ -168,7 +169,7 @@ class LocalHost:
 
 
 async def _in_thread(function: Callable[..., T], *args: object) -> T:
-    """Run in a thread, and see it through when cancelled: a step on a file is never left running on its own."""
+    """Run a step on a file in a thread. When cancelled, wait for its end: no step is left running on its own."""
     work = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, function, *args))
     try:
         return await asyncio.shield(work)
@@ -205,7 +206,7 @@ def _stat(path: str, follow: bool) -> FileInfo | None:
 
 
 class _open_regular:
-    """A file descriptor of a regular file, opened so that a pipe or a terminal cannot block or take over."""
+    """Return a file descriptor, opened so that a pipe cannot block and a terminal cannot become the controlling one."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -366,7 +367,7 @@ def _digest(path: str) -> str:
 
 
 def _rename_to_new(temp: str, path: str) -> None:
-    """Give the file its name without ever taking the name from another one."""
+    """Give the file its name. Raise FileChanged rather than replace another file."""
     try:
         os.link(temp, path)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Child processes of the worker: each in a session of its own, without input, watched, and killed with all it
+"""Child processes of the worker: each runs in a session of its own with empty stdin, and is killed with everything it
 started."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Callable
 _log = logging.getLogger(__name__)
 
 MARK = "CCB_MARK"
-"""Environment variable that every child inherits: `<token of the session>.<token of the call>`."""
+"""The environment variable with the mark that every child inherits: `<token of the session>.<token of the call>`."""
 
 TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
 _KILL_WAIT = 0.06  # seconds for SIGKILL to take effect; what is stuck in the kernel is not waited for
@@ -40,7 +40,7 @@ def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, s
 
 
 def new_mark(session: str = "") -> str:
-    """A fresh mark; with a session's token in front when one is given."""
+    """Return a new mark, with a session's token in front when one is given."""
     token = secrets.token_hex(8)
     return f"{session}.{token}" if session else token
 
@@ -94,15 +94,15 @@ class Process:
             await _killed(self.mark)
 
     def kill(self) -> None:
-        """SIGKILL to the process and everything it started, at once."""
+        """Send SIGKILL to the process and everything it started, at once."""
         self._signal(signal.SIGKILL)
 
     def discard_output(self) -> None:
-        """Read what still comes, so that nothing blocks on it, and throw it away."""
+        """Read and drop all further output, so that no process blocks on writing it."""
         self._on_output = _nothing
 
     def has_leftovers(self) -> bool:
-        """After the end: whether something it started still lives, as far as its group and its output tell."""
+        """Whether something that the process started still lives after its end, as far as its group and output show."""
         return self._exited.is_set() and not (self._drained.is_set() and self._group_is_gone())
 
     def _signal(self, number: int) -> None:
@@ -194,7 +194,7 @@ def start(
 
 
 def _nothing(data: bytes) -> None:
-    """Takes output that nobody wants."""
+    """Drop output."""
 
 
 def marked(mark: str) -> list[int]:
@@ -212,7 +212,7 @@ def marked(mark: str) -> list[int]:
 
 
 def _has_live_member(pgid: int) -> bool:
-    """Whether a group is more than zombies, which nobody may come to reap (a container without an init)."""
+    """Return whether a group has a live process. Zombies do not count: a container without init never reaps them."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -236,7 +236,7 @@ def _has_mark(pid: str, wanted: bytes) -> bool:
 
 
 async def stop_marked(mark: str) -> None:
-    """End every process that carries a mark of this session, however it has detached itself."""
+    """End every process with a mark of this session, even one that has detached itself."""
     _send_all(marked(mark), signal.SIGTERM)
     try:
         await _until(lambda: not marked(mark))
@@ -246,7 +246,7 @@ async def stop_marked(mark: str) -> None:
 
 
 async def _until(gone: Callable[[], bool], seconds: float = TERM_GRACE) -> bool:
-    """Wait for processes that nobody tells us about; true when they are gone in time."""
+    """Poll until these processes have ended. Return whether they did in time."""
     deadline = time.monotonic() + seconds
     while not gone():
         if time.monotonic() >= deadline:

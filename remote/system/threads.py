@@ -9,8 +9,8 @@ _STACK = 4 * 1024 * 1024  # musl gives 128 KiB, in which Python dies of a recurs
 
 
 class Threads(ThreadPoolExecutor):
-    """The threads of an event loop. From the first one on that could be started, work that would like another and
-    gets none waits for those that are there."""
+    """The thread pool of an event loop. Once its first thread runs, work waits for a free thread when the host allows
+    no further one."""
 
     def __init__(self) -> None:
         super().__init__()

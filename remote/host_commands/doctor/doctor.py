@@ -1,4 +1,5 @@
-"""`doctor`: what of this host could be in the way of a session, with evidence and one way out each."""
+"""`ccb doctor` on the host: check everything that could keep a session from running, with evidence and one thing to
+do."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _Check = Callable[[], "list[HostFinding]"]
 
 
 def examine(reports: Reports, bundle: str) -> None:
-    """Report every check as it is done, then serve the laptop's measurements until it has enough."""
+    """Report each check when it is done, then answer the laptop's measurements until it ends them."""
     from . import storage, system
     from .network_probe import serve
 

@@ -1,4 +1,4 @@
-"""The host's end of what the laptop measures: round trip, throughput both ways, clocks.
+"""The host's end of the laptop's measurements: round trip, throughput both ways, clocks.
 
 The laptop writes frames on the channel: `ping` is answered with a report `clock` of the same `n`, `credit` with that
 many bytes of reports `bulk`, `data` is read and dropped; the `socket` of `ready` is one that may be connected to, ""
@@ -21,12 +21,12 @@ from .storage import remove_made
 
 SILENCE_S = 15.0
 _BLOCK = 48 * 1024
-_MOST_BULK = 64 * 1024 * 1024
-_MOST_LINE = 512 * 1024
+_MAX_BULK = 64 * 1024 * 1024
+_MAX_LINE = 512 * 1024
 
 
 def serve(reports: Reports, fd: int = 0) -> None:
-    """Answer until the laptop has enough."""
+    """Answer the laptop's frames until it ends the measurements."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         path = directory = ""
         existed = [each for each in runtime_directories() if os.path.isdir(each)]
@@ -37,7 +37,7 @@ def serve(reports: Reports, fd: int = 0) -> None:
             os.chmod(path, 0o600)
             listener.listen(1)
         except (OSError, paths.NoPlace):
-            pass  # then there is none to try
+            pass  # then the laptop has no socket to try
         try:
             reports.report("ready", {"socket": path})
             _serve(reports, fd)
@@ -57,12 +57,12 @@ def _serve(reports: Reports, fd: int) -> None:
         except OSError:
             return
         *lines, pending = (pending + data).split(b"\n")
-        if not data or len(pending) > _MOST_LINE or not all(_answer(line, reports) for line in lines):
+        if not data or len(pending) > _MAX_LINE or not all(_answer(line, reports) for line in lines):
             return
 
 
 def _answer(line: bytes, reports: Reports) -> bool:
-    """Whether the laptop wants more."""
+    """Answer one frame. Return whether the laptop goes on."""
     if line.startswith(b'{"t":"data"'):
         return True
     try:
@@ -71,7 +71,7 @@ def _answer(line: bytes, reports: Reports) -> bool:
         if kind == "ping":
             reports.report("clock", {"n": int(frame["n"]), "now": time.time()})
         elif kind == "credit":
-            left = min(_MOST_BULK, int(frame["bytes"]))
+            left = min(_MAX_BULK, int(frame["bytes"]))
             while left > 0:
                 reports.report("bulk", {"x": _noise(min(left, _BLOCK))})
                 left -= _BLOCK
@@ -81,5 +81,5 @@ def _answer(line: bytes, reports: Reports) -> bool:
 
 
 def _noise(size: int) -> str:
-    """Text of `size` characters that a compressing connection cannot shrink below its half."""
+    """Return a text of `size` characters that compression cannot make smaller than half of it."""
     return os.urandom((size + 1) // 2).hex()[:size]

@@ -1,4 +1,4 @@
-"""How much of a file system this user may still take, where quotas say so."""
+"""The quota of this user on a file system."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _LAYOUT = struct.Struct("=8QI")
 
 
 class Quota:
-    """Bytes and inodes that are used, and how many may be; 0: no limit."""
+    """Bytes and inodes that are in use, and their limits; 0: no limit."""
 
-    def __init__(self, used: int, limit: int, nodes: int, most_nodes: int) -> None:
+    def __init__(self, used: int, limit: int, nodes: int, max_nodes: int) -> None:
         self.used = used
         self.limit = limit
         self.nodes = nodes
-        self.most_nodes = most_nodes
+        self.max_nodes = max_nodes
 
     @property
     def left(self) -> int | None:
-        """Bytes, None without a limit."""
+        """Bytes that are left; None without a limit."""
         return max(0, self.limit - self.used) if self.limit else None
 
     @property
     def nodes_left(self) -> int | None:
-        return max(0, self.most_nodes - self.nodes) if self.most_nodes else None
+        return max(0, self.max_nodes - self.nodes) if self.max_nodes else None
 
 
 def of_path(path: str, device: str) -> Quota | None:
@@ -57,8 +57,8 @@ def decoded(raw: bytes) -> Quota | None:
     sooner or later."""
     hard, soft, used, hard_nodes, soft_nodes, nodes, _, _, _ = _LAYOUT.unpack_from(raw)
     limit = min([each * _KILO for each in (hard, soft) if each], default=0)
-    most_nodes = min([each for each in (hard_nodes, soft_nodes) if each], default=0)
-    return Quota(used, limit, nodes, most_nodes) if limit or most_nodes else None
+    max_nodes = min([each for each in (hard_nodes, soft_nodes) if each], default=0)
+    return Quota(used, limit, nodes, max_nodes) if limit or max_nodes else None
 
 
 def over_on_network() -> str:

@@ -1,4 +1,5 @@
-"""Where a session's files would be: directories, the cache of bundles, the sessions that are there."""
+"""What `ccb doctor` says about the files of sessions: their directories, the cached bundles, the sessions that
+exist."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _BUNDLE = re.compile(r"[0-9a-f]{64}\.zip")
 
 
 def directories() -> list[HostFinding]:
-    """Home, state, bundles, sockets and /tmp, each as far as it exists; which of them a session would use."""
+    """Check home, state, bundles, sockets and /tmp, as far as they exist, and say which of them a session would use."""
     home = paths.home_directory()
     state, _ = paths.durable_directory("x")
     where = [("home", home), ("state", os.path.dirname(state) if state else "")]
@@ -60,7 +61,7 @@ def directories() -> list[HostFinding]:
 
 
 def _instead(name: str, top: str) -> str:
-    """What a session does without one of our directories."""
+    """Return what a session does without one of our directories."""
     if name != "state":
         return ""
     if not top:
@@ -93,7 +94,7 @@ def _sockets() -> tuple[HostFinding, str]:
 
 
 def remove_made(path: str) -> None:
-    """Take away a directory that was only made to see whether it can be."""
+    """Remove a directory that was only made to see whether that works."""
     try:
         made = os.path.join(path, paths.MADE)
         if os.path.lexists(made):
@@ -104,13 +105,13 @@ def remove_made(path: str) -> None:
 
 
 def shown(path: str) -> str:
-    """`path` with `~` for the home directory."""
+    """Return `path` with `~` for the home directory."""
     home = paths.home_directory().rstrip("/")
     return "~" + path[len(home) :] if home and path.startswith(home + "/") else path
 
 
 def nearest(path: str) -> str:
-    """The part of `path` that is there."""
+    """Return the longest part of `path` that exists."""
     while path and not os.path.lexists(path) and path != "/":
         path = os.path.dirname(path)
     return path
@@ -124,7 +125,9 @@ def _directory(name: str, path: str) -> HostFinding:
         fix = "Let the administrator make it (mkhomedir_helper), or set HOME."
         return HostFinding(name, WARN, "%s does not exist" % path, fix)
     if not os.path.isdir(there):
-        return HostFinding(name, WARN, "%s is no directory" % there, "Move it away: the next place is used meanwhile.")
+        return HostFinding(
+            name, WARN, "%s is not a directory" % there, "Move it away: the next place is used meanwhile."
+        )
     problem, fix = _foreign(there, path), "Move it away, or give it to this user: the next place is used meanwhile."
     if not problem:
         problem, fix = _write_problem(there)
@@ -146,7 +149,7 @@ def _directory(name: str, path: str) -> HostFinding:
 
 
 def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
-    """What there is, and what there is too little of."""
+    """Return what a file system has left, and a text on what there is too little of, "" when there is enough."""
     try:
         info = os.statvfs(path)
     except OSError as error:
@@ -178,13 +181,13 @@ def quota_text(limits: quota.Quota) -> str:
     parts = []
     if limits.limit:
         parts.append("%s of %s" % (size_text(limits.used), size_text(limits.limit)))
-    if limits.most_nodes:
-        parts.append("%d of %d files" % (limits.nodes, limits.most_nodes))
+    if limits.max_nodes:
+        parts.append("%d of %d files" % (limits.nodes, limits.max_nodes))
     return "quota " + ", ".join(parts)
 
 
 def _foreign(there: str, path: str) -> str:
-    """Why a directory that exists cannot be ours."""
+    """Return why a directory that exists cannot be ours; "" when it can."""
     if there != path or path in ("/tmp", paths.home_directory()):  # noqa: S108
         return ""
     info = os.lstat(there)
@@ -202,13 +205,13 @@ _WAYS_OUT = {
 
 
 def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
-    """Why no file of `size` bytes can be made in `path`, and what to do; "" when it can."""
+    """Return why no file of `size` bytes can be made in `path`, and what to do; "" when one can."""
     probe = os.path.join(path, ".ccb-doctor-%d" % os.getpid())
     try:
         fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             if os.write(fd, b"x" * size) < size:
-                os.write(fd, b"x" * size)  # says why
+                os.write(fd, b"x" * size)  # raises the reason
         finally:
             os.close(fd)
             os.unlink(probe)
@@ -220,7 +223,7 @@ def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
 
 
 def _file_system(path: str) -> tuple[str, str]:
-    """Type and device of the file system that `path` is on, "" where the system does not say."""
+    """Return type and device of the file system of `path`; "" where the system does not tell them."""
     real, best, kind, device = os.path.realpath(path), "", "", ""
     for line in text_of("/proc/self/mountinfo", 1 << 20).splitlines():
         before, _, after = line.partition(" - ")
@@ -234,31 +237,35 @@ def _file_system(path: str) -> tuple[str, str]:
 
 
 def bundle_cache(bundle: str) -> list[HostFinding]:
-    """Where the bundle of this ccb is, or would be, and how many others are kept. The doctor itself stores none."""
-    kept, refused = [], []
-    place = ""
-    for top in worker_directories():
-        if is_ours(top):
-            kept += [os.path.join(top, name) for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
-    for top in _stores():
-        there = nearest(top)
-        problem = "%s is no directory" % there if not os.path.isdir(there) else ""
-        problem = problem or next((text for text in (_foreign(step, step) for step in _steps(top)) if text), "")
-        problem = problem or _write_problem(there, _BUNDLE_SIZE)[0]
-        if problem:
-            refused.append("%s: %s" % (shown(top), problem))
-        place = place or ("" if problem else top)
+    """Say where the bundle of this ccb is or would be stored, and how many are kept. The doctor itself stores none."""
+    ours = filter(is_ours, worker_directories())
+    kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
+    problems = [(top, _store_problem(top)) for top in _stores()]
+    refused = ["%s: %s" % (shown(top), problem) for top, problem in problems if problem]
+    place = next((top for top, problem in problems if not problem), "")
     own = next((path for path in kept if os.path.basename(path) == bundle + ".zip"), "")
-    if not own and not place:
+    if not (own or place):
         text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
         return [HostFinding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]
+    return [HostFinding("bundle cache", OK, "%s; %s" % (shown(os.path.dirname(own) or place), _kept_text(kept)))]
+
+
+def _kept_text(kept: list[str]) -> str:
     size = sum(os.lstat(path).st_size for path in kept)
-    others = "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
-    return [HostFinding("bundle cache", OK, "%s; %s" % (shown(os.path.dirname(own) if own else place), others))]
+    return "%d kept, %s" % (len(kept), size_text(size)) if kept else "none kept yet"
+
+
+def _store_problem(top: str) -> str:
+    """Return why no bundle can be stored in `top`; "" when one can."""
+    there = nearest(top)
+    if not os.path.isdir(there):
+        return "%s is not a directory" % there
+    foreign = next(filter(None, (_foreign(step, step) for step in _steps(top))), "")
+    return foreign or _write_problem(there, _BUNDLE_SIZE)[0]
 
 
 def _stores() -> list[str]:
-    """Where a bundle is put, the best place first; as in deploy/stub.py."""
+    """Return the directories where the stub stores a bundle, the best one first; as in deploy/stub.py."""
     home, runtime = paths.home_directory(), os.environ.get("XDG_RUNTIME_DIR") or ""
     found = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
     tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []
@@ -266,12 +273,12 @@ def _stores() -> list[str]:
 
 
 def _steps(top: str) -> list[str]:
-    """Our own directories among those that lead to a bundle, as far as they exist."""
+    """Return our own directories on the way to a bundle, as far as they exist."""
     return [path for path in (os.path.dirname(top), top) if os.path.lexists(path)]
 
 
 def running_sessions() -> list[HostFinding]:
-    """How many sessions there are, and on which hosts."""
+    """Say how many sessions there are, and on which hosts."""
     found = sessions()
     alive = sum(entry.alive for entry in found)
     elsewhere = sorted({entry.elsewhere for entry in found if entry.elsewhere})

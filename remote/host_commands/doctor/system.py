@@ -1,4 +1,4 @@
-"""The host itself: interpreter, limits, logout, programs, locale."""
+"""What `ccb doctor` says about the host itself: interpreter, limits, logout, programs, locale."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ...sessions import paths
 from ..cleanup import own_processes
 from ..findings import BLOCK, INFO, OK, WARN, HostFinding, said_by, size_text, text_of
 
-_FILES_LEAST, _FILES_GOOD = 18, 256
-_TASKS_LEAST, _TASKS_GOOD = 4, 64
+_MIN_FILES, _GOOD_FILES = 18, 256
+_MIN_TASKS, _GOOD_TASKS = 4, 64
 _FILE_SIZE_GOOD = 64 << 20
 _ADDRESSES_GOOD = 512 << 20
 _MEMORY_GOOD = 256 << 20
@@ -64,15 +64,15 @@ def login_shell() -> list[HostFinding]:
 
 
 def limits() -> list[HostFinding]:
-    """Open files and processes: a session needs few, its tools more."""
+    """Check the limits on open files, processes, file sizes and memory. A session needs little, its tools more."""
     return [_files(), _processes(), *_sizes()]
 
 
 def _files() -> HostFinding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = "%s open files (hard limit %s)" % (_number(soft), _number(hard))
-    if soft != _UNLIMITED and soft < _FILES_GOOD:
-        state = BLOCK if soft < _FILES_LEAST else WARN
+    if soft != _UNLIMITED and soft < _GOOD_FILES:
+        state = BLOCK if soft < _MIN_FILES else WARN
         way = (
             "with `ulimit -n 1024` in the start-up file of the shell"
             if hard == _UNLIMITED or hard >= 1024
@@ -83,7 +83,7 @@ def _files() -> HostFinding:
 
 
 def _sizes() -> list[HostFinding]:
-    """Limits that are rarely set and then puzzle: on the size of files and on memory."""
+    """Check two limits that are rarely set, and cause puzzling errors where they are: file size and memory."""
     found = []
     for name, which, good, flag in (
         ("file size", resource.RLIMIT_FSIZE, _FILE_SIZE_GOOD, "-f"),
@@ -104,8 +104,8 @@ def _processes() -> HostFinding:
     for where, most, now in tasks():
         text += "; TasksMax of %s %d, %d in use" % (where, most, now)
         room.append(most - now)
-    if room and min(room) < _TASKS_GOOD:
-        state = BLOCK if min(room) < _TASKS_LEAST else WARN
+    if room and min(room) < _GOOD_TASKS:
+        state = BLOCK if min(room) < _MIN_TASKS else WARN
         fix = "End processes of this user, or raise the limit: `ulimit -u`, or TasksMax of the user's slice."
         return HostFinding("processes", state, text, fix)
     return HostFinding("processes", OK, text)
@@ -119,7 +119,7 @@ def _threads(pid: int) -> int:
 
 
 def tasks(root: str = "/") -> list[tuple[str, int, int]]:
-    """(control group, most tasks, tasks now) for each group over this process that has a limit."""
+    """Return (control group, task limit, tasks now) for each control group of this process that has a limit."""
     found = []
     for line in text_of(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, _, rest = line.partition(":")
@@ -154,7 +154,7 @@ def memory() -> list[HostFinding]:
 
 
 def logout() -> list[HostFinding]:
-    """Whether a session outlives its connection."""
+    """Check whether a session outlives its connection."""
     kills, lingers, scope = logind.kills(), paths.lingers(), paths.in_login_scope()
     text = "KillUserProcesses %s, linger %s" % ("yes" if kills else "no", "on" if lingers else "off")
     if kills and scope and not lingers:
@@ -167,7 +167,8 @@ def logout() -> list[HostFinding]:
 
 
 def sshd_settings() -> list[HostFinding]:
-    """What sshd_config says where this user may read it; what holds for this very login is tried by the laptop."""
+    """Show the settings of sshd that matter, where this user may read them. The laptop tries what its own login
+    allows."""
     found: list[str] = []
     unreadable = []
     for path in ["/etc/ssh/sshd_config", *sorted(glob.glob("/etc/ssh/sshd_config.d/*.conf"))]:
@@ -190,7 +191,7 @@ def sshd_settings() -> list[HostFinding]:
 
 
 def tools() -> list[HostFinding]:
-    """Programs that tools and the model use when they are there."""
+    """Check the programs that tools and the model use where they exist."""
     found = []
     for name, state, missing, fix in (
         ("bash", WARN, "not there: commands run in sh", "Install bash."),
@@ -210,7 +211,7 @@ def tools() -> list[HostFinding]:
 
 
 def locale_names() -> list[HostFinding]:
-    """The locale that tools get; the worker itself does not depend on it."""
+    """Check the locale that tools get. The worker itself does not depend on it."""
     import locale
 
     given = {name: os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)}
@@ -228,7 +229,7 @@ def locale_names() -> list[HostFinding]:
 
 
 def secrets() -> list[HostFinding]:
-    """A model credential has no business here."""
+    """Warn of a model credential in the environment: it belongs on the laptop only."""
     names = [name for name in _SECRETS if os.environ.get(name)]
     if names:
         fix = "Remove it from the start-up files of the host: the key stays on the laptop."

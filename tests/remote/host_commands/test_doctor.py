@@ -77,7 +77,7 @@ def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> Non
 def test_a_file_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="ascii")
     found = doctor_storage._directory("state", str(tmp_path / "file" / "below"))
-    assert found.state == "warn" and "is no directory" in found.found and found.fix
+    assert found.state == "warn" and "is not a directory" in found.found and found.fix
 
 
 def test_a_link_in_our_place_is_a_warning(tmp_path: Path) -> None:
