@@ -83,7 +83,7 @@ _LINKS: Mapping[Change, tuple[LinkState, frozenset[LinkState]]] = {
 _ROLES: Mapping[Change, Mapping[Role, Role]] = {
     Change.ATTACH: {Role.WANTS: Role.ASKS},
     Change.GRANTED: {Role.ASKS: Role.DRIVES},
-    Change.YIELD: {Role.DRIVES: Role.WATCHES},
+    Change.YIELD: {Role.DRIVES: Role.WATCHES, Role.ASKS: Role.WATCHES},
     Change.FENCED: dict.fromkeys(Role, Role.WATCHES),
     Change.TAKE_BACK: {Role.WATCHES: Role.WANTS},
     Change.GIVE_UP: dict.fromkeys(Role, Role.WATCHES),

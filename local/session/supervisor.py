@@ -45,6 +45,7 @@ class Supervisor:
         self.connection: Connection | None = None
         self.resume = parts.options.resume
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked_epoch = 0  # by the newest attach
         self._dial = dial
         self._options = parts.options
         self._feed = parts.feed
@@ -116,7 +117,7 @@ class Supervisor:
         hello, options, reader = connection.hello, self._options, self._reader
         if reader.begun and hello.seq < reader.have:
             await self._rewind(hello)
-        if reader.begun and hello.driver not in ("", options.who) and not self._feed.standing.claims:
+        if reader.begun and hello.driver not in ("", options.who) and not self._still_claims(hello):
             self._feed.shift(Change.YIELD)  # only the person takes a session from somebody
         self._feed.shift(Change.ATTACH)  # inputs follow the attach without a round trip
         reader.attaching()
@@ -126,9 +127,15 @@ class Supervisor:
             tail=options.later_tail if reader.begun else options.tail,
             options={"client": options.who} if reader.begun else options.options,
         )
-        self.hello, self.connection = hello, connection
+        self.hello, self.connection, self._asked_epoch = hello, connection, connection.link.epoch
         if not self.ready.done():
             self.ready.set_result(None)
+
+    def _still_claims(self, hello: Hello) -> bool:
+        """Whether the person's wish to drive is still to be fulfilled. If another client has attached after our own attach,
+        the wish was granted and is over, although the grant was lost with the connection."""
+        standing = self._feed.standing
+        return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 
     async def _rewind(self, hello: Hello) -> None:
         """Damage has cost the host its last events. Raises EventsLost if this client needs every event."""

@@ -540,3 +540,19 @@ async def test_a_login_that_was_refused_long_ago_can_be_tried_again(
         await until(session, LinkState.NEEDS_PERSON)
         session.retry()
         await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
+
+
+async def test_a_wish_to_drive_whose_grant_was_lost_does_not_fence_who_took_over_after_it(host: ScriptedHost) -> None:
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
+        await peer.send(Fenced(2, "bob"))
+        await until(session, LinkState.FENCED)
+        session.take_back()
+        lost = await host.next_peer()
+        asked = await lost.next(Attach)  # granted, but the answer is lost
+        assert asked.role == "driver"
+        host.greeting = replace(host.greeting, epoch=asked.epoch + 1, driver="bob")
+        lost.hang_up()
+        (_, attach), change = await asyncio.gather(
+            host.granted(role="viewer", driver="bob"), until(session, LinkState.FENCED)
+        )
+        assert attach.role == "viewer" and "bob" in change.reason
