@@ -16,7 +16,7 @@ import time
 from .sessions import paths, sockets
 from .sessions.directory import resolve_directory
 from .sessions.ownership import in_use, lock_file, wake_owner
-from .sessions.refusal import Refusal, unusable
+from .sessions.refusal import HostRefusal, unusable
 from .sessions.selection import chosen_session, is_fork
 
 Params = dict[str, object]
@@ -58,7 +58,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
             daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
         except OSError as error:
             raise _start_failed(error) from error
-    except Refusal as refusal:
+    except HostRefusal as refusal:
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         os.write(1, json.dumps(frame).encode() + b"\n")
         return 1
@@ -82,7 +82,7 @@ class _Start:
         return _Start(params, self.bundle, self.storage, self.users_umask, self.deadline)
 
 
-def _start_failed(error: OSError) -> Refusal:
+def _start_failed(error: OSError) -> HostRefusal:
     """Return the refusal for a start that the system did not allow."""
     what = "the session cannot be started on the host"
     evidence = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
@@ -90,12 +90,12 @@ def _start_failed(error: OSError) -> Refusal:
         return unusable(what, error)
     text = "%s: %s" % (what, evidence)
     if error.errno in _FULL:
-        return Refusal("no_storage", text, {"tried": [evidence]})
-    return Refusal("no_processes" if error.errno == errno.EAGAIN else "internal", text, {})
+        return HostRefusal("no_storage", text, {"tried": [evidence]})
+    return HostRefusal("no_processes" if error.errno == errno.EAGAIN else "internal", text, {})
 
 
 def _find_or_start(start: _Start) -> socket.socket:
-    """Return a connection to the session's daemon, which is started when none is alive. Raise Refusal, OSError."""
+    """Return a connection to the session's daemon, which is started when none is alive. Raise HostRefusal, OSError."""
     directory, directory_notes = _directory_without_home(start.params)
     params = {**start.params, "cwd": directory}
     if is_fork(params):  # a copy is on the disk; a session that lives in memory under its id is another one
@@ -113,10 +113,10 @@ def _find_or_start(start: _Start) -> socket.socket:
         notes = [*_notes_of_the_bundle(params.get("notes"), start.storage), *directory_notes]
         return _on_usable_disk(start.with_params({**params, "notes": notes}), session, state)
     except paths.NoPlace as error:
-        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+        raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     except sockets.Stranger as stranger:
         text = "%s listens where the session %s would" % (stranger, session)
-        raise Refusal("in_use", text, {}) from None
+        raise HostRefusal("in_use", text, {}) from None
 
 
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:
@@ -130,11 +130,11 @@ def _directory_without_home(params: Params) -> tuple[str, list[str]]:
             resolve_directory(home)
             return "", []
         why = "there is no home directory"
-    except Refusal as refusal:
+    except HostRefusal as refusal:
         why = refusal.message
     try:
         here = resolve_directory(os.getcwd())
-    except (OSError, Refusal):  # it belongs to another user, as with sudo, or it is gone
+    except (OSError, HostRefusal):  # it belongs to another user, as with sudo, or it is gone
         here = "/"
     return here, ["%s, and no directory was named: the session is in %s" % (why, here)]
 
@@ -197,9 +197,9 @@ def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket
         if daemon is not None:
             return daemon
         if lock is not None and owner is None:
-            raise Refusal("internal", "the session's daemon ended before it said hello", log)
+            raise HostRefusal("internal", "the session's daemon ended before it said hello", log)
         if owner is not None:
             wake_owner(owner, signals_sent, end=time.monotonic() > start.deadline - _END_S)
         if time.monotonic() > start.deadline:
-            raise Refusal("internal", "the session's daemon does not answer", log)
+            raise HostRefusal("internal", "the session's daemon does not answer", log)
         time.sleep(0.02)  # the owner of the lock is about to listen, or to end; after its end we get the lock

@@ -86,7 +86,7 @@ class ClientOwner(Protocol):
         """The connection has ended."""
 
 
-class Outbox:
+class ClientOutbox:
     """The frames that one client is to be sent. `next_line` returns the most urgent one.
 
     The order is: control frames, then events and progress in the order of the journal, then data of model calls.
@@ -225,7 +225,7 @@ class Client:
     ) -> None:
         self.role = ""  # "driver" or "viewer"; "" until attached
         self.name = ""
-        self.outbox = Outbox(owner.journal)
+        self.outbox = ClientOutbox(owner.journal)
         self.model_link: ModelLink | None = (
             None  # for model calls; a viewer has one for the calls it made when it drove
         )

@@ -33,7 +33,7 @@ from ..journal.journal import Journal, JournalError
 from ..session.inputs import TooManyInputs
 from ..session.session import Session
 from ..sessions.fencing import Lease
-from ..sessions.refusal import Refusal
+from ..sessions.refusal import HostRefusal
 from .client import Client
 from .lifetime import Lifetime
 from .model_streams import Calls, ModelLink
@@ -147,7 +147,7 @@ class Clients:
                 given = frame.options if set(frame.options) - {"client"} else session.launch_of(options.client)
                 if given is not None:
                     session.relaunch(given)
-        except Refusal as refusal:
+        except HostRefusal as refusal:
             client.outbox.close(Refused(refusal.code, refusal.message, refusal.data))
             return False
         except (FrameError, ValueError) as error:

@@ -16,7 +16,7 @@ import sys
 from ..sessions import identity, paths, sockets
 from ..sessions.directory import resolve_directory
 from ..sessions.ownership import check_host, check_owner, in_use, lock_journal, owner_of, reserve_owner, write_owner
-from ..sessions.refusal import Refusal
+from ..sessions.refusal import HostRefusal
 from .hello import send_hello
 
 Params = dict[str, object]
@@ -50,8 +50,8 @@ def start_daemon(
     """Start the daemon of a session whose lock was free, if these parameters allow it. The daemon takes over `lock`.
 
     Return None when it runs; the owner of the journal when a daemon has that after all: its lock file was removed, or
-    it was started with another runtime directory. Raise Refusal, OSError; then nothing is left of a session that was
-    never begun.
+    it was started with another runtime directory. Raise HostRefusal, OSError; then nothing is left of a session that
+    was never begun.
     """
     try:
         paths.restore_state_directory(where)
@@ -101,7 +101,7 @@ def _start(
 
 
 def _check(params: Params, session: str, where: paths.SessionPaths, journal: str) -> str:
-    """Return the directory of the session, if these parameters may start it. Raise Refusal when they may not.
+    """Return the directory of the session, if these parameters may start it. Raise HostRefusal when they may not.
 
     A start by a person removes the mark that `ccb stop` left.
     """
@@ -109,12 +109,12 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
     if exists and params.get("fresh"):
         raise in_use(session)
     if not exists and not params.get("create", True):
-        raise Refusal("no_session", "there is no session %s on this host" % session, {})
+        raise HostRefusal("no_session", "there is no session %s on this host" % session, {})
     if exists:
         check_host(where.state)
     mark = where.file(paths.STOPPED)
     if params.get("again") and mark and os.path.exists(mark):
-        raise Refusal("stopped", "the session was stopped with `ccb stop`", {})
+        raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
     _remove(mark)
     named = str(params.get("cwd") or "")
     return resolve_directory(_recorded_directory(where.state, journal, named) if exists else named or "~")
@@ -124,7 +124,7 @@ def _recorded_directory(state: str, journal: str, named: str) -> str:
     """Return the directory in which a session has always worked: it does not follow a client that names another one.
 
     The first record of the journal tells it; if that is damaged, the summary, then any other record, and at last
-    `named`. The parser of records is not used: importing it would delay hello. Raise OSError, Refusal.
+    `named`. The parser of records is not used: importing it would delay hello. Raise OSError, HostRefusal.
     """
     try:
         with open(journal, "rb") as file:
@@ -140,7 +140,7 @@ def _recorded_directory(state: str, journal: str, named: str) -> str:
         cwd = derived(journal).get("cwd") or named
     if not cwd or not isinstance(cwd, str):
         text = "the journal of the session is damaged, and nothing says any more in which directory it works"
-        raise Refusal("not_a_directory", text, {})
+        raise HostRefusal("not_a_directory", text, {})
     return cwd
 
 

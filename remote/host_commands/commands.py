@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..sessions import paths
-from ..sessions.refusal import Refusal, no_session, unusable
+from ..sessions.refusal import HostRefusal, no_session, unusable
 from ..sessions.registry import by_prefix, described, sessions
 from .report import Reports
 
@@ -23,12 +23,12 @@ def run_command(params: Json, bundle: str, out: int = 1) -> int:
     reports = Reports(out)
     try:
         _run(params, bundle, reports)
-    except Refusal as refusal:
+    except HostRefusal as refusal:
         reports.refused(refusal)
         return 1
     except OSError as error:
         said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-        reports.refused(Refusal("internal", "the command failed on the host: %s" % said, {}))
+        reports.refused(HostRefusal("internal", "the command failed on the host: %s" % said, {}))
         return 1
     reports.bye()
     return 0
@@ -72,7 +72,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
 
         examine(reports, bundle)
     else:
-        raise Refusal("internal", "%r is no command of this host" % str(command)[:80], {})
+        raise HostRefusal("internal", "%r is no command of this host" % str(command)[:80], {})
 
 
 def _one(params: Json) -> str:

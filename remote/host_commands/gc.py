@@ -40,7 +40,8 @@ from .report import Reports
 from .stopping import mark_of
 
 _TEMPORARY = re.compile(
-    r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
+    r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
+    r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
 )
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
 _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..sessions.refusal import Refusal
+from ..sessions.refusal import HostRefusal
 
 if TYPE_CHECKING:
     from .findings import HostFinding
@@ -48,7 +48,7 @@ class Reports:
     def report(self, kind: str, body: Json) -> None:
         self._send({"t": "report", "kind": kind, "body": body})
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: HostRefusal) -> None:
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         self._send(frame)
 

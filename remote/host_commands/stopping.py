@@ -13,7 +13,7 @@ from typing import Any
 
 from ..journal.summary import last_mark
 from ..sessions import identity, paths, sockets
-from ..sessions.refusal import Refusal, no_session
+from ..sessions.refusal import HostRefusal, no_session
 from ..sessions.registry import living, runtime_directories, sessions
 from ..sessions.session_files import private_file
 from ..sessions.summary import read_summary
@@ -59,7 +59,7 @@ def all_targets(*, alive: bool = True) -> list[StopTarget]:
 
 
 def chosen(params: Json) -> list[StopTarget]:
-    """Return the sessions that the parameters of `stop` name. Raise Refusal."""
+    """Return the sessions that the parameters of `stop` name. Raise HostRefusal."""
     if params.get("all"):
         return all_targets()
     wanted = str(params.get("session") or "")
@@ -73,7 +73,7 @@ def chosen(params: Json) -> list[StopTarget]:
     host = identity.elsewhere(near[0].owner)
     if host:
         text = "the worker of this session runs on %s, which shares this home" % host
-        raise Refusal("in_use", text, {"host": host, "do": "Stop it there."})
+        raise HostRefusal("in_use", text, {"host": host, "do": "Stop it there."})
     return near
 
 

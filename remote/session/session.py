@@ -14,7 +14,7 @@ from ccb.tunnel.wire.requests import AnsweredBy, parse_answer
 from ..agent.agent import Agent
 from ..context.prompt import session_prompt
 from ..journal.journal import JournalError
-from ..sessions.refusal import Refusal
+from ..sessions.refusal import HostRefusal
 from .broker import OpenRequests, RequestBroker
 from .inputs import Inputs
 from .launches import Launches
@@ -136,9 +136,9 @@ class Session:
         return self._launches.of_client(client)
 
     def relaunch(self, given: Json) -> None:
-        """A client process drives and brings its own command line: `given` are the options it names. Raises FrameError,
-        ValueError, JournalError, and Refusal if the process cannot be asked while an answer is waited for: somebody may
-        still give that answer, and to go on would mean to deny it."""
+        """A client process drives and brings its own command line: `given` are the options it names. Raises
+        FrameError, ValueError, JournalError, and HostRefusal if the process cannot be asked while an answer is
+        waited for: somebody may still give that answer, and to go on would mean to deny it."""
         sent = SessionOptions.from_json(given)
         self._check_askable(sent)
         options = self._launches.merge(given, sent, self.mode)
@@ -173,7 +173,9 @@ class Session:
     def _check_askable(self, sent: SessionOptions) -> None:
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
             about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))
-            raise Refusal("waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id})
+            raise HostRefusal(
+                "waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id}
+            )
 
 
 def added_directories(cwd: str, options: SessionOptions) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from . import paths
-from .refusal import Refusal
+from .refusal import HostRefusal
 
 _MAX_NAMES = 5000  # of a directory that is searched for a name like the missing one
 _MAX_NEAR = 5
@@ -17,7 +17,7 @@ _MAX_NEAR = 5
 def resolve_directory(path: str) -> str:
     """Return the absolute directory for `path`: absolute, `~…`, or relative to the home directory.
 
-    Raise Refusal when it does not exist (with names like it), is no directory, or may not be entered.
+    Raise HostRefusal when it does not exist (with names like it), is no directory, or may not be entered.
     """
     home = paths.home_directory()
     if path == "~" or path.startswith("~/"):
@@ -32,17 +32,17 @@ def resolve_directory(path: str) -> str:
             os.stat(os.path.join(full, "."))  # fails where this user may not enter
     except NotADirectoryError:
         if os.path.exists(full):
-            raise Refusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
+            raise HostRefusal("not_a_directory", "%s is not a directory" % full, {"path": full}) from None
         raise _missing(full) from None
     except FileNotFoundError:
         raise _missing(full) from None
     except OSError as error:
         data: dict[str, object] = {"path": full, "reason": error.strerror or str(error)}
-        raise Refusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
+        raise HostRefusal("no_such_path", "%s cannot be used: %s" % (full, error.strerror), data) from None
     return full
 
 
-def _missing(full: str) -> Refusal:
+def _missing(full: str) -> HostRefusal:
     """Return the refusal for a directory that does not exist: it names the parent that does, and names like the
     missing one."""
     import difflib
@@ -57,4 +57,4 @@ def _missing(full: str) -> Refusal:
     by_case = {name.lower(): name for name in names}
     close = difflib.get_close_matches(wanted.lower(), list(by_case), n=_MAX_NEAR, cutoff=0.5)
     near = [os.path.join(parent, by_case[name]) for name in close]
-    return Refusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})
+    return HostRefusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})

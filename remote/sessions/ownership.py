@@ -16,7 +16,7 @@ import os
 import signal
 
 from . import identity
-from .refusal import Refusal
+from .refusal import HostRefusal
 
 _OWNER_BYTES = 512  # of a lock file; reserved by whoever starts the daemon, so that a full disk shows before
 
@@ -82,28 +82,28 @@ def owner_of(state: str) -> dict[str, object]:
 
 
 def check_host(state: str) -> None:
-    """Raise Refusal when the daemon of a session may live on another host that shares this home."""
+    """Raise HostRefusal when the daemon of a session may live on another host that shares this home."""
     host = identity.elsewhere(owner_of(state))
     if host:
         raise _kept_elsewhere(host)
 
 
 def check_owner(owner: dict[str, object]) -> None:
-    """Raise Refusal when the daemon that holds a session lives in another container of this machine, out of our
+    """Raise HostRefusal when the daemon that holds a session lives in another container of this machine, out of our
     reach."""
     host = owner.get("hostname")
     if host not in (None, os.uname().nodename) and not identity.is_alive(owner):
         raise _kept_elsewhere(str(host))
 
 
-def _kept_elsewhere(host: str) -> Refusal:
+def _kept_elsewhere(host: str) -> HostRefusal:
     text = "the session is kept by a worker on %s, which shares this home" % host
-    return Refusal("in_use", text, {"host": host, "do": "Go on with it there, or in a copy: --fork-session."})
+    return HostRefusal("in_use", text, {"host": host, "do": "Go on with it there, or in a copy: --fork-session."})
 
 
-def in_use(session: str) -> Refusal:
+def in_use(session: str) -> HostRefusal:
     """Return the refusal for a client that wants to start a new session under an id that exists."""
-    return Refusal("in_use", "Session ID %s is already in use." % session, {})
+    return HostRefusal("in_use", "Session ID %s is already in use." % session, {})
 
 
 def wake_owner(owner: dict[str, object], sent: set[int], *, end: bool) -> None:

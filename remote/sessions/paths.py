@@ -64,8 +64,8 @@ class SessionPaths:
 
 
 MEMORY_NOTE = (
-    "no file can be made on this host, so the session is kept in memory only: it survives a lost connection, but not the"
-    " end of its worker (a restart of the host, a kill, the end of a headless run); long outputs are not kept whole"
+    "no file can be made on this host, so the session is kept in memory only: it survives a lost connection, but not"
+    " the end of its worker (a restart of the host, a kill, the end of a headless run); long outputs are not kept whole"
 )
 
 

@@ -6,7 +6,7 @@ This module is imported before hello, so it imports nothing itself.
 from __future__ import annotations
 
 
-class Refusal(Exception):
+class HostRefusal(Exception):
     """The host cannot or may not do what the client asks for. It is sent to the client as a `refused` frame.
 
     `code` is one of those in `ccb.tunnel.link.refusals`, `data` the evidence that the laptop builds its message from.
@@ -19,13 +19,13 @@ class Refusal(Exception):
         self.data = data
 
 
-def unusable(what: str, error: OSError) -> Refusal:
+def unusable(what: str, error: OSError) -> HostRefusal:
     """Return the refusal for a session file that this user may not use or that the disk cannot read."""
     text = ": ".join(str(part) for part in (what, error.filename, error.strerror) if part)
-    return Refusal("no_storage", text, {"file": error.filename})
+    return HostRefusal("no_storage", text, {"file": error.filename})
 
 
-def no_session(wanted: str, near: list[str]) -> Refusal:
+def no_session(wanted: str, near: list[str]) -> HostRefusal:
     """Return the refusal for an id prefix `wanted` that fits no session, or several: those in `near`."""
     text = "several sessions start with %s" if near else "there is no session %s on this host"
-    return Refusal("no_session", text % wanted[:64], {"near": near[:8]})
+    return HostRefusal("no_session", text % wanted[:64], {"near": near[:8]})

@@ -10,7 +10,7 @@ import os
 from . import paths
 from .directory import resolve_directory
 from .ownership import in_use
-from .refusal import Refusal, no_session
+from .refusal import HostRefusal, no_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
     """Return the id of the session that the start parameters mean, its state directory when it was looked up (""
     otherwise), and the parameters to start it with. With `fork` or `fork_of` it is a copy, which is made here.
 
-    Raise Refusal when there is no such session, or it cannot be copied.
+    Raise HostRefusal when there is no such session, or it cannot be copied.
     """
     session = str(params.get("session") or "")
     latest, forking = bool(params.get("continue")), is_fork(params)
@@ -36,7 +36,7 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         return entry.session, entry.directory, {**params, "create": False}
     if not entry.directory:
         text = "the session %s is in memory only on the host and cannot be copied" % entry.session
-        raise Refusal("no_storage", text, {})
+        raise HostRefusal("no_storage", text, {})
     _check_id(session)
     _copy(entry, session, fresh=bool(params.get("fresh")))
     cwd = params.get("cwd") or entry.cwd  # for a copy whose journal does not say where it works
@@ -50,7 +50,7 @@ def is_fork(params: Params) -> bool:
 
 def _check_id(session: str) -> None:
     if not paths.is_session_id(session):
-        raise Refusal("internal", "%r is no session id" % session[:80], {})
+        raise HostRefusal("internal", "%r is no session id" % session[:80], {})
 
 
 def _is_full_id(session: str, params: Params) -> bool:
@@ -65,7 +65,7 @@ def _latest(params: Params) -> Entry:
     path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
     entry = registry.latest_of(path)
     if entry is None:
-        raise Refusal("no_session", "there is no session of %s to go on with" % path, {})
+        raise HostRefusal("no_session", "there is no session of %s to go on with" % path, {})
     return entry
 
 
@@ -79,7 +79,7 @@ def _found(wanted: str, params: Params) -> Entry:
     if params.get("in_memory") and not found:
         _end_processes_of(wanted)
         text = "the session %s was in memory only on this host, and its worker has ended" % wanted[:64]
-        raise Refusal("no_session", text, {"near": []})
+        raise HostRefusal("no_session", text, {"near": []})
     raise no_session(wanted, [each.session for each in found])
 
 
@@ -94,13 +94,13 @@ def _end_processes_of(session: str) -> None:
 
 
 def _copy(entry: Entry, session: str, *, fresh: bool) -> None:
-    """Make `session` a copy of `entry`. Raise Refusal when the id is taken."""
+    """Make `session` a copy of `entry`. Raise HostRefusal when the id is taken."""
     from .fork import fork, unused_copy_of
 
     try:
         made = not paths.state_exists(session) and fork(entry, session)
     except paths.NoPlace as error:
-        raise Refusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+        raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     if made:
         return
     # An earlier connection that was lost may have made the copy, which may be the latest session of its directory now.
