@@ -28,8 +28,11 @@ log = logging.getLogger(__name__)
 MAX_RUNNING = 32
 """Services that run at the same time; a request beyond it is refused."""
 
+MAX_ANSWERING = 2 * MAX_RUNNING
+"""Requests that are answered at the same time, refusals that wait for room in the outbox included; others wait."""
+
 MAX_WAITING = 1_000
-"""Requests that wait for the end of a replay, or for this client to drive."""
+"""Requests that wait for the end of a replay, for this client to drive, or for earlier answers to leave."""
 
 _MAX_KNOWN = 10_000
 
@@ -47,6 +50,7 @@ class RequestResponder:
         self._waiting: OrderedDict[str, tuple[ControlRequestLine, bool]] = OrderedDict()  # request, in the journal?
         self._running: dict[str, asyncio.Task[None]] = {}
         self._begun = False
+        self._may_start = False  # the replay is over, and this client drives
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None) -> None:
         """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the
@@ -101,13 +105,18 @@ class RequestResponder:
     def connected_again(self) -> None:
         """There is a new connection: the worker repeats the requests that are not in the journal, if they are still
         open."""
+        self._may_start = False
         for request_id, (_, journalled) in list(self._waiting.items()):
             if not journalled:
                 del self._waiting[request_id], self._known[request_id]
 
     def work(self, *, driving: bool) -> None:
         """The replay is over: answer what waits, if this client drives."""
-        while self._begun and driving and self._waiting:
+        self._may_start = self._begun and driving
+        self._start()
+
+    def _start(self) -> None:
+        while self._may_start and self._waiting and len(self._running) < MAX_ANSWERING:
             request_id, (line, _) = self._waiting.popitem(last=False)
             task = asyncio.create_task(self._answer(line), name=f"answer {request_id}")
             self._running[request_id] = task
@@ -115,9 +124,11 @@ class RequestResponder:
 
     def _done(self, request_id: str, _: asyncio.Task[None]) -> None:
         self._running.pop(request_id, None)
+        self._start()
 
     async def close(self) -> None:
-        """Cancel every service that runs."""
+        """Cancel every service that runs, and start no other."""
+        self._may_start = False
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()

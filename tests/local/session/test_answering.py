@@ -12,8 +12,10 @@ import pytest
 from tests.support.link_peer import Peer
 from tests.support.scripted_host import ScriptedHost, no_waits
 
+from ccb.local.session.answering import MAX_ANSWERING, MAX_WAITING
 from ccb.local.session.client import Item, LinkChange, LinkState, Received
 from ccb.local.session.connection import AttachOptions
+from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.wire import Applied, Attached, Input, Progress, Snapshot
 from ccb.tunnel.wire.requests import (
@@ -227,3 +229,33 @@ async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) 
         peer = await host.next_peer()
         await peer.send(Attached(1, "driver", 7), Snapshot(1, 7, {"asks": [ask("a")]}))
         assert (await answer_of(peer))["response"] == {"text": "page a"}
+
+
+def answering_tasks() -> int:
+    return sum(1 for task in asyncio.all_tasks() if task.get_name().startswith("answer f"))
+
+
+async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of_tasks(host: ScriptedHost) -> None:
+    """The worker never confirms an answer, so the outbox is full, and even refusals wait."""
+    async with answering(host, Service()) as (_, seen):
+        peer, _ = await host.granted()
+        for number in range(MAX_INPUTS + MAX_WAITING):
+            await progress(peer, Request(OTHER, {"path": "/"}, id=f"f{number}").public())
+        await peer.say({"type": "system", "subtype": "status"})
+        async with asyncio.timeout(20):
+            while not any(isinstance(item, Received) for item in seen):
+                await asyncio.sleep(0.005)
+        assert answering_tasks() <= MAX_ANSWERING
+
+
+async def test_requests_beyond_the_limit_are_answered_when_others_have_left(host: ScriptedHost) -> None:
+    async with answering(host, Service()):
+        peer, _ = await host.granted()
+        asked = {f"f{number}" for number in range(MAX_INPUTS + 3 * MAX_ANSWERING)}
+        for request_id in sorted(asked):
+            await progress(peer, Request(OTHER, {"path": "/"}, id=request_id).public())
+        for _ in range(len(asked)):
+            response = await answer_of(peer)
+            asked.remove(response["request_id"])
+            await peer.send(Applied(1, f"answer:{response['request_id']}"))
+        assert not asked
