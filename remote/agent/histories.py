@@ -39,7 +39,8 @@ class AgentHistories(Projection):
             for history in self._by_id.values():
                 history.apply(record)
         elif isinstance(record.content, AgentResultRecord):
-            self._by_id.pop(record.agent_id, None)
+            if record.agent_id != MAIN_AGENT:  # the id may be damaged
+                self._by_id.pop(record.agent_id, None)
         else:
             self.of(record.agent_id).apply(record)
 

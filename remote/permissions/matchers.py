@@ -165,7 +165,7 @@ def _command(tool_input: Json) -> str:
 def _path(traits: ToolTraits, tool_input: Json) -> str:
     """The path that a call is about: the literal head of an absolute glob pattern, or else the input's path."""
     where = _path_input(traits)
-    pattern = tool_input.get(where.glob_key, "")
+    pattern = tool_input.get(where.glob_key) if where.glob_key else None
     if isinstance(pattern, str) and pattern.startswith(("/", "~")):
         parts = pattern.split("/")
         wild = next((at for at, part in enumerate(parts) if any(char in part for char in "*?[{")), len(parts))

@@ -86,7 +86,7 @@ class Output:
         return joined(head_text, tail_text, max_chars, self._note())
 
     def since(self, start: int, max_chars: int = MAX_OUTPUT_CHARS) -> str:
-        """Return the output after its first `start` bytes, in at max_chars `max_chars` characters."""
+        """Return the output after its first `start` bytes, in at most `max_chars` characters."""
         if start >= self.total:
             return ""
         head = self._range(start, min(self.total, start + _KEPT))
@@ -141,7 +141,7 @@ def limited(text: str, spill: Spill, name: str, max_chars: int = MAX_OUTPUT_CHAR
 
 
 def joined(head: str, tail: str, max_chars: int, note: str) -> str:
-    """Return the start of `head`, the note and the end of `tail` in at max_chars `max_chars` characters, cut at line
+    """Return the start of `head`, the note and the end of `tail` in at most `max_chars` characters, cut at line
     ends where one is near."""
     middle = f"\n\n[... {note} ...]\n\n"
     room = max(0, max_chars - len(middle)) // 2

@@ -264,7 +264,10 @@ def parse(data: object) -> Record:
         isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
     ):
         raise RecordError("a field of a record has the wrong type")
-    return Record(seq, float(time), kind, body)
+    try:
+        return Record(seq, float(time), kind, body)
+    except OverflowError:
+        raise RecordError("the time of a record is not a time") from None
 
 
 def parse_event(seq: int, kind: str, body: Json) -> Record:

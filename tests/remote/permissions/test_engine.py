@@ -54,6 +54,19 @@ def test_default_mode_reads_here_and_asks_for_the_rest(desk: Desk) -> None:
         assert engine.decide(Named(tool, reads=True), tool_input).behavior is ASK, tool
 
 
+def test_only_the_declared_keys_of_an_input_say_which_path_a_call_is_about(desk: Desk) -> None:
+    """No tool without a glob pattern takes an absolute path from a key without a name, whatever its schema allows."""
+    secret, here = str(desk.home / ".ssh/id"), str(desk.cwd / "a.txt")
+    for mode in ("default", "acceptEdits"):
+        engine = desk.engine(mode)
+        for tool in ("Read", "Edit", "Write", "MultiEdit"):
+            assert engine.decide(Named(tool), {"file_path": secret, "": here}).behavior is ASK, tool
+        for tool in ("Grep", "LS"):
+            assert engine.decide(Named(tool), {"path": "/etc", "": here}).behavior is ASK, tool
+    denying = desk.engine(disallowed=f"Read(/{secret})")
+    assert denying.decide(Named("Read"), {"file_path": secret, "": here}).behavior is DENY
+
+
 def test_accept_edits_lets_files_here_be_written(desk: Desk) -> None:
     engine = desk.engine("acceptEdits")
     for tool in ("Edit", "Write", "MultiEdit"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ccb.remote.agent.histories import AgentHistories
 from ccb.remote.agent.usage import SessionUsage
 from ccb.remote.host_commands.logs import last_lines
 from ccb.remote.session.broker import OpenRequests
@@ -15,6 +16,7 @@ from ccb.remote.session.snapshot import SnapshotProjection
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
+    AgentResultRecord,
     Content,
     InputRecord,
     MessageRecord,
@@ -114,3 +116,22 @@ def test_the_logs_name_the_sub_agent(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_bytes(b"".join(map(to_line, records)))
     lines = [line for source, _, line in last_lines(str(tmp_path), 10) if source == "session"]
     assert lines == ["agent: hello", "sub-agent toolu_sub: agent: hello"]
+
+
+def test_a_result_of_a_sub_agent_whose_id_is_damaged_does_not_cost_the_main_agent_its_history() -> None:
+    histories = AgentHistories()
+    before: Json = {"type": "user", "message": {"role": "user", "content": "before"}}
+    after: Json = {"type": "user", "message": {"role": "user", "content": "after"}}
+    replay(
+        journal(
+            (MAIN_AGENT, MessageRecord(before)),
+            (MAIN_AGENT, AgentResultRecord({"subtype": "success"})),
+            (MAIN_AGENT, MessageRecord(after)),
+        ),
+        histories,
+    )
+    assert histories.of(MAIN_AGENT) is histories.main
+    assert [block["text"] for message in histories.main.conversation.messages for block in message.blocks] == [
+        "before",
+        "after",
+    ]

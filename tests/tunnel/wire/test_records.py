@@ -147,7 +147,16 @@ def test_what_is_no_record_is_refused(data: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"\0\0\0\n", b"[" * 100_000, b'{"seq":1,"time":1,"kind":"mess', b"\xff\n", b"7\n"]
+    "line",
+    [
+        b"",
+        b"\0\0\0\n",
+        b"[" * 100_000,
+        b'{"seq":1,"time":1,"kind":"mess',
+        b"\xff\n",
+        b"7\n",
+        b'{"seq":1,"time":1%s,"kind":"message","body":{}}\n' % (b"0" * 400),
+    ],
 )
 def test_a_damaged_line_is_no_record(line: bytes) -> None:
     assert parse_line(line) is None
