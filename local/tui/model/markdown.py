@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from ..theme.palette import Palette
 
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 _MAX_HIGHLIGHTED = 20_000  # characters of code; some lexers take seconds for more
 
 
@@ -41,7 +43,8 @@ class _Table(TableElement):
 
 
 class TranscriptMarkdown(Markdown):
-    """Rich's Markdown with our headings, code blocks and tables."""
+    """Rich's Markdown with our headings, code blocks and tables. HTML is shown as the text it is: Rich would drop it,
+    and with it the `<int>` of `List<int>`."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -51,11 +54,16 @@ class TranscriptMarkdown(Markdown):
         "table_open": _Table,
     }
 
+    def __init__(self, text: str, code_theme: str) -> None:
+        super().__init__("", code_theme=code_theme, hyperlinks=False)
+        self.markup = text
+        self.parsed = _PARSER.parse(text)
+
 
 def render_markdown(text: str, palette: Palette) -> TranscriptMarkdown:
     """Return a renderable for `text`, from which control characters have been removed."""
     theme = "github-dark" if palette.dark else "friendly"
-    return TranscriptMarkdown(text, code_theme=f"{theme} {palette.surface}", hyperlinks=False)
+    return TranscriptMarkdown(text, f"{theme} {palette.surface}")
 
 
 def safe_split(text: str) -> int:

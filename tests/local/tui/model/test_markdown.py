@@ -1,0 +1,36 @@
+"""Markdown in the transcript shows every character that the agent writes."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from ccb.local.tui.model.markdown import render_markdown
+from ccb.local.tui.theme.palette import palette_of
+from ccb.local.tui.theme.themes import DARK
+
+
+def drawn(text: str) -> str:
+    console = Console(width=80)
+    colours = DARK.to_color_system().generate()
+    with console.capture() as captured:
+        console.print(render_markdown(text, palette_of(colours, dark=True)))
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a List<int> of <b>names</b>",
+        "ssh <user>@<host>",
+        "before <!--hidden--> after",
+        "<script>alert(1)</script>",
+        "<div>\na block\n</div>",
+        "<!--paragraph-->",
+        "| a |\n|---|\n| <T> |",
+    ],
+)
+def test_html_is_shown_as_text(text: str) -> None:
+    shown = drawn(text).split()
+    for word in text.replace("|", " ").replace("---", " ").split():
+        assert word in shown
