@@ -29,6 +29,7 @@ MAX_TIMEOUT = 600_000
 _MAX_COMMAND = 100_000  # bytes: what the kernel takes as one argument, less what we add
 _PROGRESS_EVERY = 0.1  # seconds
 _ROOM = 200  # characters for a note about the output
+_DIRECTORY_CHARS = 4096  # of the directory in such a note
 _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _MAX_STRUCTURED = 40_000  # characters; more than the model gets
@@ -70,7 +71,9 @@ _BASH_DESCRIPTION = (
 class Bash(Tool):
     """Runs a command. The directory it ends in is where the next one starts, inside the session's directories."""
 
-    declaration = ToolDeclaration(tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _DIRECTORY_CHARS
+    )
 
     def is_read_only(self, tool_input: Json) -> bool:
         command = tool_input["command"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..output import clean, limited
 from ..search.program.main import BadRequest, compiled
@@ -15,6 +15,7 @@ from .shells import Shell, Status
 
 Json = dict[str, Any]
 
+_STATUS_CHARS = 200  # room for the status around the output
 _MAX_FILTERED = 8 << 20  # bytes of new output that a filter looks at
 
 _BASH_OUTPUT_SCHEMA: Json = {
@@ -41,7 +42,9 @@ _BASH_OUTPUT_DESCRIPTION = (
 class BashOutput(Tool):
     """Returns the new output of a background command."""
 
-    declaration = ToolDeclaration(tool_traits.BASH_OUTPUT, _BASH_OUTPUT_DESCRIPTION, _BASH_OUTPUT_SCHEMA)
+    declaration = ToolDeclaration(
+        tool_traits.BASH_OUTPUT, _BASH_OUTPUT_DESCRIPTION, _BASH_OUTPUT_SCHEMA, MAX_OUTPUT_CHARS + _STATUS_CHARS
+    )
 
     def __init__(self) -> None:
         load_program()

@@ -19,6 +19,8 @@ from tests.remote.tools_kit import Toolbox, is_alive, open_toolbox, until
 
 from ccb.remote.tools.contract import MAX_OUTPUT_CHARS
 from ccb.remote.tools.registry import close_context
+from ccb.remote.tools.shell.bash import Bash
+from ccb.remote.tools.shell.shell_tools import BashOutput
 
 Json = dict[str, Any]
 
@@ -249,9 +251,18 @@ async def test_a_flood_in_the_background_is_bounded(box: Toolbox) -> None:
     assert shell is not None
     await shell.process.wait()
     text = await box.text("BashOutput", bash_id="bash_1")
-    assert len(text) < 30_200
+    assert MAX_OUTPUT_CHARS < len(text) <= BashOutput.declaration.max_output_chars, "the pipeline does not cut it again"
     assert "\n999999\n1000000\n" in text
     assert shell.output.path in text
+
+
+async def test_a_flood_whose_command_leaves_a_long_directory_is_cut_once(tmp_path: Path) -> None:
+    root = tmp_path / ("d" * 200) / ("e" * 200)
+    root.mkdir(parents=True)
+    async with open_toolbox(root) as box:
+        text = await box.text("Bash", command="seq 1 100000; cd /")
+        assert text.endswith(f"Shell cwd was reset to {box.root}")
+        assert MAX_OUTPUT_CHARS < len(text) <= Bash.declaration.max_output_chars
 
 
 async def test_kill_shell_ends_the_command_and_its_children(box: Toolbox) -> None:
