@@ -34,6 +34,7 @@ class Change(Enum):
 
     ATTACH = "attach"  # an attach was sent, in the role of now
     GRANTED = "granted"  # the host lets this client drive
+    HOLDS = "holds"  # the host lets this client drive already, although its answer was lost
     YIELD = "yield"  # another client drives, so the next attach asks for a viewer's place
     FENCED = "fenced"  # the host says that this client does not drive
     TAKE_BACK = "take back"  # the person wants to drive
@@ -83,6 +84,7 @@ _LINKS: Mapping[Change, tuple[LinkState, frozenset[LinkState]]] = {
 _ROLES: Mapping[Change, Mapping[Role, Role]] = {
     Change.ATTACH: {Role.WANTS: Role.ASKS},
     Change.GRANTED: {Role.ASKS: Role.DRIVES},
+    Change.HOLDS: {Role.WANTS: Role.DRIVES, Role.ASKS: Role.DRIVES},
     Change.YIELD: {Role.DRIVES: Role.WATCHES, Role.ASKS: Role.WATCHES},
     Change.FENCED: dict.fromkeys(Role, Role.WATCHES),
     Change.TAKE_BACK: {Role.WATCHES: Role.WANTS},

@@ -117,7 +117,9 @@ class Supervisor:
         hello, options, reader = connection.hello, self._options, self._reader
         if reader.begun and hello.seq < reader.have:
             await self._rewind(hello)
-        if reader.begun and hello.driver not in ("", options.who) and not self._still_claims(hello):
+        if hello.driver == options.who:
+            self._feed.shift(Change.HOLDS)
+        elif reader.begun and hello.driver and not self._still_claims(hello):
             self._feed.shift(Change.YIELD)  # only the person takes a session from somebody
         self._feed.shift(Change.ATTACH)  # inputs follow the attach without a round trip
         reader.attaching()

@@ -556,3 +556,21 @@ async def test_a_wish_to_drive_whose_grant_was_lost_does_not_fence_who_took_over
             host.granted(role="viewer", driver="bob"), until(session, LinkState.FENCED)
         )
         assert attach.role == "viewer" and "bob" in change.reason
+
+
+async def test_a_grant_that_only_a_later_hello_tells_of_fulfils_the_wish_to_drive(host: ScriptedHost) -> None:
+    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
+        await peer.send(Fenced(2, "bob"))
+        await until(session, LinkState.FENCED)
+        session.take_back()
+        lost = await host.next_peer()
+        asked = await lost.next(Attach)  # granted, but the answer is lost
+        host.greeting = replace(host.greeting, epoch=asked.epoch, driver=ME)
+        lost.hang_up()
+        overtaken = await host.next_peer()
+        again = await overtaken.next(Attach)
+        assert again.role == "driver"
+        host.greeting = replace(host.greeting, epoch=again.epoch, driver="bob")  # bob attached at the same moment
+        await overtaken.send(Fenced(again.epoch, "bob"))
+        change = await until(session, LinkState.FENCED)
+        assert "bob" in change.reason and not session.driving

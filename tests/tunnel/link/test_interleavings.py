@@ -24,6 +24,7 @@ from tests.support.held_wire import InProcessHost, Wire, frames_in, in_process_h
 from ccb.local.session.client import LinkState, Received, Skipped
 from ccb.local.session.connection import AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession
+from ccb.local.session.supervisor import FIRST_TRIES
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Hello
@@ -66,6 +67,7 @@ class Player:
         self.free = True
         self.online = asyncio.Event()
         self.online.set()
+        self.dials = 0
         self.past = b""  # what earlier connections carried
         self.past_up = b""
         self._host = host
@@ -77,6 +79,7 @@ class Player:
     @asynccontextmanager
     async def _dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[HeldConnection]:
         await self.online.wait()
+        self.dials += 1
         self.wire = wire = await self._host.connect(free=self.free)
         try:
             async with Link(wire) as link:
@@ -269,6 +272,8 @@ class Links(RuleBasedStateMachine):
             player = self.players.get(who)
             if player is None or player.wire is None:
                 return
+            if player.session is None and player.dials >= FIRST_TRIES:
+                return  # a client whose first connections all break off gives up
             if not online:
                 player.online.clear()
             player.wire.cut(up, down, host_knows=host_knows)
