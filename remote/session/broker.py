@@ -52,8 +52,10 @@ class OpenRequests(Projection):
         self._open: OrderedDict[str, tuple[int, ControlRequestLine]] = OrderedDict()  # number of the event, request
         self._copied: set[str] = set()
 
-    def __contains__(self, request_id: str) -> bool:
-        return request_id in self._open
+    def kind_of(self, request_id: str) -> str:
+        """The name of the kind of an open request; "" if no such request is open."""
+        asked = self._open.get(request_id)
+        return asked[1].subtype if asked is not None else ""
 
     def asked_until(self, seq: int) -> list[Json]:
         """The public requests that are open and came with event `seq` or before."""

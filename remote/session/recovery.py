@@ -24,6 +24,7 @@ from ccb.tunnel.wire.records import (
     TurnEndRecord,
     TurnStartRecord,
 )
+from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
 from ..journal.summary import prompt_start
 from ..permissions.rules.ruleset import COMMAND_LINE
@@ -149,9 +150,9 @@ class Recovered(Projection):
 
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:
-        """Take the permission updates out of the answer to an open question."""
+        """Take the permission updates out of the answer to an open question about a tool call."""
         line = content.public
-        if not isinstance(line, ControlResponseLine) or line.request_id not in self._requests:
+        if not isinstance(line, ControlResponseLine) or self._requests.kind_of(line.request_id) != CAN_USE_TOOL.name:
             return
         payload = line.payload or {}
         if line.subtype == "success" and payload.get("behavior") == "allow":

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ccb.remote.session.broker import Handled, OpenRequests, RequestBroker
+from ccb.remote.session.recovery import Recovered
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
 from ccb.tunnel.wire.requests import (
@@ -228,6 +229,22 @@ async def test_what_nobody_asks_again_after_a_restart_is_withdrawn(forked: bool)
     resumed(out, *journal, *([ForkedRecord("the-original")] if forked else []))
     withdrawn = [body["request_id"] for body in out.messages if body["type"] == "control_cancel_request"]
     assert withdrawn == (["q1", "d1"] if forked else ["q1"])
+
+
+def test_only_the_answer_about_a_tool_call_grants_permissions_after_a_restart() -> None:
+    requests = OpenRequests({DEPLOY.name})
+    recovered = Recovered(requests)
+    update = {"type": "addRules", "behavior": "allow", "destination": "session", "rules": [{"toolName": "Bash"}]}
+    granting = {"behavior": "allow", "updatedPermissions": [update]}
+    approval, deploy = Request(CAN_USE_TOOL, APPROVAL, id="q1"), Request(DEPLOY, {}, id="d1")
+
+    def updates_after(*journal: Content) -> list[Json]:
+        replay([record_of(content) for content in journal], recovered, requests)
+        return recovered.updates
+
+    assert updates_after(MessageRecord(deploy.public()), answered("d1", granting)) == []
+    assert updates_after(answered("q1", granting)) == [], "nobody has asked"
+    assert updates_after(MessageRecord(approval.public()), answered("q1", granting)) == [update]
 
 
 async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:
