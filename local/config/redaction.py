@@ -29,7 +29,8 @@ _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_MARK}"),
     (
         re.compile(
-            r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)([^\w(…]{1,4})(?!\s)([^\s\"',]{6,})"
+            r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)"
+            r"([^\w(…]{1,4})(?!\s)([^\s\"',]{6,})"
         ),
         rf"\1\2{_MARK}",
     ),

@@ -50,9 +50,9 @@ class Received:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The events up to `seq` are not sent, because they are too many; `earlier` loads them. `body` is the state that they
-    leave behind (see the wire's `Snapshot`, and `parse_snapshot`). What was shown before stays valid, with a gap after
-    it. If `seq` is not beyond the events that came before and `body` is empty, the host has lost its last events."""
+    """The events up to `seq` are not sent, because they are too many; `earlier` loads them. `body` is the state that
+    they leave behind (see the wire's `Snapshot`, and `parse_snapshot`). What was shown before stays valid, with a gap
+    after it. If `seq` is not beyond the events that came before and `body` is empty, the host has lost its last events."""
 
     seq: int
     body: Json
@@ -97,7 +97,8 @@ class SessionClient(Protocol):
         """Inputs that the host has not confirmed yet."""
 
     def events(self) -> AsyncIterator[Item]:
-        """Everything from here on, in order, until the session ends. Raises CcbError when the session is lost for good."""
+        """Yield everything from here on, in order, until the session ends. Raises CcbError when the session is lost for
+        good."""
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
         """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
@@ -110,8 +111,8 @@ class SessionClient(Protocol):
         """Drive, instead of the client that took over or as a viewer until now. The other client is fenced."""
 
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
-        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is no
-        connection. It is applied once, however often it is sent again. Raises UsageError when this client does not
+        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
+        no connection. It is applied once, however often it is sent again. Raises UsageError when this client does not
         drive."""
 
     async def send(self, body: Json) -> str:

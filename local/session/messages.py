@@ -1,6 +1,6 @@
 """The public stream-json objects as typed messages, as far as this laptop looks into them.
 
-Decoding never trusts: unknown kinds and broken shapes become `Unknown`. Text is neutralised where it is shown, not
+Decoding never trusts: unknown kinds and broken shapes become `UnknownMessage`. Text is neutralised where it is shown, not
 here. Source: the stream-json protocol as observed (sections 5 and 6 of the reference).
 """
 
@@ -215,7 +215,7 @@ class ControlCancelRequest(_Message):
     request_id: str
 
 
-class Unknown(_Message):
+class UnknownMessage(_Message):
     """A message this version does not know or cannot read; shown nowhere, passed through headless."""
 
     type: str = "unknown"
@@ -254,7 +254,7 @@ Message = Annotated[
     | Annotated[ControlRequest, Tag("control_request")]
     | Annotated[ControlResponse, Tag("control_response")]
     | Annotated[ControlCancelRequest, Tag("control_cancel_request")]
-    | Annotated[Unknown, Tag("unknown")],
+    | Annotated[UnknownMessage, Tag("unknown")],
     Discriminator(_message_kind),
 ]
 
@@ -262,11 +262,11 @@ _adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
 
 def parse_message(body: Json) -> Message:
-    """The typed message; `Unknown` for anything that does not fit."""
+    """The typed message; `UnknownMessage` for anything that does not fit."""
     try:
         return _adapter.validate_python(body)
     except ValidationError:
-        return Unknown(type=str(body.get("type", "unknown")))
+        return UnknownMessage(type=str(body.get("type", "unknown")))
 
 
 _MAX_QUOTED = 500

@@ -134,8 +134,8 @@ class Supervisor:
             self.ready.set_result(None)
 
     def _still_claims(self, hello: Hello) -> bool:
-        """Whether the person's wish to drive is still to be fulfilled. If another client has attached after our own attach,
-        the wish was granted and is over, although the grant was lost with the connection."""
+        """Whether the person's wish to drive is still to be fulfilled. If another client has attached after our own
+        attach, the wish was granted and is over, although the grant was lost with the connection."""
         standing = self._feed.standing
         return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 

@@ -34,17 +34,26 @@ from .clients import Clients
 from .hello import hello_frame, read_lease
 from .lifetime import GRACE_S, IDLE_S, Activity, LifeLimits, Lifetime
 from .model_streams import Calls
-from .start import Launch
 from .upkeep import keep_reachable
 
 log = logging.getLogger(__name__)
 
 
-def run_daemon(launch: Launch, first: socket.socket) -> int:
-    """Serve until the session ends. Return the exit status. `first` is a client that has its hello."""
-    log_to(launch.where.file("daemon.log"))
+def run_daemon(
+    where: SessionPaths,
+    facts: dict[str, object],
+    listener: socket.socket,
+    first: socket.socket,
+    *,
+    grace_s: float | None,
+    idle_s: float | None,
+) -> int:
+    """Serve until the session ends. Return the exit status. `facts` go into every hello, `first` is a client that has
+    its hello, and a limit that is None has its default."""
+    log_to(where.file("daemon.log"))
+    limits = LifeLimits(GRACE_S if grace_s is None else grace_s, IDLE_S if idle_s is None else idle_s)
     try:
-        return asyncio.run(_serve(launch, first))
+        return asyncio.run(_serve(where, facts, limits, listener, first))
     except RuntimeError as error:
         if "start new thread" not in str(error):
             raise
@@ -53,7 +62,7 @@ def run_daemon(launch: Launch, first: socket.socket) -> int:
         return 1
     except JournalError as error:  # before anybody was attached
         log.error("the session cannot be resumed: %s", error)
-        _refuse(first, Refused("no_storage", str(error), {"tried": [launch.where.state]}))
+        _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
         return 1
 
 
@@ -64,17 +73,17 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
         client.sendall(b"".join(encode_frame(frame)))
 
 
-async def _serve(launch: Launch, first: socket.socket) -> int:
+async def _serve(
+    where: SessionPaths, facts: dict[str, object], limits: LifeLimits, listener: socket.socket, first: socket.socket
+) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
     await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
-    grace_s = GRACE_S if launch.grace_s is None else launch.grace_s
-    idle_s = IDLE_S if launch.idle_s is None else launch.idle_s
-    daemon = Daemon(launch.where, launch.facts, LifeLimits(grace_s, idle_s))
+    daemon = Daemon(where, facts, limits)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    await daemon.run(launch.listener, first)
+    await daemon.run(listener, first)
     return 0
 
 

@@ -181,7 +181,9 @@ def _run(launch: Launch) -> None:
             return
         from .daemon import run_daemon
 
-        status = run_daemon(launch, first)
+        status = run_daemon(
+            launch.where, launch.facts, launch.listener, first, grace_s=launch.grace_s, idle_s=launch.idle_s
+        )
     except SystemExit as end:
         status = int(str(end.code))
         if first is not None and status == 128 + signal.SIGINT:

@@ -134,7 +134,7 @@ async def broken_off(failed: FailedLogin, error: Exception) -> ConnectError:
 
 
 def _ended_by_server(failed: FailedLogin, said: str) -> AuthFailed | None:
-    """Return the error if the server ended the login itself: too many keys, an expired account, or no answer in time."""
+    """Return the error if the server ended the login itself: too many keys, an expired account, or no answer."""
     name, client = failed.name, failed.client
     if "too many authentication failures" in said.lower():
         return AuthFailed(

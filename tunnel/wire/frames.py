@@ -376,8 +376,8 @@ def frame_to_dict(frame: Frame) -> Json:
 
 
 def frame_from_dict(data: object) -> Frame | None:
-    """Return the typed frame without unknown fields, or None for a kind that this version does not know: frames of a newer
-    peer are ignored. Raise FrameError when a field of a known kind is missing or has the wrong type."""
+    """Return the typed frame without unknown fields, or None for a kind that this version does not know: frames of a
+    newer peer are ignored. Raise FrameError when a field of a known kind is missing or has the wrong type."""
     if not isinstance(data, dict):
         raise FrameError("a frame is a JSON object", repr(data).encode())
     kind = data.get("t")

@@ -22,7 +22,8 @@ _ADDRESSES_GOOD = 512 << 20
 _MEMORY_GOOD = 256 << 20
 _SSHD = (
     "maxsessions", "maxstartups", "allowtcpforwarding", "allowstreamlocalforwarding", "disableforwarding",
-    "forcecommand", "permitopen", "clientaliveinterval", "clientalivecountmax", "rekeylimit", "compression", "chrootdirectory",
+    "forcecommand", "permitopen", "clientaliveinterval", "clientalivecountmax", "rekeylimit", "compression",
+    "chrootdirectory",
 )  # fmt: skip
 _SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _UNLIMITED = resource.RLIM_INFINITY

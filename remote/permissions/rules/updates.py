@@ -19,7 +19,7 @@ class UpdateError(ValueError):
 
 
 @dataclass(frozen=True)
-class Change:
+class PermissionUpdate:
     """A valid update. Fields that its kind does not use are empty."""
 
     kind: str
@@ -30,7 +30,7 @@ class Change:
     directories: tuple[str, ...] = ()
 
 
-def read_update(update: Mapping[str, Any]) -> Change:
+def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
     """Parse an update. Raise UpdateError or RuleError for a wrong one."""
     if not isinstance(update, Mapping):
         raise UpdateError("a permission update is not an object")
@@ -38,19 +38,19 @@ def read_update(update: Mapping[str, Any]) -> Change:
     if not isinstance(kind, str) or not isinstance(destination, str):
         raise UpdateError("a permission update has no type")
     if kind == "setMode":
-        return Change(kind, destination, mode=str(update.get("mode", "")))
+        return PermissionUpdate(kind, destination, mode=str(update.get("mode", "")))
     if kind in _RULE_KINDS:
         try:
             behavior = Behavior(update.get("behavior"))
         except ValueError:
             raise UpdateError(f"{kind}: behavior must be allow, ask or deny") from None
         rules = tuple(_read_rule(kind, item) for item in _list(kind, "rules", update))
-        return Change(kind, destination, behavior, rules)
+        return PermissionUpdate(kind, destination, behavior, rules)
     if kind in _DIRECTORY_KINDS:
         found = _list(kind, "directories", update)
         if not all(isinstance(item, str) and item for item in found):
             raise UpdateError(f"{kind}: directories must be a list of paths")
-        return Change(kind, destination, directories=tuple(found))
+        return PermissionUpdate(kind, destination, directories=tuple(found))
     raise UpdateError(f"unknown permission update {kind!r}")
 
 

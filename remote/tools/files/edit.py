@@ -7,7 +7,7 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from .edit_common import Refused, current, path_refusal, peek, peek_refusal, refusal, store, text_error
+from .edit_common import ChangeRefused, current, path_refusal, peek, peek_refusal, refusal, store, text_error
 from .edit_text import EditRefused, replaced
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import missing, os_error
@@ -188,7 +188,7 @@ async def _run(
             assert file.data is not None
             data, count = _apply(file.data, edits)
         await store(context, file, data)
-    except (Refused, EditRefused) as refused:
+    except (ChangeRefused, EditRefused) as refused:
         return refusal(str(refused))
     except OSError as error:
         return refusal(os_error(error, file_path))

@@ -20,7 +20,7 @@ CHANGED = (
 )
 
 
-class Refused(Exception):
+class ChangeRefused(Exception):
     """The change is refused; the text says why."""
 
 
@@ -74,7 +74,7 @@ def peek_refusal(context: ToolContext, file_path: str) -> str | None:
 
 
 async def current(context: ToolContext, file_path: str) -> Current:
-    """Return the file if it may be changed: it is absent, or was read and has not changed since. Raise Refused or
+    """Return the file if it may be changed: it is absent, or was read and has not changed since. Raise ChangeRefused or
     OSError."""
     path = absolute(file_path, context.cwd)
     real = context.host.real_path(path)
@@ -82,24 +82,24 @@ async def current(context: ToolContext, file_path: str) -> Current:
     if info is None:
         return Current(path, real, None, ABSENT)
     if info.kind is not FileKind.FILE:
-        raise Refused(f"{path} is a {info.kind.value}, not a file.")
+        raise ChangeRefused(f"{path} is a {info.kind.value}, not a file.")
     if info.size > MAX_BYTES:
-        raise Refused(f"{path} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
+        raise ChangeRefused(f"{path} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
     seen = context.files.get(real)
     if seen is None:
-        raise Refused(UNREAD)
+        raise ChangeRefused(UNREAD)
     data = await context.host.read(real, 0, MAX_BYTES + 1)
     digest = digest_of(data)
     if not seen.is_version(digest, info):
-        raise Refused(CHANGED)
+        raise ChangeRefused(CHANGED)
     return Current(path, real, data, digest)
 
 
 async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:
-    """Make `data` the content of the file. Raise Refused if the file has changed meanwhile, or OSError."""
+    """Make `data` the content of the file. Raise ChangeRefused if the file has changed meanwhile, or OSError."""
     try:
         info = await context.host.replace(file.real, data, file.digest)
     except FileChanged:
-        raise Refused(CHANGED) from None
+        raise ChangeRefused(CHANGED) from None
     context.files.written(file.real, digest_of(data), info)
     return info

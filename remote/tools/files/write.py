@@ -7,7 +7,7 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from .edit_common import Refused, current, path_refusal, peek_refusal, refusal, store, text_error
+from .edit_common import ChangeRefused, current, path_refusal, peek_refusal, refusal, store, text_error
 from .edit_text import NOT_UTF8, is_utf8
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import os_error
@@ -49,7 +49,7 @@ class Write(Tool):
             if file.data is not None and "\ufffd" in content and not is_utf8(file.data):
                 return refusal(f"{NOT_UTF8} The content has replacement characters for what Read could not show.")
             await store(context, file, content.encode())
-        except Refused as refused:
+        except ChangeRefused as refused:
             return refusal(str(refused))
         except OSError as error:
             return refusal(os_error(error, tool_input["file_path"]))
