@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.agent_kit import Reply, calls, content, says
 from tests.remote.worker_process import Laptop as Driver
 from tests.remote.worker_process import WorkerHost, alive, until, worker_host
 from tests.support.fake_model import FakeModel
@@ -75,10 +75,6 @@ def laptop(tmp_path: Path, host: WorkerHost, fake_model: FakeModel) -> Laptop:
     """A laptop whose `--local` sessions are those of `host`."""
     made = make_laptop(tmp_path, fake_model.url)
     return replace(made, env={**made.env, "HOME": str(host.home), "XDG_RUNTIME_DIR": str(host.runtime)})
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 def user(text: str) -> Json:

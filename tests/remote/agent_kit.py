@@ -107,6 +107,11 @@ class Reply:
                 yield chunk
 
 
+def content(reply: Reply) -> bytes:
+    """Return the body of a reply, without its pauses and errors."""
+    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
+
+
 class ScriptedTransport:
     """Answers model calls from a list, in order."""
 

@@ -8,13 +8,11 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import (
     Attach,
@@ -37,21 +35,6 @@ from ccb.tunnel.wire import (
 Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa")
 BOB = SessionOptions(client="bob@desk pid 2 bb")
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 async def turn(laptop: Laptop, prompt: str, answer: str) -> Json:

@@ -6,13 +6,11 @@ import contextlib
 import json
 import os
 import stat
-import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import WorkerHost, alive, until
 
 from ccb.remote.daemon.hello import PROTOCOL as HELLO_PROTOCOL
 from ccb.tunnel.wire import (
@@ -29,21 +27,6 @@ from ccb.tunnel.wire import (
     Refused,
     SessionOptions,
 )
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 async def test_hello_comes_unprompted_and_names_the_session(host: WorkerHost, session: str) -> None:

@@ -12,13 +12,13 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.remote.agent_kit import says
-from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+from tests.remote.worker_process import WorkerHost, alive, until
 
 from ccb.remote.journal.journal import Journal, JournalError
 from ccb.remote.journal.storage import MemoryFile
@@ -27,17 +27,6 @@ from ccb.tunnel.wire import Detach, Event, Hello, Refused, SessionOptions
 from ccb.tunnel.wire.records import MessageRecord
 
 DEADLINE_S = 20.0
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
 
 
 @contextmanager

@@ -10,14 +10,13 @@ import os
 import resource
 import signal
 import socket
-import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.session.inputs import MAX_WAITING
 from ccb.tunnel.wire import (
@@ -34,21 +33,6 @@ from ccb.tunnel.wire import (
     SessionOptions,
     Stop,
 )
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 async def test_a_session_that_nobody_attached_to_leaves_nothing(host: WorkerHost, session: str) -> None:

@@ -8,13 +8,12 @@ import json
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, opening, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+from tests.remote.agent_kit import calls, content, opening, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.daemon.client import SILENT_S, STUCK_S
 from ccb.remote.session.partial import Partial
@@ -41,21 +40,6 @@ from ccb.tunnel.wire.records import WithdrawnRecord, record_of
 Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa", permission_prompts="stdio")
 BOB = SessionOptions(client="bob@desk pid 2 bb", permission_prompts="stdio")
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 async def come(

@@ -6,23 +6,16 @@ import errno
 import os
 import struct
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.remote.worker_process import WorkerHost, worker_host
+from tests.remote.worker_process import WorkerHost
 
 from ccb.remote.host_commands.doctor import quota
 from ccb.remote.host_commands.doctor import storage as doctor_storage
 from ccb.remote.host_commands.doctor import system as doctor_system
 from ccb.remote.host_commands.findings import said_by
 from ccb.tunnel.wire import Bye, Credit, Data, Ping, Report, Stop
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
 
 
 async def test_checks_then_measurements_then_goodbye(host: WorkerHost) -> None:

@@ -14,34 +14,18 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import Bye, Detach, Event, Hello, Refused, Report, SessionOptions
 
 Json = dict[str, Any]
 
 CURRENT, OTHER = "b" * 64, "a" * 64
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 async def command(host: WorkerHost, name: str, session: str = "", **params: Any) -> list[tuple[str, Json]]:

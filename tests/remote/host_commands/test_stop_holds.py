@@ -5,24 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from tests.remote.worker_process import WorkerHost, alive, until, worker_host
+from tests.remote.worker_process import WorkerHost, alive, until
 
 from ccb.tunnel.wire import Attach, Bye, Event, Hello, Refused, SessionOptions
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
 
 
 async def stop(host: WorkerHost, session: str) -> None:

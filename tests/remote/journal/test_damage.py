@@ -8,16 +8,15 @@ import json
 import os
 import resource
 import signal
-import uuid
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.remote.agent_kit import Reply, assert_valid, calls, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+from tests.remote.agent_kit import assert_valid, calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.remote.journal.journal import Journal, JournalError
@@ -28,21 +27,6 @@ from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

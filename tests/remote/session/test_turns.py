@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import json
 import resource
-import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import Laptop, WorkerHost, worker_host
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire import Applied, Event, Frame, Input, Progress, SessionOptions
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 def messages(laptop: Laptop) -> list[Json]:

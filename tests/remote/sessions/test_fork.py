@@ -7,13 +7,11 @@ import json
 import os
 import resource
 import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until, worker_host
+from tests.remote.agent_kit import Reply, calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import Attach, Event, Hello, Refused, SessionOptions, Snapshot
 
@@ -23,23 +21,8 @@ LATEST: Json = {"continue": True}
 
 
 @pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    return str(uuid.uuid4())
-
-
-@pytest.fixture
 def copy() -> str:
     return str(uuid.uuid4())
-
-
-def content(reply: Reply) -> bytes:
-    return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 def journal(host: WorkerHost, session: str) -> list[Json]:
