@@ -46,7 +46,9 @@ class RequestResponder:
         self._outbox = outbox
         self._services: dict[str, Service] = {}
         self._for_reader: set[str] = set()
-        self._known: OrderedDict[str, None] = OrderedDict()  # ids of requests that came, so that none is answered twice
+        self._known: OrderedDict[str, str] = (
+            OrderedDict()
+        )  # requests that came, so that none is answered twice: id, kind
         self._waiting: OrderedDict[str, tuple[ControlRequestLine, bool]] = OrderedDict()  # request, in the journal?
         self._running: dict[str, asyncio.Task[None]] = {}
         self._begun = False
@@ -65,21 +67,32 @@ class RequestResponder:
         self._services[kind.name] = serve
 
     def begin(self) -> None:
-        """From here on requests are answered."""
+        """The reader is there, and every kind is registered: from here on requests are answered."""
         self._begun = True
+        for request_id, kind in list(self._known.items()):
+            if kind in self._for_reader:
+                del self._known[request_id]
+                self._waiting.pop(request_id, None)
 
     def takes(self, line: PublicLine, *, journalled: bool) -> bool:
-        """Note a request or its withdrawal. Return False if it is the reader's to see."""
+        """Note a request or its withdrawal. Return False if it is the reader's to see, or may still be registered for
+        the reader: then `hides` decides once the reader is there."""
         if isinstance(line, ControlRequestLine):
             if line.subtype in self._for_reader:
                 return False
             self._note(line, journalled=journalled)
-            return True
+            return self._begun
         if isinstance(line, ControlCancelLine):
             known = line.request_id in self._known
             self.closed(line.request_id)
-            return known
+            return known and self._begun
         return False
+
+    def hides(self, line: PublicLine) -> bool:
+        """Return whether a line that came before `begin` is not the reader's to see."""
+        if isinstance(line, ControlRequestLine):
+            return line.subtype not in self._for_reader
+        return isinstance(line, ControlCancelLine) and line.request_id in self._known
 
     def closed(self, request_id: str) -> None:
         """A request is withdrawn, or has an answer: stop working on it."""
@@ -160,6 +173,6 @@ class RequestResponder:
             log.warning("a request of the worker is dropped: %d wait already", MAX_WAITING)
             return
         self._waiting[line.request_id] = line, journalled
-        self._known[line.request_id] = None
+        self._known[line.request_id] = line.subtype
         while len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)

@@ -15,6 +15,7 @@ from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Detach, Fetch, Hello
+from ccb.tunnel.wire.messages import parse_message
 from ccb.tunnel.wire.requests import (
     CLIENT_DEADLINE_S,
     INTERRUPT,
@@ -40,6 +41,7 @@ from .supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
+_REQUESTS = ("control_request", "control_cancel_request")
 _LEAVE_S = 2.0
 _LAST_INPUTS_S = 1.5  # for the host to confirm what was sent just before
 
@@ -120,7 +122,14 @@ class RemoteSession:
         self._responder.begin()
         self._reader.answer_requests()
         async for item in self._feed.items():
-            yield item
+            if not (isinstance(item, Received) and self._is_answered_here(item)):
+                yield item
+
+    def _is_answered_here(self, item: Received) -> bool:
+        """Whether an item is a request, or its withdrawal, that is not the reader's."""
+        if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
+            return False
+        return self._responder.hides(parse_message(item.body))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
         """See SessionClient."""

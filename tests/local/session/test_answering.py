@@ -13,11 +13,11 @@ from tests.support.link_peer import Peer
 from tests.support.scripted_host import ScriptedHost, no_waits
 
 from ccb.local.session.answering import MAX_ANSWERING, MAX_WAITING
-from ccb.local.session.client import Item, LinkChange, LinkState, Received
+from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.wire import Applied, Attached, Input, Progress, Snapshot
+from ccb.tunnel.wire import Applied, Attached, Fetch, Input, Past, Progress, Snapshot
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
     AnsweredBy,
@@ -259,3 +259,58 @@ async def test_requests_beyond_the_limit_are_answered_when_others_have_left(host
             asked.remove(response["request_id"])
             await peer.send(Applied(1, f"answer:{response['request_id']}"))
         assert not asked
+
+
+async def everything_is_read(session: RemoteSession, peer: Peer) -> None:
+    """Return when the session has read what the host has sent so far."""
+    asking = asyncio.create_task(session.earlier(1))
+    fetch = await peer.next(Fetch)
+    await peer.send(Past(1, fetch.request, {"records": []}))
+    assert await asking == []
+
+
+@pytest.mark.parametrize("in_snapshot", [False, True])
+async def test_an_approval_that_came_before_its_reader_is_left_to_the_reader(
+    host: ScriptedHost, in_snapshot: bool
+) -> None:
+    """The REPL is still starting while the replay brings the open question."""
+    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
+    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, tail=100)) as session:
+        peer, _ = await host.granted(seq=1)
+        if in_snapshot:
+            await peer.send(Snapshot(1, 1, {"asks": [question]}))
+        else:
+            await peer.say(question)
+        await everything_is_read(session, peer)
+        session.register(CAN_USE_TOOL)
+        async with asyncio.timeout(10):
+            first = await anext(session.events())
+        if in_snapshot:
+            assert isinstance(first, Skipped) and first.body["asks"] == [question]
+        else:
+            assert isinstance(first, Received) and first.body == question
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "answer q1"))
+        assert session.unsent == 0, "only the reader answers"
+        await session.answer("q1", {"behavior": "allow"})
+        assert (await answer_of(peer))["response"] == {"behavior": "allow"}
+
+
+async def test_requests_that_came_before_their_kinds_were_registered_go_where_they_belong(host: ScriptedHost) -> None:
+    service = Service()
+    withdrawn = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
+    async with RemoteSession(host.dial, AttachOptions(waits=no_waits)) as session:
+        peer, _ = await host.granted()
+        await progress(peer, ask("a", "f1"))
+        await peer.say(ask("b", "f2"))
+        await peer.say(public_withdrawal("f2"))
+        await peer.say(withdrawn)
+        await peer.say(public_withdrawal("q1"))
+        await everything_is_read(session, peer)
+        session.register(FETCH, service)
+        session.register(CAN_USE_TOOL)
+        events = session.events()
+        async with asyncio.timeout(10):
+            seen = [await anext(events), await anext(events)]
+        assert [item.body for item in seen if isinstance(item, Received)] == [withdrawn, public_withdrawal("q1")]
+        assert (await answer_of(peer))["request_id"] == "f1"
+        assert service.calls == [{"url": "a"}]
