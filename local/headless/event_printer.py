@@ -144,7 +144,7 @@ class EventPrinter:
                     await self.stop_session()
                 return
             case SystemLine(subtype="permission_denied"):
-                if message.body.get("decision_behavior") == "ask":
+                if public.decision_behavior == "ask":
                     self._results.denied_unasked = True
             case SystemLine():
                 self._retries.system(public)

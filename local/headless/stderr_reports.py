@@ -30,7 +30,7 @@ class RetryReports:
 
     def system(self, message: SystemLine) -> None:
         """A system message came. Report the first retry of a model call."""
-        if self._quiet or message.subtype != "api_retry" or message.body.get("attempt") != 1:
+        if self._quiet or message.subtype != "api_retry" or message.attempt != 1:
             return
         from ..session.messages import SystemNote, parse_message, retry_text  # not at the start: they load pydantic
 
@@ -41,7 +41,7 @@ class RetryReports:
 
     def assistant(self, message: AssistantLine) -> None:
         """A message of the model came, unless it is only the worker's report of an error."""
-        if not message.body.get("error"):
+        if not message.is_api_error:
             self._retrying = False
 
     def turn_ended(self, result: Json) -> None:

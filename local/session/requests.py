@@ -10,7 +10,7 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Past
 from ccb.tunnel.wire.messages import ControlResponseLine
 from ccb.tunnel.wire.records import parse_page
-from ccb.tunnel.wire.requests import A, Answer, Failure, P, Request, RequestFailed, parse_answer
+from ccb.tunnel.wire.requests import A, Answer, Failure, P, Request, RequestFailed, answer_in
 
 from .client import Received
 
@@ -55,7 +55,7 @@ class Requests:
         """Hand an answer to the control request that waits for it. Return False when nobody here does."""
         if line.request_id not in self._controls:
             return False
-        answer = parse_answer(line.body)
+        answer = answer_in(line)
         if isinstance(answer, Failure):
             answer = Failure(answer.request_id, neutralise(answer.error), answer.code)
         self._settle(answer)

@@ -30,7 +30,7 @@ from ccb.tunnel.wire.requests import (
     RequestKind,
     RequestRefused,
     Success,
-    parse_answer,
+    answer_in,
     public_answer,
     public_withdrawal,
 )
@@ -80,9 +80,10 @@ class OpenRequests(Projection):
 
     @on(InputRecord)
     def _answered(self, content: InputRecord, _: Record) -> None:
-        if not isinstance(content.public, ControlResponseLine):
+        line = content.public
+        if not isinstance(line, ControlResponseLine):
             return
-        answer = parse_answer(content.body)
+        answer = answer_in(line)
         asked = self._open.pop(answer.request_id, None)
         if asked is not None and asked[1].subtype in self._surviving:
             keep_newest(self.answers, answer.request_id, answer, _MAX_KEPT)
@@ -252,19 +253,18 @@ class RequestBroker:
         """Let `handler` answer the requests of a kind. It raises RequestRefused for what it does not do."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
-    def take_request(self, body: Json) -> None:
+    def take_request(self, line: ControlRequestLine) -> None:
         """A client asks: it is answered in any case, with an error if no handler is registered for the kind."""
-        request_id, request = str(body.get("request_id", "")), body.get("request")
-        name = str(request.get("subtype") if isinstance(request, dict) else None)
         handled = Handled()
         try:
-            handler = self._handlers.get(name)
-            if handler is None or not isinstance(request, dict):
-                raise RequestRefused("Unsupported control request subtype: %s" % name, "unsupported_request")
-            handled = handler(request)
-            answer: Answer = Success(request_id, handled.payload)
+            handler = self._handlers.get(line.subtype)
+            if handler is None:
+                text = "Unsupported control request subtype: %s" % (line.subtype or None)
+                raise RequestRefused(text, "unsupported_request")
+            handled = handler(line.request)
+            answer: Answer = Success(line.request_id, handled.payload)
         except RequestRefused as refused:
-            answer = Failure(request_id, str(refused), refused.code)
+            answer = Failure(line.request_id, str(refused), refused.code)
         try:
             self._log.emit(MessageRecord(public_answer(answer)))
         finally:

@@ -24,7 +24,7 @@ from ccb.tunnel.wire.records import (
     TurnEndRecord,
     TurnStartRecord,
 )
-from ccb.tunnel.wire.requests import CAN_USE_TOOL
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, answer_in
 
 from ..journal.summary import prompt_start
 from ..permissions.rules.ruleset import COMMAND_LINE
@@ -154,11 +154,8 @@ class Recovered(Projection):
         line = content.public
         if not isinstance(line, ControlResponseLine) or self._requests.kind_of(line.request_id) != CAN_USE_TOOL.name:
             return
-        payload = line.payload or {}
-        if line.subtype == "success" and payload.get("behavior") == "allow":
-            updates = payload.get("updatedPermissions")
-            granted = [each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else []
-            self.updates += [each for each in granted if each.get("type") != "setMode"]
+        granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
+        self.updates += [each for each in granted if each.get("type") != "setMode"]
 
 
 def _outlives_a_launch(update: Json) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord
-from ccb.tunnel.wire.requests import AnsweredBy, parse_answer
+from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
 from ..agent.agent import Agent
 from ..context.prompt import session_prompt
@@ -105,9 +105,9 @@ class Session:
         if isinstance(line, UserLine):
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequestLine):
-            self.broker.take_request(body)
+            self.broker.take_request(line)
         elif isinstance(line, ControlResponseLine):
-            self.broker.take_answer(parse_answer(body))
+            self.broker.take_answer(answer_in(line))
         journal.flush_soon()
         return journal.seq
 

@@ -59,13 +59,17 @@ class ResultLine:
 @dataclass(frozen=True)
 class SystemLine:
     """A notice of the worker: `init`, `status`, `api_retry`, `permission_denied` and others. `permission_mode` is the
-    mode that holds from here on, "" when the notice does not name one. `init` names the model and the directory."""
+    mode that holds from here on, "" when the notice does not name one. `init` names the model and the directory.
+    `attempt` counts the retries of a model call, from 1. `decision_behavior` of a denied tool call is "ask" if it was
+    denied only because nobody could be asked."""
 
     body: Json
     subtype: str
     model: str
     cwd: str
     permission_mode: str
+    attempt: int
+    decision_behavior: str
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,14 @@ class ControlCancelLine:
 @dataclass(frozen=True)
 class ControlResponseLine:
     """The answer to a control request. `payload` is what a successful answer holds (None when it holds no object),
-    `error` what a refusal says."""
+    `error` what a refusal says, and `code` its public `error_code`."""
 
     body: Json
     request_id: str
     subtype: str
     payload: Json | None
     error: str
+    code: str
 
 
 @dataclass(frozen=True)
@@ -184,13 +189,15 @@ def _result(body: Json) -> PublicLine:
 
 
 def _system(body: Json) -> PublicLine:
-    mode = body.get("permissionMode")
+    mode, attempt = body.get("permissionMode"), body.get("attempt")
     return SystemLine(
         body,
         as_text(body.get("subtype")),
         as_text(body.get("model")),
         as_text(body.get("cwd")),
         mode if isinstance(mode, str) else "",
+        attempt if isinstance(attempt, int) else 0,
+        as_text(body.get("decision_behavior")),
     )
 
 
@@ -212,6 +219,7 @@ def _control_response(body: Json) -> PublicLine:
         as_text(response.get("subtype")),
         payload if isinstance(payload, dict) else None,
         as_text(response.get("error")),
+        as_text(response.get("error_code")),
     )
 
 

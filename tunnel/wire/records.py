@@ -85,6 +85,16 @@ class OptionsRecord:
     bundle: str = ""
     mark: str | None = None
 
+    @property
+    def model(self) -> str:
+        """The model that the options name, "" for none."""
+        return as_text(as_dict(self.options).get("model"))
+
+    @property
+    def permission_mode(self) -> str:
+        """The permission mode that the options name, "" for none."""
+        return as_text(as_dict(self.options).get("permission_mode"))
+
 
 @dataclass(frozen=True)
 class TurnStartRecord:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Callable, Generic, TypeVar, Union
 
+from .messages import ControlResponseLine
+
 Json = dict[str, Any]
 P = TypeVar("P")
 A = TypeVar("A", covariant=True)
@@ -144,16 +146,11 @@ def public_withdrawal(request_id: str) -> Json:
     return {"type": "control_cancel_request", "request_id": request_id}
 
 
-def parse_answer(body: Json) -> Answer:
-    """The answer in a `control_response`. What is not clearly a success is a failure."""
-    response = body.get("response")
-    if not isinstance(response, dict):
-        return Failure(str(None), "the answer is empty")
-    request_id = str(response.get("request_id"))
-    if response.get("subtype") != "success":
-        return Failure(request_id, str(response.get("error", "no reason given")), str(response.get("error_code") or ""))
-    payload = response.get("response")
-    return Success(request_id, payload if isinstance(payload, dict) else None)
+def answer_in(line: ControlResponseLine) -> Answer:
+    """Return the answer that a `control_response` holds. What is not clearly a success is a failure."""
+    if line.subtype != "success":
+        return Failure(line.request_id, line.error or "no reason given", line.code)
+    return Success(line.request_id, line.payload)
 
 
 # Kinds that both ends know.

@@ -184,9 +184,8 @@ class TranscriptReducer(Projection):
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, _record: Record) -> None:
         """The session begins, or goes on with other options."""
-        if content.options is not None:
-            self.model = str(content.options.get("model") or self.model)
-            self.mode = str(content.options.get("permission_mode") or self.mode)
+        self.model = content.model or self.model
+        self.mode = content.permission_mode or self.mode
 
     @on(DriverRecord)
     def _driver(self, content: DriverRecord, _record: Record) -> None:

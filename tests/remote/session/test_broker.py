@@ -10,6 +10,7 @@ import pytest
 
 from ccb.remote.session.broker import Handled, OpenRequests, RequestBroker
 from ccb.remote.session.recovery import Recovered
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
 from ccb.tunnel.wire.requests import (
@@ -25,8 +26,8 @@ from ccb.tunnel.wire.requests import (
     Success,
     ToolApproval,
     ToolPermission,
+    answer_in,
     client_kind,
-    parse_answer,
     payload_of,
     public_answer,
 )
@@ -258,10 +259,17 @@ async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:
         return Handled({"is": 2 * number}, lambda: done.append("after the answer"))
 
     door.register(client_kind("double", lambda fields: int(fields["number"])), double)
-    door.take_request({"request_id": "r1", "request": {"subtype": "double", "number": 4}})
-    door.take_request({"request_id": "r2", "request": {"subtype": "double", "number": 40}})
-    door.take_request({"request_id": "r3", "request": {"subtype": "halve"}})
-    assert [parse_answer(each) for each in out.messages] == [
+
+    def ask(request_id: str, **request: object) -> None:
+        line = parse_message({"type": "control_request", "request_id": request_id, "request": request})
+        assert isinstance(line, ControlRequestLine)
+        door.take_request(line)
+
+    ask("r1", subtype="double", number=4)
+    ask("r2", subtype="double", number=40)
+    ask("r3", subtype="halve")
+    answers = [parse_message(each) for each in out.messages]
+    assert [answer_in(line) for line in answers if isinstance(line, ControlResponseLine)] == [
         Success("r1", {"is": 8}),
         Failure("r2", "too much", "limit"),
         Failure("r3", "Unsupported control request subtype: halve", "unsupported_request"),
