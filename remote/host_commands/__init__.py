@@ -1,1 +1,1 @@
-"""Commands about the sessions of a host: `ccb ps`, `logs`, `stop`, `gc`, `clean` and `doctor`, where they run."""
+"""The host's side of the commands about sessions: `ccb ps`, `logs`, `stop`, `gc`, `clean` and `doctor`."""

@@ -12,13 +12,13 @@ from .gc import end_leftovers, stop_lost_daemons
 from .report import Reports
 from .stopping import all_targets, stop_all
 
-_WHY = ""  # the person who cleans knows why
+_WHY = ""  # no reason is reported: the person asked for the removal
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
 _WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 
 
 def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
-    """Remove everything; last the bundle that this process runs from, whose hash is `bundle`."""
+    """Remove everything. The bundle with the hash `bundle`, which this process runs from, is removed last."""
     targets = all_targets()
     if dry_run:
         for target in targets:
@@ -80,7 +80,7 @@ def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
 
 
 def _directories(remover: Remover, tops: list[str]) -> None:
-    """Remove our own directories, and those of their parents that were made for them and are empty."""
+    """Remove the directories of ccb, and the parent directories that ccb created for them if they are empty."""
     parents = {os.path.dirname(path) for path in [*tops, *state_directories()]} | set(runtime_directories())
     for path in [*tops, *sorted(parents, key=len, reverse=True)]:
         if is_ours(path):
@@ -91,7 +91,7 @@ def _directories(remover: Remover, tops: list[str]) -> None:
 
 
 def _made_for(directory: str) -> list[str]:
-    """Return the parents that were made together with this directory, the nearest one first."""
+    """Return the parent directories that ccb created together with this directory, the nearest one first."""
     try:
         with open(os.path.join(directory, MADE), encoding="utf-8", opener=_no_link) as file:
             listed = file.read(65536).split("\n")

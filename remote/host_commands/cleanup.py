@@ -21,13 +21,13 @@ from .report import Reports
 Json = dict[str, Any]
 
 YOUNG_S = 60.0
-"""A file that names no process may be about to be used while it is younger than so many seconds."""
+"""Seconds. A younger file that names no process is kept: a process may be about to use it."""
 
 _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def worker_directories() -> list[str]:
-    """Return the directories that may hold bundles, whether they exist or not; as in deploy/stub.py."""
+    """Return the directories that may hold bundles. They need not exist. deploy/stub.py computes the same list."""
     home = paths.home_directory()
     cache = os.environ.get("XDG_CACHE_HOME") or ""
     if not cache.startswith("/"):
@@ -37,12 +37,12 @@ def worker_directories() -> list[str]:
 
 
 def age(path: str) -> float:
-    """Return the seconds since a file was changed."""
+    """Return the seconds since a file was modified. Raise OSError."""
     return time.time() - os.lstat(path).st_mtime
 
 
 def own_processes() -> Iterator[int]:
-    """Return the pids of this user's processes without our own; none where there is no /proc."""
+    """Yield the pids of this user's processes, except this one; nothing where there is no /proc."""
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != os.getpid():
@@ -52,7 +52,7 @@ def own_processes() -> Iterator[int]:
 
 
 def marked_processes() -> dict[str, list[int]]:
-    """Return the processes that tools have started, by the mark of their session."""
+    """Return the pids of the processes that tools have started, by the mark of their session."""
     found: dict[str, list[int]] = {}
     prefix = (MARK + "=").encode()
     for pid in own_processes():
@@ -81,7 +81,7 @@ def bundles_in_use() -> set[str]:
 
 
 class Held:
-    """The locks of a session without a daemon: while they are held, none can start."""
+    """The locks of a session that has no daemon. No daemon of it can start until `release` is called."""
 
     def __init__(self, fds: list[int]) -> None:
         self._fds = fds
@@ -92,8 +92,8 @@ class Held:
 
 
 def hold(session: str, directory: str = "") -> Held | None:
-    """Take everything by which a daemon would own the session; None when somebody else has any of it, or may be
-    about to."""
+    """Take all locks that a daemon of the session would hold. Return None when another process has one of them, or may
+    be about to take it."""
     paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
     if directory:
         paths.append(os.path.join(directory, "journal.jsonl"))
@@ -112,7 +112,8 @@ def hold(session: str, directory: str = "") -> Held | None:
 
 
 def _may_hold(path: str) -> bool:
-    """Return whether we may try this lock. A daemon that is just starting must not find it taken by us."""
+    """Return whether this lock may be tried. Return False when a daemon may be starting: it must not find its lock
+    taken."""
     if not path.endswith(".lock"):
         return True
     owner = read_lock(path)
@@ -168,19 +169,19 @@ class Remover:
         return True
 
     def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
-        """Remove a directory if nothing else is in it; what keeps it is said, unless it is taken when `empty_only`.
-        A file called `mark` goes with the directory, and stays with it."""
+        """Remove a directory if it is empty, apart from a file called `mark`, which is removed with it. Otherwise
+        report why it is kept; with `empty_only`, report nothing. Return whether it was removed."""
         try:
             if not stat.S_ISDIR(os.lstat(path).st_mode):
                 return False
-            there = os.listdir(path)
-            left = [name for name in there if name != mark and os.path.join(path, name) not in self.gone]
-            if left and empty_only:
+            names = os.listdir(path)
+            others = [name for name in names if name != mark and os.path.join(path, name) not in self.gone]
+            if others and empty_only:
                 return False
-            if left:
-                self.reports.kept(path, "not empty: %s" % ", ".join(sorted(left)[:5]))
+            if others:
+                self.reports.kept(path, "not empty: %s" % ", ".join(sorted(others)[:5]))
                 return False
-            if mark in there:
+            if mark in names:
                 self.file(os.path.join(path, mark), "temp", why)
             if not self.dry_run:
                 os.rmdir(path)

@@ -1,4 +1,4 @@
-"""Run a host command: it takes the place of the bridge, answers in `report` frames, and ends."""
+"""Run a host command in place of the bridge: answer with `report` frames, then end."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .report import Reports
 Json = dict[str, Any]
 
 OLD_S = 30 * 86400.0
-"""`gc` removes sessions that nobody used for so many seconds, unless the command names another age."""
+"""Seconds. `gc` removes sessions that were not used for that long, unless the command names another age."""
 
 _DEFAULT_LINES = 200
 
 
 def run_command(params: Json, bundle: str, out: int = 1) -> int:
-    """Do `params["command"]` and answer on `out` with `report` frames, then `bye`; or with `refused`. The exit code
-    of the channel. It is done to its end also when nobody listens any more."""
+    """Run `params["command"]`. Answer on `out` with `report` frames, then `bye`; or with `refused`. Return the exit
+    code of the channel. The command runs to its end even if the laptop has gone."""
     reports = Reports(out)
     try:
         _run(params, bundle, reports)
@@ -27,8 +27,8 @@ def run_command(params: Json, bundle: str, out: int = 1) -> int:
         reports.refused(refusal)
         return 1
     except OSError as error:
-        said = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-        reports.refused(HostRefusal("internal", "the command failed on the host: %s" % said, {}))
+        reason = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
+        reports.refused(HostRefusal("internal", "the command failed on the host: %s" % reason, {}))
         return 1
     reports.bye()
     return 0
@@ -44,7 +44,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from .logs import last_lines
 
         lines = params.get("lines")
-        directory = _one(params)
+        directory = _named_state_directory(params)
         if not directory:
             reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
             return
@@ -75,8 +75,9 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         raise HostRefusal("internal", "%r is no command of this host" % str(command)[:80], {})
 
 
-def _one(params: Json) -> str:
-    """The state directory of the session that is named, "" when it is in memory only."""
+def _named_state_directory(params: Json) -> str:
+    """Return the state directory of the session that the parameters name, "" when it is in memory only. Raise
+    HostRefusal."""
     wanted = str(params.get("session") or "")
     found = by_prefix(wanted) if paths.is_session_id(wanted) else []
     if len(found) != 1:

@@ -1,4 +1,4 @@
-"""The findings of `ccb doctor` on the host, and what several of its checks use."""
+"""The findings of `ccb doctor` on the host, and functions that several of its checks share."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class HostFinding:
 
 
 def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False) -> str:
-    """The first line a program prints, "" when it fails (with `any_status`, also then), prints nothing, or takes too
-    long. What it started ends with it."""
+    """Run a program and return the first line of its output. Return "" when it fails (unless `any_status`), prints
+    nothing, or takes more than `seconds`. Processes that it leaves behind are killed."""
     import signal
     import subprocess
 
@@ -62,7 +62,7 @@ def text_of(path: str, most: int = 65536) -> str:
 
 
 def size_text(size: float) -> str:
-    """`3.1G`, `26M`, `512K`."""
+    """Return a size in bytes as a short text: `3.1G`, `26M`, `512K`."""
     for unit, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
         if size >= unit:
             return "%.3g%s" % (size / unit, letter)

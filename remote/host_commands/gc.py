@@ -1,5 +1,5 @@
-"""`ccb gc`: remove what ended workers have left, and sessions that nobody has used for long. Live sessions are not
-touched."""
+"""`ccb gc`: remove the files and processes of workers that have ended, and sessions that were not used for long. Live
+sessions are not touched."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 
 
 def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float) -> None:
-    """Remove all of that; with `dry_run` only report it. The bundle with the hash `bundle` and those in use stay."""
+    """Remove all of this, or only report it with `dry_run`. Keep the bundle with the hash `bundle`, and bundles in
+    use."""
     remover = Remover(reports, dry_run)
     stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
@@ -85,26 +86,26 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     alive, dead = set(), {}
     for entry in sessions():
         if "state" in entry.summary and "pid" not in entry.summary:
-            continue  # its daemon ended in order and left no process
+            continue  # its daemon ended normally and left no process
         mark = mark_of(entry.directory, entry.summary)
         if entry.alive:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
             dead[mark] = entry.session
-    dead.update(_marks_of_memory(marked))
+    dead.update(_marks_of_ended_memory_sessions(marked))
     for mark, session in dead.items():
         if mark in alive:
             continue
-        names = [(pid, name_of(pid)) for pid in marked[mark]]  # asked before the processes end
+        names = [(pid, name_of(pid)) for pid in marked[mark]]  # read the names before the processes end
         if not dry_run:
             asyncio.run(stop_marked(mark))
         for pid, name in names:
             reports.ended(session, pid, name, "left running by a tool of session %s" % session)
 
 
-def _marks_of_memory(marked: Iterable[str]) -> dict[str, str]:
-    """Of sessions that were in memory only, whose marks begin with their id. None while a daemon lives that is not
-    found (it may be in another network namespace)."""
+def _marks_of_ended_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
+    """Return the marks of ended sessions in memory, each with its session id. The mark of such a session is its id.
+    Return {} while some daemon runs that cannot be asked for its session: it may be in another network namespace."""
     owners = living()
     found = {owner.get("pid") for owner in owners.values()}
     if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
@@ -117,7 +118,7 @@ def _is_daemon(pid: int) -> bool:
 
 
 def _old_sessions(remover: Remover, older_than_s: float) -> None:
-    """Remove sessions that nobody has used for so long, and half-written files in the others."""
+    """Remove sessions that were not used for `older_than_s` seconds, and half-written files of the other sessions."""
     for entry in sessions():
         with contextlib.suppress(FileNotFoundError):
             if not entry.alive:
@@ -157,7 +158,7 @@ def _half_written(remover: Remover, entry: Entry) -> None:
 
 
 def _unused_sessions(remover: Remover) -> None:
-    """Remove state directories in which no session was begun."""
+    """Remove state directories whose session never began."""
     owners = living()
     for session, directory in directories():
         journal = os.path.join(directory, "journal.jsonl")
@@ -165,7 +166,7 @@ def _unused_sessions(remover: Remover) -> None:
             continue
         locks = [os.path.join(top, session + ".lock") for top in runtime_directories()]
         if not any(map(read_lock, locks)) and age(directory) < YOUNG_S:
-            continue  # it may be about to begin
+            continue  # the session may be about to begin
         held = hold(session, directory)
         if held is not None:
             try:
@@ -211,7 +212,7 @@ def _remove_dead_lock(remover: Remover, top: str, session: str, directory: str) 
 
 
 def _is_dead(path: str) -> bool:
-    """Return whether `path` is a socket without a lock at which no process listens."""
+    """Return whether `path` is a socket that has no lock file and that no process listens on."""
     try:
         if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or age(path) < 1:
             return False
@@ -226,7 +227,7 @@ def _is_dead(path: str) -> bool:
 
 
 def _remove_temporary(remover: Remover, directory: str) -> None:
-    """Remove temporary files whose process has ended; those that name no process, by their age."""
+    """Remove temporary files whose process has ended, and old ones whose name has no process id."""
     if not is_ours(directory):
         return
     for name in os.listdir(directory):
@@ -235,11 +236,11 @@ def _remove_temporary(remover: Remover, directory: str) -> None:
             path = os.path.join(directory, name)
             pid = next((each for each in match.groups() if each), "")
             with contextlib.suppress(FileNotFoundError):
-                if not _exists(int(pid)) if pid else age(path) >= YOUNG_S:
+                if not _process_exists(int(pid)) if pid else age(path) >= YOUNG_S:
                     remover.file(path, "temp", "left by a process that is gone")
 
 
-def _exists(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The journal of a session and the log of its worker as lines for people."""
+"""`ccb logs`: the journal of a session and the log of its worker, as readable lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ccb.tunnel.wire.records import (
 )
 
 LogLine = tuple[float, str, str]
-"""A line of the output: seconds of the host's clock, source, text."""
+"""One line of output: (time in seconds of the host's clock, source, text)."""
 
 _BLOCK = 512 * 1024
 _MAX_BYTES = 64 * 1024 * 1024  # read back from the end of a file
@@ -73,7 +73,8 @@ def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogL
 
 
 def _of_worker(parts: list[bytes]) -> list[LogLine]:
-    """The lines of the worker's log. A line of a traceback has no time of its own and gets that of the line before."""
+    """Parse lines of the worker's log. A traceback line has no time of its own and gets the time of the line before
+    it."""
     found: list[LogLine] = []
     when = 0.0
     for part in parts:
@@ -100,7 +101,7 @@ def _of_journal(parts: list[bytes]) -> list[LogLine]:
 
 
 class _JournalLog(Projection):
-    """The records of a journal as lines. Most records about the inner course of a turn have none."""
+    """Turns the records of a journal into lines. Most records about the inside of a turn produce no line."""
 
     def __init__(self) -> None:
         self.lines: list[LogLine] = []
@@ -195,7 +196,7 @@ class _JournalLog(Projection):
 
 
 def _short(value: str | bytes) -> str:
-    """The value on one line of limited length."""
+    """Return the value as one line of limited length."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     text = " ".join(text[: 8 * _MAX_WIDTH].split())
     return text if len(text) <= _MAX_WIDTH else text[: _MAX_WIDTH - 1] + "…"

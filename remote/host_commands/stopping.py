@@ -1,4 +1,4 @@
-"""End sessions: their daemon, everything its tools have started, and the files that only a live daemon needs."""
+"""End sessions: stop the daemon and everything its tools have started, and remove its socket and locks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 ASK_S = 12.0
-"""How long a daemon may take to end in order: its goodbye to slow clients takes up to 10 s."""
+"""Seconds that a daemon gets to end by itself. Its goodbye to slow clients takes up to 10 s."""
 
 _KILL_S = 5.0
 _FREE_S = 1.0
 
 
 class StopTarget:
-    """A session to end. `owner` names its daemon ({} for none), `directory` is its state ("" when it was never
-    begun)."""
+    """A session to end. `owner` has the fields of its daemon ({} when it has none). `directory` is its state directory,
+    "" when the session never began."""
 
     def __init__(self, session: str, owner: Json, directory: str) -> None:
         self.session = session
@@ -48,7 +48,7 @@ class StopTarget:
 
 
 def all_targets(*, alive: bool = True) -> list[StopTarget]:
-    """Every session with a daemon here; without `alive` also the others."""
+    """Return every session that has a daemon on this host. With `alive=False`, return those without a daemon too."""
     owners = living()
     found = []
     for entry in sessions():
@@ -115,7 +115,8 @@ def _leave_mark(directory: str) -> None:
 
 
 async def _end(target: StopTarget) -> str:
-    """SIGINT, which tells its clients that the session is over, then SIGKILL; how it ended."""
+    """Send SIGINT to the daemon, which then tells its clients that the session is over; if it does not end, send
+    SIGKILL. Return how it ended, as a text."""
     pid = target.pid
     for number, seconds, how in (
         (signal.SIGINT, ASK_S, "ended when asked"),
@@ -138,8 +139,8 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _remove_sockets(target: StopTarget) -> bool:
-    """The socket and the lock of a session whose daemon has ended without doing it; False while somebody has them.
-    That may be the daemon: killed, its first thread is gone before the last one lets go of its files."""
+    """Remove the socket and the lock that a killed daemon has left. Return False while a process still holds the lock.
+    That may be the killed daemon itself: its main thread is gone before its last thread closes the files."""
     held = hold(target.session, target.directory)
     if held is None:
         return False

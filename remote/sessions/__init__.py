@@ -1,1 +1,1 @@
-"""Sessions on the disk of the host: where they are, which one is meant, who owns it."""
+"""Sessions on the disk of the host: where their files are, which one a client means, which daemon owns it."""

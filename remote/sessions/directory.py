@@ -1,4 +1,4 @@
-"""The directory a session works in, from what the person wrote.
+"""Resolve the directory that a session works in from the text the person wrote.
 
 This module is imported before hello, so it imports next to nothing.
 """
@@ -10,14 +10,15 @@ import os
 from . import paths
 from .refusal import HostRefusal
 
-_MAX_NAMES = 5000  # of a directory that is searched for a name like the missing one
+_MAX_NAMES = 5000  # entries of a directory to search for a name like the missing one
 _MAX_NEAR = 5
 
 
 def resolve_directory(path: str) -> str:
     """Return the absolute directory for `path`: absolute, `~…`, or relative to the home directory.
 
-    Raise HostRefusal when it does not exist (with names like it), is no directory, or may not be entered.
+    Raise HostRefusal when it does not exist (the refusal lists similar names), is not a directory, or cannot be
+    entered.
     """
     home = paths.home_directory()
     if path == "~" or path.startswith("~/"):
@@ -43,8 +44,8 @@ def resolve_directory(path: str) -> str:
 
 
 def _missing(full: str) -> HostRefusal:
-    """Return the refusal for a directory that does not exist: it names the parent that does, and names like the
-    missing one."""
+    """Return the refusal for a directory that does not exist. It holds the nearest parent that exists, and names
+    similar to the missing one."""
     import difflib
 
     parent, wanted = os.path.split(full)

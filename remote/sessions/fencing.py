@@ -1,4 +1,4 @@
-"""Which epoch was granted last and who drives in it, kept on disk for the session's next daemon.
+"""The epoch that was granted last and the client that drives in it, kept on disk for the session's next daemon.
 
 `ccb.remote.daemon.hello` reads the file, before anything else is imported.
 """
@@ -16,8 +16,8 @@ _MAX_NAME = 200
 
 
 class Lease:
-    """The driver's lease. `epoch` is the highest epoch that was ever granted; `driver` names the client that holds
-    it, "" when that client has left. A session in memory has no file (`path` is ""): it has no next daemon either."""
+    """The driver's lease. `epoch` is the highest epoch that was ever granted. `driver` is the name of the client that
+    holds it, "" when that client has left. A session in memory ends with its daemon and needs no file: `path` is ""."""
 
     def __init__(self, path: str, epoch: int, driver: str) -> None:
         self.epoch = epoch
@@ -30,12 +30,12 @@ class Lease:
         self._write(driver)
 
     def release(self) -> None:
-        """Nobody drives any more."""
+        """Record that no client drives any more."""
         self.driver = ""
         self._write("")
 
     def _write(self, driver: str) -> None:
-        """Write the file. A failure, as on a full disk, is only logged: it must not keep a driver away."""
+        """Write the file. A failure, for example a full disk, is only logged: a client must still be able to drive."""
         if not self._path:
             return
         try:

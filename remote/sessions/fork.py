@@ -1,5 +1,5 @@
-"""Copies a session under a new id, so that it can go on in another direction. The original is not touched and may be
-running."""
+"""Copy a session under a new id, so that the copy can go on in another direction. The original is not touched and may
+be running."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fork(entry: Entry, session: str) -> bool:
 
 
 def _put(temporary: str, journal: str) -> bool:
-    """Give the finished copy its name. Return False when another connection was faster."""
+    """Rename the finished copy to its final name. Return False when another connection has made the copy first."""
     try:
         os.link(temporary, journal)
     except FileExistsError:
@@ -60,7 +60,7 @@ def _put(temporary: str, journal: str) -> bool:
 
 
 def unused_copy_of(session: str) -> str:
-    """The id of the session that this one is a copy of, "" when it is no copy or somebody drove it since."""
+    """Return the id of the session that this one is an unused copy of; "" when it is not a copy or was driven since."""
     try:
         return unused_origin(paths.find_paths(session).file("journal.jsonl"))
     except OSError:
@@ -75,7 +75,7 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state:
     )
     for line in source:
         if not line.endswith(b"\n"):
-            break  # the original is writing this record now
+            break  # the daemon of the original is still writing this record
         record = parse_line(line.replace(old_outputs, new_outputs))
         if record is None:
             target.write(line)
@@ -86,8 +86,8 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state:
 
 
 def _copy_outputs(source: str, target: str) -> None:
-    """Link the outputs into the copy, or copy them where the file system has no hard links: outputs are never changed,
-    only removed. A file that disappears meanwhile is no longer needed."""
+    """Hard-link the outputs into the copy, or copy them where the file system has no hard links. A link is safe because
+    outputs are never changed, only removed. Skip a file that disappears meanwhile: it is no longer needed."""
     try:
         names = [name for name in os.listdir(source) if not name.startswith(".")]
     except OSError:

@@ -1,4 +1,4 @@
-"""Which process on which machine. Pids and host names are used again; together with boot id and start time they are
+"""The identity of a process on a machine. Pids and host names are reused; together with boot id and start time they are
 unique.
 
 This module is imported before hello, so it imports next to nothing.
@@ -10,7 +10,7 @@ import os
 
 
 def boot_id() -> str:
-    """Return the id of this boot of this machine; "" where the system does not tell it."""
+    """Return the id of the current boot of this machine; "" where the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -19,7 +19,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int | str = "self") -> str:
-    """Return the start time of a process: field 22 of /proc/PID/stat. "" when there is no such process, it is a
+    """Return the start time of a process: field 22 of /proc/PID/stat. Return "" when the process does not exist or is a
     zombie, or there is no /proc."""
     try:
         with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as file:
@@ -40,8 +40,8 @@ def on_this_machine(owner: dict[str, object]) -> bool:
 
 
 def elsewhere(owner: dict[str, object]) -> str:
-    """Return the name of the other machine on which the process with these fields runs; "" when it is this machine,
-    or there is no process in them."""
+    """Return the name of the other machine that the process with these fields runs on; "" when it is this machine, or
+    the fields name no process."""
     host = owner.get("hostname")
     if "pid" not in owner or on_this_machine(owner) or not isinstance(host, str):
         return ""

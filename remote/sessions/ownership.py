@@ -1,4 +1,4 @@
-"""Who may run the daemon of a session: its locks, and what they say about their owner.
+"""The locks of a session, which decide whose daemon runs it, and the identity of the daemon that holds them.
 
 A daemon holds up to three locks for its whole life: the lock file in the runtime directory; the journal itself, because
 a cleaner of /tmp may remove the lock file of a living daemon; and, for a session in memory, the name of its socket
@@ -18,11 +18,11 @@ import signal
 from . import identity
 from .refusal import HostRefusal
 
-_OWNER_BYTES = 512  # of a lock file; reserved by whoever starts the daemon, so that a full disk shows before
+_OWNER_BYTES = 512  # size of a lock file; reserved before the daemon starts, so that a full disk is noticed in time
 
 
 def lock_file(path: str) -> int | None:
-    """Take the lock file of a session. Return its open file, which holds the lock; None when a live daemon has it."""
+    """Lock the lock file of a session. Return its descriptor, which holds the lock; None when a live daemon has it."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
@@ -37,12 +37,12 @@ def lock_file(path: str) -> int | None:
                 return fd
         except FileNotFoundError:
             pass
-        os.close(fd)  # a daemon that was ending removed the file after we opened it
+        os.close(fd)  # an ending daemon removed the file after it was opened here
 
 
 def lock_journal(path: str) -> tuple[int, bool]:
-    """Take the lock of a journal. Return its open file (-1 when this file system has no locks) and whether another
-    process has the lock."""
+    """Lock a journal. Return its descriptor (-1 when this file system has no locks), and whether another process has
+    the lock."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         return fd, not _lock(fd)
@@ -52,8 +52,8 @@ def lock_journal(path: str) -> tuple[int, bool]:
 
 
 def _lock(fd: int) -> bool:
-    """Return whether the lock is ours now; False when another process has it. Raise OSError where there are no
-    locks."""
+    """Return True when the lock was taken, False when another process has it. Raise OSError where the file system has
+    no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -64,7 +64,7 @@ def _lock(fd: int) -> bool:
 
 
 def reserve_owner(lock: int) -> None:
-    """Make room in a lock file for the identity of the daemon that is about to start. Raise OSError when the disk is
+    """Reserve room in a lock file for the identity of the daemon that is about to start. Raise OSError when the disk is
     full."""
     os.write(lock, b" " * _OWNER_BYTES)
 
@@ -75,7 +75,8 @@ def write_owner(lock: int, owner: dict[str, object]) -> None:
 
 
 def owner_of(state: str) -> dict[str, object]:
-    """Return what the summary in a state directory says about the session and its daemon; {} when there is none."""
+    """Return the fields of the summary in a state directory, which describe the session and its daemon; {} when there
+    is no summary."""
     from .summary import read_summary
 
     return read_summary(state)

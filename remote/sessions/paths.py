@@ -1,5 +1,5 @@
 """The directories of a session on the host: one for its durable state, one for sockets and locks, which must not be on
-a shared file system. Where nothing can be written, the session is in memory.
+a shared file system. When no directory is writable, the session is kept in memory.
 
 This module is imported before hello, so it imports next to nothing.
 """
@@ -14,24 +14,25 @@ from collections.abc import Mapping
 from . import sockets
 
 MAX_SOCKET_PATH = 100
-"""Bytes; sun_path holds 108 on Linux, 104 elsewhere."""
+"""Bytes. sun_path holds 108 on Linux, 104 on other systems."""
 
 
-_STATE_ROOM = 8192  # bytes that must be free; the first turn takes as many
+_STATE_ROOM = 8192  # bytes that must be free: what the first turn writes
 _RUNTIME_ROOM = 512  # bytes of a lock file
 
 _NONE: Mapping[str, str] = {}
 
 MADE = ".made"
-"""A file in a directory of ours that lists the parents which were made for it. deploy/stub.py writes it too."""
+"""Name of a file in a directory of ccb that lists the parent directories created for it. deploy/stub.py writes it
+too."""
 
 STOPPED = "stopped"
-"""A file of a session that `ccb stop` has ended: a client that comes back by itself does not start it again, a
-person does."""
+"""Name of the file that `ccb stop` leaves in a session. A client that reconnects by itself does not start such a
+session again; a person who starts it removes the file."""
 
 
 class NoPlace(Exception):
-    """No directory is writable. `notes` say what was tried and why it failed."""
+    """No directory is writable. `notes` lists the directories that were tried, and why each failed."""
 
     def __init__(self, notes: list[str]) -> None:
         super().__init__("; ".join(notes))
@@ -55,7 +56,7 @@ class SessionPaths:
 
     @property
     def storage(self) -> str:
-        """Where the journal is, as hello says it."""
+        """The kind of storage of the journal, as sent in hello."""
         return "disk" if self.durable else "volatile" if self.state else "memory"
 
     def file(self, name: str) -> str:
@@ -77,7 +78,7 @@ def memory_paths(session: str, notes: list[str]) -> SessionPaths:
 
 
 def is_session_id(text: str) -> bool:
-    """Return whether a text can be the id of a session, which is part of file names."""
+    """Return whether a text has the form of a session id. Ids are parts of file names, so nothing else is accepted."""
     return 0 < len(text) <= 64 and not text.startswith(".") and "/" not in text and "\0" not in text
 
 
@@ -88,8 +89,8 @@ def home_directory() -> str:
 
 
 def private_directory(path: str, top: str, made: list[str] | None = None) -> str:
-    """Make the directory `path` below `top` with mode 0700. Each step below `top` must be a directory of ours; raise
-    OSError if not. Add the directories that were made to `made`, outer ones first."""
+    """Create the directory `path` below `top` with mode 0700. Raise OSError unless each directory on the way below
+    `top` belongs to this user. Append the directories that were created to `made`, the outer ones first."""
     made = [] if made is None else made
     missing, step = [], top
     while not os.path.isdir(step):
@@ -120,7 +121,7 @@ def private_directory(path: str, top: str, made: list[str] | None = None) -> str
 
 
 def _note_made(directory: str, parents: list[str]) -> None:
-    """Write into `directory` that its `parents` (the nearest one first) were made for it; `ccb clean` removes them
+    """Record in `directory` that its `parents` (the nearest one first) were created for it. `ccb clean` removes them
     again."""
     try:
         fd = os.open(os.path.join(directory, MADE), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -131,8 +132,8 @@ def _note_made(directory: str, parents: list[str]) -> None:
 
 
 def _writable(path: str, room: int) -> None:
-    """Raise OSError unless a file of `room` bytes can be made in `path`. Only a try shows a full disk or a read-only
-    mount."""
+    """Raise OSError unless a file of `room` bytes can be written in `path`. Only trying it reveals a full disk or a
+    read-only mount."""
     probe = os.path.join(path, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
     fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -146,8 +147,8 @@ def _writable(path: str, room: int) -> None:
 
 
 def _usable(path: str, top: str, room: int) -> None:
-    """Make the directory. Raise OSError unless it takes `room` bytes; then the directories that were made are
-    removed again."""
+    """Create the directory. If it cannot take `room` bytes, remove the directories that were created and raise
+    OSError."""
     made: list[str] = []
     try:
         private_directory(path, top, made)
@@ -185,8 +186,8 @@ def goes_at_logout(directory: str, root: str = "/") -> bool:
 
 
 def lingers(root: str = "/") -> bool:
-    """Return whether this user lingers: logind keeps the user's service manager without a login. `root` is that of
-    the file system, for tests."""
+    """Return whether this user lingers: logind keeps the user's service manager running without a login. `root` is the
+    root of the file system; tests set it."""
     directory = os.path.join(root, "var/lib/systemd/linger")
     try:
         names = os.listdir(directory)
@@ -203,8 +204,8 @@ def lingers(root: str = "/") -> bool:
 
 
 def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
-    """Return the directory for sockets, and notes on the better directories that failed. `full` holds directories to
-    pass over, with a note on each. Raise NoPlace."""
+    """Return the directory for sockets, and notes on the preferred directories that failed. `full` maps directories to
+    skip to a note on each. Raise NoPlace."""
     notes: list[str] = []
     tops = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -234,8 +235,8 @@ def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[st
 
 
 def durable_directory(session: str) -> tuple[str, str]:
-    """Return the state directory of `session` on the disk, and the directory below which it is made; "" without a
-    home directory."""
+    """Return the state directory of `session` on the disk, and the directory below which it is created; ("", "")
+    without a home directory."""
     home = home_directory()
     top = os.environ.get("XDG_STATE_HOME") or ""
     if not top.startswith("/"):
@@ -244,7 +245,7 @@ def durable_directory(session: str) -> tuple[str, str]:
 
 
 def state_exists(session: str) -> bool:
-    """Return whether a session of exactly this id was begun on the disk."""
+    """Return whether a session with exactly this id has begun on the disk."""
     path, _ = durable_directory(session)
     try:
         return bool(path) and "/" not in session and os.path.getsize(os.path.join(path, "journal.jsonl")) > 0
@@ -253,9 +254,8 @@ def state_exists(session: str) -> bool:
 
 
 def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
-    """Return the paths of `session`; its directories are made when missing. `state` is the state directory of a
-    session that exists: it stays there, whatever can be written there now. `full` is as for `runtime_directory`.
-    Raise NoPlace."""
+    """Return the paths of `session`, and create its missing directories. `state` is the state directory of an existing
+    session: it is kept even if it is not writable now. `full` is as for `runtime_directory`. Raise NoPlace."""
     path, top = durable_directory(session)
     if state and state != path:
         runtime = os.path.dirname(os.path.dirname(state))
@@ -289,14 +289,16 @@ def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -
 
 
 def directory_of_failure(where: SessionPaths, error: OSError) -> str:
-    """Return the directory of a session in which this error came up, as a key for `full`; "" when it was elsewhere."""
+    """Return the directory of the session in which this error occurred, as a key for `full`; "" for an error
+    elsewhere."""
     if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
         return where.runtime
     return where.state
 
 
 def restore_state_directory(where: SessionPaths) -> None:
-    """Make the state directory again, in case a daemon that was never used has just removed it. Raise OSError."""
+    """Create the state directory again, in case a daemon whose session never began has just removed it. Raise
+    OSError."""
     if where.state:
         top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
         private_directory(where.state, top)
@@ -314,8 +316,8 @@ def _kept_in(directory: str) -> str:
 
 
 def _with_socket(where: SessionPaths) -> SessionPaths:
-    """Return `where`. Raise NoPlace when it has no directory for the socket and the system has no sockets without
-    files."""
+    """Return `where`. Raise NoPlace when it has no directory for the socket and the system has no socket names in
+    memory."""
     if not where.socket:
         raise NoPlace(where.notes)
     return where

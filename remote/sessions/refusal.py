@@ -1,4 +1,4 @@
-"""Why the host does not give a client a session.
+"""The refusal that the host sends to a client that it gives no session.
 
 This module is imported before hello, so it imports nothing itself.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 
 class HostRefusal(Exception):
-    """The host cannot or may not do what the client asks for. It is sent to the client as a `refused` frame.
+    """The host cannot or may not do what the client asks for. The client receives it as a `refused` frame.
 
-    `code` is one of those in `ccb.tunnel.link.refusals`, `data` the evidence that the laptop builds its message from.
+    `code` is one of the codes in `ccb.tunnel.link.refusals`. `data` is the evidence that the laptop builds its message
+    from.
     """
 
     def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
@@ -20,12 +21,13 @@ class HostRefusal(Exception):
 
 
 def unusable(what: str, error: OSError) -> HostRefusal:
-    """Return the refusal for a session file that this user may not use or that the disk cannot read."""
+    """Return the refusal for a session file that this user may not read or the disk cannot read."""
     text = ": ".join(str(part) for part in (what, error.filename, error.strerror) if part)
     return HostRefusal("no_storage", text, {"file": error.filename})
 
 
 def no_session(wanted: str, near: list[str]) -> HostRefusal:
-    """Return the refusal for an id prefix `wanted` that fits no session, or several: those in `near`."""
+    """Return the refusal for an id prefix `wanted` that matches no session, or several. `near` lists the sessions it
+    matches."""
     text = "several sessions start with %s" if near else "there is no session %s on this host"
     return HostRefusal("no_session", text % wanted[:64], {"near": near[:8]})

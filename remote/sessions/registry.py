@@ -1,4 +1,4 @@
-"""Find the sessions of this user on this host: by their state directories, and by their sockets in memory."""
+"""Find the sessions of this user on this host, by their state directories and by their sockets in memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _DERIVED = ("cwd", "created")  # taken from the journal when the summary does no
 
 
 class Entry:
-    """A session. `directory` is its state directory, "" when it is in memory only. `summary` holds what is known about
-    it."""
+    """A session. `directory` is its state directory, "" when it is in memory only. `summary` has the known fields of
+    its summary."""
 
     def __init__(self, session: str, directory: str, summary: Json) -> None:
         self.session = session
@@ -36,18 +36,18 @@ class Entry:
 
     @property
     def updated(self) -> float:
-        """When it was used last, in seconds of the host's clock."""
+        """When the session was last used, in seconds of the host's clock."""
         value = self.summary.get("updated")
         return float(value) if isinstance(value, (int, float)) else 0.0
 
     @property
     def prompted(self) -> bool:
-        """Whether it ever had a prompt; true when that is not known."""
+        """Whether the session ever had a prompt; True when this is unknown."""
         return self.summary.get("prompts") != 0
 
     @property
     def alive(self) -> bool:
-        """Whether its daemon runs on this host."""
+        """Whether the daemon of the session runs on this host."""
         return identity.is_alive(self.summary)
 
     @property
@@ -75,8 +75,8 @@ def state_directories() -> list[str]:
 
 
 def runtime_directories() -> list[str]:
-    """Return the directories that may hold sockets and locks. They need not exist. Another login may have had other
-    variables than this one, so all places count."""
+    """Return the directories that may hold sockets and locks. They need not exist. All candidates count, because
+    another login may have had other environment variables."""
     found = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
     if xdg.startswith("/"):
@@ -113,8 +113,8 @@ def directories() -> list[tuple[str, str]]:
 
 
 def living() -> dict[str, Json]:
-    """Return the daemons that run here, by session: what their lock files say about them, or the summary from the hello
-    of a session in memory."""
+    """Return the daemons that run here, by session id. The value is the content of the lock file, or the summary from
+    the hello of a session in memory."""
     found = in_memory()
     for top in runtime_directories():
         if not is_ours(top):
@@ -128,19 +128,19 @@ def living() -> dict[str, Json]:
 
 
 def in_memory() -> dict[str, Json]:
-    """Return the summaries of the sessions that listen at a name in memory."""
+    """Return the summaries of the sessions whose daemon listens at a name in memory, by session id."""
     found = {}
     for session in sockets.sessions_in_memory():
         if _ID.fullmatch(session):
             address = sockets.memory_address(session)
-            owner = _asked(address).get("summary")
+            owner = _hello_at(address).get("summary")
             if isinstance(owner, dict) and identity.is_alive(owner):
                 found[session] = {**owner, "socket": address}
     return found
 
 
-def _asked(address: str) -> Json:
-    """Return the hello of the daemon at a name in memory; {} when it is not ours or does not answer."""
+def _hello_at(address: str) -> Json:
+    """Connect to the daemon at a name in memory and return its hello; {} when it is not ours or does not answer."""
     deadline = time.monotonic() + _ASK_S
     try:
         daemon = sockets.connect(address, deadline)
@@ -157,7 +157,8 @@ def _asked(address: str) -> Json:
 
 
 def read_lock(path: str) -> Json:
-    """Return what the owner of a lock wrote into its file, {} when there is nothing or it is not a regular file."""
+    """Return the content of a lock file, which identifies its owner; {} when it is empty, missing or not a regular
+    file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -168,7 +169,7 @@ def read_lock(path: str) -> Json:
 
 
 def sessions() -> list[Entry]:
-    """Return all sessions that have begun, the one used last first."""
+    """Return all sessions that have begun, the most recently used first."""
     owners = living()
     found = []
     for session, directory in directories():
@@ -204,7 +205,7 @@ def _entry(session: str, directory: str, owner: Json | None) -> Entry | None:
 
 
 def derived(journal: str) -> Json:
-    """Return the fields of a summary that can be read from both ends of a journal. Only the prompts in these ends are
+    """Return the summary fields that the start and the end of a journal tell. Only the prompts in these two parts are
     counted."""
     from ..journal.summary import summarize_ends  # not every start needs it
 
@@ -223,14 +224,14 @@ def derived(journal: str) -> Json:
 
 
 def latest_of(path: str) -> Entry | None:
-    """Return the session of that canonical path which was used last. One that never had a prompt is returned only when
-    there is no other one."""
+    """Return the most recently used session of that canonical directory, None when there is none. Return a session that
+    never had a prompt only if there is no other."""
     there = [entry for entry in sessions() if entry.cwd == path]
     return next((entry for entry in there if entry.prompted), there[0] if there else None)
 
 
 def by_prefix(text: str) -> list[Entry]:
-    """Return the sessions whose id starts with `text`. A session whose id is `text` is returned alone."""
+    """Return the sessions whose id starts with `text`. If an id is exactly `text`, return only that session."""
     exact, near = [], []
     for entry in sessions():
         if entry.session == text:
@@ -275,7 +276,7 @@ def _count(value: object) -> int:
 
 
 def resident(pid: int) -> int:
-    """Return the resident memory of a process in bytes, 0 when the system does not tell."""
+    """Return the resident memory of a process in bytes; 0 where the system does not say."""
     try:
         with open("/proc/%d/statm" % pid, encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

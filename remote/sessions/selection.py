@@ -1,4 +1,4 @@
-"""Which session a connection is for: the one it names, the latest of a directory, or a copy of one.
+"""Select the session that a connection is for: the one it names, the latest one of a directory, or a copy.
 
 This module is imported before hello, so it imports at the top only what every start needs.
 """
@@ -39,7 +39,7 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         raise HostRefusal("no_storage", text, {})
     _check_id(session)
     _copy(entry, session, fresh=bool(params.get("fresh")))
-    cwd = params.get("cwd") or entry.cwd  # for a copy whose journal does not say where it works
+    cwd = params.get("cwd") or entry.cwd  # needed for a copy whose journal does not name its directory
     return session, "", {**params, "create": False, "fresh": False, "cwd": cwd}
 
 
@@ -54,12 +54,13 @@ def _check_id(session: str) -> None:
 
 
 def _is_full_id(session: str, params: Params) -> bool:
-    """Return whether the id needs no look-up: a new session may get it, or a session on the disk has exactly it."""
+    """Return whether the id needs no look-up: a new session may take it, or a session on the disk has exactly this
+    id."""
     return bool(params.get("create", True)) or (len(session) == 36 and paths.state_exists(session))
 
 
 def _latest(params: Params) -> Entry:
-    """Return the session of the directory that was used last."""
+    """Return the most recently used session of the directory. Raise HostRefusal when there is none."""
     from . import registry
 
     path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
@@ -70,7 +71,7 @@ def _latest(params: Params) -> Entry:
 
 
 def _found(wanted: str, params: Params) -> Entry:
-    """Return the one session whose id starts with `wanted`."""
+    """Return the only session whose id starts with `wanted`. Raise HostRefusal when there are none or several."""
     from . import registry
 
     found = registry.by_prefix(wanted)
@@ -84,8 +85,8 @@ def _found(wanted: str, params: Params) -> Entry:
 
 
 def _end_processes_of(session: str) -> None:
-    """End what the killed worker of a session in memory has left running. A session on the disk does this when it is
-    resumed."""
+    """End the processes that the killed worker of a session in memory has left running. A session on the disk ends them
+    when it is resumed."""
     import asyncio
 
     from ..system.process import stop_marked
@@ -103,7 +104,7 @@ def _copy(entry: Entry, session: str, *, fresh: bool) -> None:
         raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     if made:
         return
-    # An earlier connection that was lost may have made the copy, which may be the latest session of its directory now.
+    # An earlier connection, now lost, may have made the copy. The copy may be the latest session of its directory by now.
     source = "" if fresh else unused_copy_of(session)
     if not source or entry.session not in (source, session):
         raise in_use(session)

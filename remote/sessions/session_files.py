@@ -1,4 +1,4 @@
-"""How the files of a session are opened, so that only their owner can read them, and the daemon's log."""
+"""Open the files of a session so that only their owner can read them, and set up the daemon's log."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class _PrivateLog(logging.handlers.RotatingFileHandler):
 
 
 def private_file(path: str, flags: int) -> int:
-    """Open a file of a session; for `open(…, opener=private_file)`. Does not follow a link."""
+    """Open a file of a session with mode 0600, without following a link. Use it as `open(…, opener=private_file)`."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def log_to(path: str) -> None:
-    """Log from INFO on to the file at `path`. "" for a session in memory: log nothing."""
+    """Log messages of level INFO and above to the file at `path`. With "" (a session in memory), log nothing."""
     root = logging.getLogger()
     if not path:
         root.addHandler(logging.NullHandler())

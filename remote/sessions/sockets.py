@@ -25,7 +25,7 @@ _BACKLOG = 16
 
 
 class Stranger(Exception):
-    """A process that is not ours listens at the session's address. The text says whose it is."""
+    """A process that is not the session's daemon listens at its address. The text says whose process it is."""
 
 
 def memory_address(session: str) -> str:
@@ -34,7 +34,7 @@ def memory_address(session: str) -> str:
 
 
 def in_memory(address: str) -> bool:
-    """Return whether an address is a name in memory, not a file."""
+    """Return whether an address is a name in memory rather than a file."""
     return address.startswith("\0")
 
 
@@ -55,8 +55,8 @@ def sessions_in_memory() -> list[str]:
 
 
 def claim(address: str) -> int | None:
-    """Bind a name in memory, which locks its session. Return the open file that holds it, None when another process
-    has it."""
+    """Bind a name in memory, which locks its session. Return the descriptor that holds the name; None when another
+    process has it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
         try:
             bound.bind(address)
@@ -68,8 +68,8 @@ def claim(address: str) -> int | None:
 
 
 def listen(address: str, claimed: int = -1) -> socket.socket:
-    """Return a listening socket. For a name in memory it is the one that was `claimed`; a socket file that exists is
-    replaced. Raise OSError."""
+    """Return a listening socket. For a name in memory it is the socket with the descriptor `claimed`. An existing
+    socket file is replaced. Raise OSError."""
     if in_memory(address):
         listener = socket.socket(fileno=os.dup(claimed))
     else:
@@ -97,13 +97,14 @@ def _bind(listener: socket.socket, path: str) -> None:
 
 
 def listen_as_this_process(listener: socket.socket) -> None:
-    """Make this process the one that the kernel names to clients: it names the process that called `listen` last."""
+    """Call `listen` again, so that the kernel names this process to clients: it names the last process that called
+    `listen`."""
     listener.listen(_BACKLOG)
 
 
 def connect(address: str, deadline: float) -> socket.socket | None:
-    """Return a connection on which the hello waits. None when no process listens, or the one that did is ending: a
-    killed process holds its lock and its socket a little longer than its connections. Raise Stranger.
+    """Return a connection on which the hello has arrived. Return None when no process listens, or the listening one is
+    ending: a killed process keeps its lock and its socket a little longer than its connections. Raise Stranger.
     """
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -124,8 +125,9 @@ def connect(address: str, deadline: float) -> socket.socket | None:
 
 
 def stranger(peer: socket.socket, address: str) -> str:
-    """Return who is at the other end when it must not be there: another user, or a process of another container,
-    whose root is not ours. "" when it may be. A socket file needs no check: only we may enter its directory."""
+    """Return "" when the process at the other end is trusted. Otherwise return whose it is: another user's, or one of
+    another container, whose root is not ours. A socket file needs no check, because only this user can enter its
+    directory."""
     if not in_memory(address):
         return ""
     pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
@@ -136,7 +138,7 @@ def stranger(peer: socket.socket, address: str) -> str:
 
 
 def _pid_namespace(pid: str) -> str:
-    """Return the namespace of a process; "" when there is no /proc, or the process is not in it."""
+    """Return the pid namespace of a process; "" when there is no /proc, or /proc does not show the process."""
     try:
         return os.readlink("/proc/%s/ns/pid" % pid)
     except OSError:

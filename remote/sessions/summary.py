@@ -1,7 +1,7 @@
-"""The summary of a session: a small file beside its journal, which `ccb ps` shows and by which sessions are found.
+"""The summary of a session: a small file beside its journal. `ccb ps` shows it, and look-ups of sessions read it.
 
-It is a cache: the journal is what counts. It also names the process that owns the session, for hosts that share a home
-directory.
+The summary is a cache; the journal is authoritative. It also names the process that owns the session, for hosts that
+share a home directory.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 NAME = "summary.json"
 OWNER = ("hostname", "boot", "pid", "started", "socket", "bundle", "mark")
-"""The fields that name the owning process. They are absent after it has ended in order."""
+"""The fields that name the owning process. They are absent after it has ended normally."""
 
 _MAX_BYTES = 64 * 1024
 
 
 class SummaryFile:
-    """The summary file of a running daemon. `fixed` are the fields that never change, those of OWNER among them.
-    Without a state directory nothing is written; `fields` is always the same object."""
+    """The summary file of a running daemon. `fixed` has the fields that never change, including those of OWNER. Without
+    a state directory nothing is written. `fields` is always the same object."""
 
     def __init__(self, state_directory: str, fixed: Json) -> None:
         self._path = os.path.join(state_directory, NAME) if state_directory else ""
@@ -32,7 +32,7 @@ class SummaryFile:
         self._written = b""
 
     def update(self, **fields: object) -> None:
-        """Change fields, and write the file if that changes anything. A failure is logged, not raised."""
+        """Change fields, and write the file if a value differs. A failure is logged, not raised."""
         self.fields.update(fields)
         self._write()
 

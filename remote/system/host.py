@@ -58,7 +58,7 @@ class DirEntry:
 
 
 class FileChanged(Exception):
-    """The file has another content than the caller expected; nothing was written."""
+    """The content of the file is not what the caller expected. Nothing was written."""
 
 
 class NotAFile(Exception):
@@ -75,7 +75,7 @@ def digest_of(data: bytes) -> str:
 
 
 class Host(Protocol):
-    """What tools may do on a machine. All paths are absolute. Methods raise OSError."""
+    """The operations that tools may perform on a machine. All paths are absolute. Every method may raise OSError."""
 
     def real_path(self, path: str) -> str:
         """Return `path` with every link resolved; its last parts need not exist."""
@@ -94,12 +94,13 @@ class Host(Protocol):
         """Return the entries of a directory, sorted by name."""
 
     async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
-        """Make `data` the content of the file in one atomic step, if its content still has the digest `expected`
-        (`ABSENT`: if it does not exist; missing parent directories are made). Keeps mode and owner, and writes
-        through a link to its target. Raises FileChanged, then nothing has changed."""
+        """Replace the content of the file with `data` in one atomic step, if the content still has the digest
+        `expected`. With `ABSENT`, create the file and its missing parent directories. Keep mode and owner; write to the
+        target of a link. Raise FileChanged, and change nothing, if the content differs."""
 
     def which(self, name: str) -> str | None:
-        """Return the path of a program; never one inside the project, or found by a relative entry of PATH."""
+        """Return the path of a program, None when there is none. Never return a program inside the project, or one that
+        a relative entry of PATH leads to."""
 
     def start(
         self,
@@ -169,7 +170,8 @@ class LocalHost:
 
 
 async def _in_thread(function: Callable[..., T], *args: object) -> T:
-    """Run a step on a file in a thread. When cancelled, wait for its end: no step is left running on its own."""
+    """Run a file operation in a thread. When cancelled, wait until the operation has ended, so that none goes on
+    unseen."""
     work = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, function, *args))
     try:
         return await asyncio.shield(work)
@@ -206,7 +208,8 @@ def _stat(path: str, follow: bool) -> FileInfo | None:
 
 
 class _open_regular:
-    """Return a file descriptor, opened so that a pipe cannot block and a terminal cannot become the controlling one."""
+    """Open a regular file for reading, as a context manager that returns its descriptor. Raise NotAFile for anything
+    else: opening a pipe does not block, and a terminal does not become the controlling one."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -299,9 +302,9 @@ def _make_directories(directory: str) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Keeps the other sessions of this machine from looking at a version that is about to go. Where directories
-    cannot be locked, or something else holds the lock, it goes on without: the digest is still checked right before
-    the rename."""
+    """Lock the directory, so that no other session of this machine checks a version that is about to be replaced. Go on
+    without the lock if directories cannot be locked here, or another process keeps it: the digest is still checked
+    right before the rename."""
     try:
         file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -347,7 +350,7 @@ def _copy_attributes(path: str, file: int) -> None:
                 os.setxattr(file, name, os.getxattr(path, name))
     mine, mode = os.fstat(file), stat.S_IMODE(old.st_mode)
     if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
-        mode &= ~(stat.S_ISUID | stat.S_ISGID)  # it would run as somebody else now
+        mode &= ~(stat.S_ISUID | stat.S_ISGID)  # the program would run as another user now
     os.fchmod(file, mode)
 
 
@@ -367,7 +370,7 @@ def _digest(path: str) -> str:
 
 
 def _rename_to_new(temp: str, path: str) -> None:
-    """Give the file its name. Raise FileChanged rather than replace another file."""
+    """Rename the temporary file to a new name. Raise FileChanged if a file of that name exists."""
     try:
         os.link(temp, path)
     except FileExistsError:

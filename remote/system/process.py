@@ -21,17 +21,17 @@ MARK = "CCB_MARK"
 """The environment variable with the mark that every child inherits: `<token of the session>.<token of the call>`."""
 
 TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
-_KILL_WAIT = 0.06  # seconds for SIGKILL to take effect; what is stuck in the kernel is not waited for
+_KILL_WAIT = 0.06  # seconds for SIGKILL to take effect; do not wait longer for a process that is stuck in the kernel
 _CHUNK = 65536
 _READS_AT_ONCE = 4  # chunks taken from a pipe before other work of the event loop gets its turn
-_DRAIN = 0.1  # seconds that output may still come in after the process has ended and something else holds its pipe
+_DRAIN = 0.1  # seconds to wait for more output when the process has ended but another one still holds its pipe
 _OURS = ("ANTHROPIC_", "CCB_", "CLAUDE_", "OPENAI_", "PYTHONSTARTUP")
 
 
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
-    """What children see of the worker's environment: nothing of ours, nothing that opens an editor or a pager. SHLVL
-    keeps bash from taking each command for a login over ssh and reading the start-up files again, into the output of
-    the command."""
+    """Return the environment of child processes: the worker's own, without the variables of ccb and of model providers,
+    and with settings that keep programs from opening an editor or a pager. SHLVL=1 keeps bash from taking each command
+    for a login over ssh: it would read the start-up files again, and their output would mix with the command's."""
     env = {name: value for name, value in environ.items() if not name.startswith(_OURS)}
     env.update(GIT_EDITOR="true", TERM="dumb", PAGER="cat", GIT_PAGER="cat", GIT_TERMINAL_PROMPT="0", SHLVL="1")
     if mark:
@@ -68,8 +68,9 @@ class Process:
             threading.Thread(target=self._wait_in_thread, name=f"wait-{self.pid}", daemon=True).start()
 
     async def wait(self) -> int:
-        """The exit code (negative: the signal), once the process has ended and its output is in. Output of what it left
-        in the background is not waited for, but still taken until `discard_output` or `stop`."""
+        """Wait until the process has ended and its output has arrived. Return the exit code (negative: the number of
+        the signal). Do not wait for processes left in the background; their output goes to `on_output` until
+        `discard_output` or `stop` is called."""
         await self._exited.wait()
         if not self._drained.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
@@ -78,9 +79,9 @@ class Process:
         return self.returncode
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL, to the process and everything it started. Returns when the process is reaped and
-        the rest is gone. When cancelled, it kills at once. May be called again, and after the end: then it takes
-        what was left behind."""
+        """Send SIGTERM, then SIGKILL, to the process and everything it started. Return when the process is reaped and
+        the others are gone. When cancelled, send SIGKILL at once. May be called again, also after the process has
+        ended: then it ends the processes left in the background."""
         self._signal(signal.SIGTERM)
         gone = False
         try:
@@ -102,7 +103,8 @@ class Process:
         self._on_output = _nothing
 
     def has_leftovers(self) -> bool:
-        """Whether something that the process started still lives after its end, as far as its group and output show."""
+        """Return whether the process has ended but something that it started still lives: a member of its process
+        group, or a process that holds its output open."""
         return self._exited.is_set() and not (self._drained.is_set() and self._group_is_gone())
 
     def _signal(self, number: int) -> None:
@@ -114,8 +116,8 @@ class Process:
         return self._exited.is_set() and self._group_is_gone() and not marked(self.mark)
 
     def _group_is_gone(self) -> bool:
-        """Only after the leader is reaped. A process that has its pid now is a stranger: the kernel gives a pid out
-        again only when no group has that number."""
+        """Return whether the process group has no members. Call this only after the leader is reaped. A process that
+        has the leader's pid by then is unrelated: the kernel reuses a pid only when no group has that number."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -176,9 +178,9 @@ class Process:
 def start(
     argv: Sequence[str], cwd: str, env: Mapping[str, str], on_output: Callable[[bytes], None], mark: str = ""
 ) -> Process:
-    """Start `argv` in its own session with stdin from /dev/null. `on_output` gets stdout and stderr, merged in
-    order, in the event loop. `env` is the whole environment (see `child_environment`). Raises OSError when it cannot
-    start."""
+    """Start `argv` in its own session with stdin from /dev/null. `on_output` is called in the event loop with stdout
+    and stderr, merged in order. `env` is the whole environment (see `child_environment`). Raise OSError when the
+    program cannot be started."""
     popen = subprocess.Popen(
         list(argv),
         cwd=cwd,
@@ -198,8 +200,8 @@ def _nothing(data: bytes) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Live processes whose environment has this mark, or a mark of this session's token. Empty where there is no
-    /proc: there the process group is all that is known."""
+    """Return the pids of the live processes whose environment has this mark, or a mark that begins with this session
+    token. Return an empty list where there is no /proc; only the process group is known there."""
     if not mark:
         return []
     wanted = f"{MARK}={mark}".encode()
@@ -236,7 +238,7 @@ def _has_mark(pid: str, wanted: bytes) -> bool:
 
 
 async def stop_marked(mark: str) -> None:
-    """End every process with a mark of this session, even one that has detached itself."""
+    """End every process that has this mark or a mark of this session, even one that has left its process group."""
     _send_all(marked(mark), signal.SIGTERM)
     try:
         await _until(lambda: not marked(mark))
@@ -246,7 +248,7 @@ async def stop_marked(mark: str) -> None:
 
 
 async def _until(gone: Callable[[], bool], seconds: float = TERM_GRACE) -> bool:
-    """Poll until these processes have ended. Return whether they did in time."""
+    """Poll until `gone` returns True. Return whether it did within `seconds`."""
     deadline = time.monotonic() + seconds
     while not gone():
         if time.monotonic() >= deadline:
@@ -256,8 +258,8 @@ async def _until(gone: Callable[[], bool], seconds: float = TERM_GRACE) -> bool:
 
 
 async def _killed(mark: str) -> None:
-    """SIGKILL until nobody has the mark: a process may have started another one after it was listed and before it
-    was killed."""
+    """Send SIGKILL until no process has the mark. One round is not enough: a process may start another one between
+    being listed and being killed."""
 
     def none_left() -> bool:
         left = marked(mark)

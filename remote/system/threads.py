@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-_STACK = 4 * 1024 * 1024  # musl gives 128 KiB, in which Python dies of a recursion that it allows
+_STACK = 4 * 1024 * 1024  # musl gives 128 KiB: Python overflows it within its own recursion limit, and crashes
 
 
 class Threads(ThreadPoolExecutor):
-    """The thread pool of an event loop. Once its first thread runs, work waits for a free thread when the host allows
-    no further one."""
+    """The thread pool of an event loop. When the host allows no more threads, work waits for one of those that run;
+    only the first thread is required (RuntimeError)."""
 
     def __init__(self) -> None:
         super().__init__()

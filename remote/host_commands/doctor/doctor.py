@@ -12,7 +12,8 @@ _Check = Callable[[], "list[HostFinding]"]
 
 
 def examine(reports: Reports, bundle: str) -> None:
-    """Report each check when it is done, then answer the laptop's measurements until it ends them."""
+    """Report the result of each check as soon as it is done. Then answer the laptop's measurements until the laptop
+    ends them."""
     from . import storage, system
     from .network_probe import serve
 

@@ -1,8 +1,9 @@
 """The host's end of the laptop's measurements: round trip, throughput both ways, clocks.
 
-The laptop writes frames on the channel: `ping` is answered with a report `clock` of the same `n`, `credit` with that
-many bytes of reports `bulk`, `data` is read and dropped; the `socket` of `ready` is one that may be connected to, ""
-when there is none. The end of input, `stop`, or a silence of SILENCE_S end it.
+The laptop writes frames on the channel. The host answers `ping` with a report `clock` of the same `n`, and `credit`
+with that many bytes of `bulk` reports. It reads `data` and drops it. The report `ready` names a `socket` that the
+laptop may connect to, "" when there is none. The measurements end at the end of input, at `stop`, or after SILENCE_S
+without a frame.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def serve(reports: Reports, fd: int = 0) -> None:
             os.chmod(path, 0o600)
             listener.listen(1)
         except (OSError, paths.NoPlace):
-            pass  # then the laptop has no socket to try
+            pass  # the laptop gets no socket to try
         try:
             reports.report("ready", {"socket": path})
             _serve(reports, fd)
@@ -62,7 +63,7 @@ def _serve(reports: Reports, fd: int) -> None:
 
 
 def _answer(line: bytes, reports: Reports) -> bool:
-    """Answer one frame. Return whether the laptop goes on."""
+    """Answer one frame. Return False for the frame that ends the measurements."""
     if line.startswith(b'{"t":"data"'):
         return True
     try:
@@ -81,5 +82,5 @@ def _answer(line: bytes, reports: Reports) -> bool:
 
 
 def _noise(size: int) -> str:
-    """Return a text of `size` characters that compression cannot make smaller than half of it."""
+    """Return a text of `size` characters that compression can shrink by half at most."""
     return os.urandom((size + 1) // 2).hex()[:size]

@@ -14,7 +14,7 @@ _LAYOUT = struct.Struct("=8QI")
 
 
 class Quota:
-    """Bytes and inodes that are in use, and their limits; 0: no limit."""
+    """Bytes and inodes in use, and their limits. A limit of 0 means none."""
 
     def __init__(self, used: int, limit: int, nodes: int, max_nodes: int) -> None:
         self.used = used
@@ -33,8 +33,8 @@ class Quota:
 
 
 def of_path(path: str, device: str) -> Quota | None:
-    """The quota of this user on the file system of `path`, which is on `device`; None when there is none, or when
-    this system cannot be asked (networked file systems: `over_on_network`)."""
+    """Return the quota of this user on the file system of `path`, which is on `device`. Return None when there is no
+    quota or it cannot be read here. For networked file systems, see `over_on_network`."""
     try:
         import ctypes
 
@@ -49,12 +49,12 @@ def of_path(path: str, device: str) -> Quota | None:
             failed = libc.quotactl(_GET_QUOTA, os.fsencode(device), os.getuid(), answer)
     except (ImportError, OSError, AttributeError):
         return None
-    return None if failed else decoded(answer.raw)
+    return None if failed else parse_quota(answer.raw)
 
 
-def decoded(raw: bytes) -> Quota | None:
-    """A `struct if_dqblk`; None without any limit. The lower of both limits counts: what is over it is refused
-    sooner or later."""
+def parse_quota(raw: bytes) -> Quota | None:
+    """Parse a `struct if_dqblk`. Return None when it has no limit. The lower of the soft and the hard limit counts,
+    because writes beyond the soft limit are refused after a grace period."""
     hard, soft, used, hard_nodes, soft_nodes, nodes, _, _, _ = _LAYOUT.unpack_from(raw)
     limit = min([each * _KILO for each in (hard, soft) if each], default=0)
     max_nodes = min([each for each in (hard_nodes, soft_nodes) if each], default=0)
@@ -62,8 +62,8 @@ def decoded(raw: bytes) -> Quota | None:
 
 
 def over_on_network() -> str:
-    """What `quota` says of the networked file systems on which this user is over a limit, "" when there are none or
-    no such program is there. Only a server knows, so it may take a while."""
+    """Return what the program `quota` prints about networked file systems on which this user is over a limit; "" when
+    there are none or the program is missing. The program asks the file servers, so this may take a while."""
     from ..findings import said_by
 
     program = shutil.which("quota")

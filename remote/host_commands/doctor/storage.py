@@ -1,4 +1,4 @@
-"""What `ccb doctor` says about the files of sessions: their directories, the cached bundles, the sessions that
+"""The checks of `ccb doctor` on the files of sessions: their directories, the cached bundles, the sessions that
 exist."""
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _BUNDLE = re.compile(r"[0-9a-f]{64}\.zip")
 
 
 def directories() -> list[HostFinding]:
-    """Check home, state, bundles, sockets and /tmp, as far as they exist, and say which of them a session would use."""
+    """Check the directories for home, state, bundles, sockets and /tmp that exist. Report which of them a session would
+    use."""
     home = paths.home_directory()
     state, _ = paths.durable_directory("x")
     where = [("home", home), ("state", os.path.dirname(state) if state else "")]
@@ -61,7 +62,7 @@ def directories() -> list[HostFinding]:
 
 
 def _instead(name: str, top: str) -> str:
-    """Return what a session does without one of our directories."""
+    """Return what a session uses instead when it cannot use one of our directories."""
     if name != "state":
         return ""
     if not top:
@@ -70,8 +71,8 @@ def _instead(name: str, top: str) -> str:
 
 
 def _sockets() -> tuple[HostFinding, str]:
-    """Where sockets and locks go, made and left as a session would, without one; and that directory, "" when there
-    is none."""
+    """Return the finding about the directory for sockets and locks, and its path ("" when none is usable). Try the
+    directory as a session would, by creating it; remove it again if it is new."""
     tops = [path for path in runtime_directories() if os.path.isdir(path)]
     existed = set(tops)
     fix = "Make /tmp or the home directory writable for this user."
@@ -94,7 +95,7 @@ def _sockets() -> tuple[HostFinding, str]:
 
 
 def remove_made(path: str) -> None:
-    """Remove a directory that was only made to see whether that works."""
+    """Remove a directory that was created only as a test."""
     try:
         made = os.path.join(path, paths.MADE)
         if os.path.lexists(made):
@@ -149,7 +150,7 @@ def _directory(name: str, path: str) -> HostFinding:
 
 
 def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
-    """Return what a file system has left, and a text on what there is too little of, "" when there is enough."""
+    """Return texts on the free space of a file system, and a text on what is short ("" when there is enough)."""
     try:
         info = os.statvfs(path)
     except OSError as error:
@@ -177,7 +178,7 @@ def _room(path: str, kind: str, device: str) -> tuple[list[str], str]:
 
 
 def quota_text(limits: quota.Quota) -> str:
-    """`quota 3M of 5M, 12 of 100 files`."""
+    """Return a quota as a text: `quota 3M of 5M, 12 of 100 files`."""
     parts = []
     if limits.limit:
         parts.append("%s of %s" % (size_text(limits.used), size_text(limits.limit)))
@@ -187,7 +188,7 @@ def quota_text(limits: quota.Quota) -> str:
 
 
 def _foreign(there: str, path: str) -> str:
-    """Return why a directory that exists cannot be ours; "" when it can."""
+    """Return why ccb must not use a directory that exists, "" when it may."""
     if there != path or path in ("/tmp", paths.home_directory()):  # noqa: S108
         return ""
     info = os.lstat(there)
@@ -205,13 +206,13 @@ _WAYS_OUT = {
 
 
 def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
-    """Return why no file of `size` bytes can be made in `path`, and what to do; "" when one can."""
+    """Return why a file of `size` bytes cannot be written in `path`, and what to do about it; ("", "") when it can."""
     probe = os.path.join(path, ".ccb-doctor-%d" % os.getpid())
     try:
         fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             if os.write(fd, b"x" * size) < size:
-                os.write(fd, b"x" * size)  # raises the reason
+                os.write(fd, b"x" * size)  # the second write raises the reason
         finally:
             os.close(fd)
             os.unlink(probe)
@@ -223,7 +224,7 @@ def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
 
 
 def _file_system(path: str) -> tuple[str, str]:
-    """Return type and device of the file system of `path`; "" where the system does not tell them."""
+    """Return the type and the device of the file system of `path`; ("", "") where the system does not say."""
     real, best, kind, device = os.path.realpath(path), "", "", ""
     for line in text_of("/proc/self/mountinfo", 1 << 20).splitlines():
         before, _, after = line.partition(" - ")
@@ -237,7 +238,8 @@ def _file_system(path: str) -> tuple[str, str]:
 
 
 def bundle_cache(bundle: str) -> list[HostFinding]:
-    """Say where the bundle of this ccb is or would be stored, and how many are kept. The doctor itself stores none."""
+    """Report where the bundle of this ccb is stored or would be, and how many bundles are kept. The doctor stores
+    none."""
     ours = filter(is_ours, worker_directories())
     kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
     problems = [(top, _store_problem(top)) for top in _stores()]
@@ -256,7 +258,7 @@ def _kept_text(kept: list[str]) -> str:
 
 
 def _store_problem(top: str) -> str:
-    """Return why no bundle can be stored in `top`; "" when one can."""
+    """Return why a bundle cannot be stored in `top`, "" when it can."""
     there = nearest(top)
     if not os.path.isdir(there):
         return "%s is not a directory" % there
@@ -265,7 +267,8 @@ def _store_problem(top: str) -> str:
 
 
 def _stores() -> list[str]:
-    """Return the directories where the stub stores a bundle, the best one first; as in deploy/stub.py."""
+    """Return the directories where a bundle may be stored, the preferred one first. deploy/stub.py uses the same
+    order."""
     home, runtime = paths.home_directory(), os.environ.get("XDG_RUNTIME_DIR") or ""
     found = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
     tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []
@@ -273,12 +276,12 @@ def _stores() -> list[str]:
 
 
 def _steps(top: str) -> list[str]:
-    """Return our own directories on the way to a bundle, as far as they exist."""
+    """Return the directories of ccb on the path to a bundle that exist, the outer one first."""
     return [path for path in (os.path.dirname(top), top) if os.path.lexists(path)]
 
 
 def running_sessions() -> list[HostFinding]:
-    """Say how many sessions there are, and on which hosts."""
+    """Report how many sessions there are, and on which hosts."""
     found = sessions()
     alive = sum(entry.alive for entry in found)
     elsewhere = sorted({entry.elsewhere for entry in found if entry.elsewhere})

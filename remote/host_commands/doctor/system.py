@@ -1,4 +1,4 @@
-"""What `ccb doctor` says about the host itself: interpreter, limits, logout, programs, locale."""
+"""The checks of `ccb doctor` on the host itself: interpreter, limits, logout, programs, locale."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _files() -> HostFinding:
 
 
 def _sizes() -> list[HostFinding]:
-    """Check two limits that are rarely set, and cause puzzling errors where they are: file size and memory."""
+    """Check the limits on file size and address space. They are rarely set, and cause puzzling errors when they are."""
     found = []
     for name, which, good, flag in (
         ("file size", resource.RLIMIT_FSIZE, _FILE_SIZE_GOOD, "-f"),
@@ -168,8 +168,8 @@ def logout() -> list[HostFinding]:
 
 
 def sshd_settings() -> list[HostFinding]:
-    """Show the settings of sshd that matter, where this user may read them. The laptop tries what its own login
-    allows."""
+    """Show the sshd settings that matter to ccb, if this user may read them. The laptop checks its own login by
+    itself."""
     found: list[str] = []
     unreadable = []
     for path in ["/etc/ssh/sshd_config", *sorted(glob.glob("/etc/ssh/sshd_config.d/*.conf"))]:
@@ -192,7 +192,7 @@ def sshd_settings() -> list[HostFinding]:
 
 
 def tools() -> list[HostFinding]:
-    """Check the programs that tools and the model use where they exist."""
+    """Check the optional programs that tools and the model use."""
     found = []
     for name, state, missing, fix in (
         ("bash", WARN, "not there: commands run in sh", "Install bash."),
@@ -212,7 +212,7 @@ def tools() -> list[HostFinding]:
 
 
 def locale_names() -> list[HostFinding]:
-    """Check the locale that tools get. The worker itself does not depend on it."""
+    """Check the locale that tools run with. The worker itself does not depend on it."""
     import locale
 
     given = {name: os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)}

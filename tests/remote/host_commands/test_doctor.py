@@ -112,11 +112,11 @@ def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> N
 
 def test_a_quota_is_read_as_the_kernel_gives_it() -> None:
     raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
-    limits = quota.decoded(raw)
+    limits = quota.parse_quota(raw)
     assert limits is not None
     assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
     assert doctor_storage.quota_text(limits) == "quota 900K of 1M, 99 of 100 files"
-    assert quota.decoded(bytes(128)) is None
+    assert quota.parse_quota(bytes(128)) is None
 
 
 def test_where_there_are_no_quotas_there_is_nothing_to_say(tmp_path: Path) -> None:
