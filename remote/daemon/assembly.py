@@ -1,4 +1,4 @@
-"""Makes a session and its agents out of its options, its journal and what the daemon lends to them."""
+"""Build a session and its agents from the session's options, its journal, and the resources of the daemon."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COPIED_UNSTARTED = (
 
 @dataclass(frozen=True)
 class SessionHost:
-    """What the daemon lends to its session."""
+    """The resources of the daemon that its session uses."""
 
     session_id: str
     journal: Journal
@@ -58,16 +58,16 @@ class SessionHost:
     context: ToolContext
     version: str
     surviving: Collection[str] = ()
-    """The kinds of requests that stay open when the worker starts again, until they are asked again under their ids."""
+    """The kinds of requests that stay open when the worker restarts, until they are asked again under the same ids."""
 
     def log(self) -> SessionLog:
-        """Return a new way into the journal."""
+        """Return a new SessionLog, which writes to the journal."""
         return SessionLog(self.session_id, self.journal, self.watchers)
 
 
 def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
-    """Start a new session; `facts` go with its first record. Raises JournalError, and ValueError if the options make no
-    sense on this host."""
+    """Start a new session; `facts` are stored with its first record. Raise JournalError, and ValueError if the options
+    are not valid on this host."""
     log = host.log()
     parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
     agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context, AgentHistory(MAIN_AGENT))
@@ -78,8 +78,8 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 
 
 def resume_session(host: SessionHost) -> tuple[Session, str]:
-    """Go on from a journal that has records. Return the session and the mark of the processes that the last worker may
-    have left running. Raises JournalError."""
+    """Continue the session of a journal that has records. Return the session, and the mark of the processes that the
+    last worker may have left running. Raise JournalError."""
     restored = restore(host.log(), host.watchers, host.surviving)
     factory = AgentFactory(restored.parts, host.calls, host.version)
     factory.close_open_tools(restored.histories)
@@ -94,8 +94,8 @@ def _answering(session: Session) -> Session:
 
 @dataclass(frozen=True)
 class AgentFactory:
-    """Makes agents that record in the log of a session and call the model over `calls`. Any number of them can run at
-    the same time, each with a history of its own."""
+    """Creates agents that record in the log of a session and call the model over `calls`. Any number of agents can run
+    at the same time, each with its own history."""
 
     parts: SessionParts
     calls: Calls
@@ -115,8 +115,8 @@ class AgentFactory:
         return Agent(config, deps, history.conversation, history.ledger)
 
     def main_agent(self, context: ToolContext, history: AgentHistory) -> Agent:
-        """Return the main agent, with the history that the journal holds. Raise ValueError if the options
-        make no sense on this host."""
+        """Return the main agent, with the history from the journal. Raise ValueError if the options are not valid on
+        this host."""
         options = self.parts.launches.options
         context.add_dirs[:] = added_directories(context.cwd, options)
         engine = PermissionEngine(

@@ -16,7 +16,7 @@ import time
 
 _CHUNK = 65536
 _MAX_HELD = 1024 * 1024  # bytes held for a reader that is slower than its writer
-_LAST_BYTES_S = 5.0  # how long the bytes of an end that has closed are offered to the other
+_LAST_BYTES_S = 5.0  # seconds that one end gets to read the last bytes of the other, closed end
 
 
 class _Flow:
@@ -32,23 +32,23 @@ class _Flow:
 
     @property
     def finished(self) -> bool:
-        """Whether all bytes of the source have reached the sink, or never will."""
+        """Whether all bytes of the source have reached the sink, or cannot reach it any more."""
         return self.ended and (self.gone or not self.held)
 
     @property
     def broken(self) -> bool:
-        """Whether one of its ends is closed."""
+        """Whether the source or the sink is closed."""
         return self.ended or self.gone
 
     def wants(self, poller: dict[int, int]) -> None:
-        """Add the events to wait for to `poller`, which maps descriptors to poll masks."""
+        """Add the poll events that this direction waits for to `poller`, which maps descriptors to poll masks."""
         if not self.ended and not self.gone and len(self.held) < _MAX_HELD:
             poller[self.source] = poller.get(self.source, 0) | select.POLLIN
         if self.held and not self.gone:
             poller[self.sink] = poller.get(self.sink, 0) | select.POLLOUT
 
     def step(self, ready: dict[int, int]) -> bool:
-        """Move the bytes that can be moved now. Return whether there were any."""
+        """Move the bytes that can be moved now. Return whether any were moved."""
         if self.gone:
             return False
         before = len(self.held)
@@ -75,7 +75,7 @@ class _Flow:
 
 
 def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
-    """Relay until one end has closed and the other has taken its last bytes, or has not taken any for a while."""
+    """Relay until one end has closed and the other has read the last bytes, or has stopped reading."""
     fd = daemon.fileno()
     for each in (channel_in, channel_out, fd):
         os.set_blocking(each, False)

@@ -1,6 +1,6 @@
-"""One attached client: what it is sent, what it says, and whether it is still there.
+"""One attached client: the frames sent to it, the frames it sends, and whether it is still alive.
 
-Each client has its own cursor into the journal, so a slow client delays no other one.
+Each client has its own position in the journal, so a slow client does not delay the others.
 """
 
 from __future__ import annotations
@@ -44,14 +44,13 @@ from .model_streams import ModelLink
 log = logging.getLogger(__name__)
 
 PING_AFTER_S = 5.0
-"""A client that has said nothing for so long is sent a ping."""
+"""Seconds of silence after which a client is sent a ping."""
 
 SILENT_S = 15.0
-"""A client that has said nothing for so long is detached."""
+"""Seconds of silence after which a client is detached."""
 
 STUCK_S = 5.0
-"""A client that no longer drives but still reads an answer of the model must answer a ping, or read on, within so
-long."""
+"""Seconds within which a former driver that still reads an answer of the model must answer a ping or read on."""
 
 _MAX_CONTROL = 10_000  # unsent control frames; beyond it the client is detached
 _MAX_PROGRESS = 2_000  # unsent progress frames; beyond it the oldest are dropped
@@ -60,7 +59,7 @@ _BATCH = 128 * 1024  # bytes written before the socket is waited for
 
 
 class ClientOwner(Protocol):
-    """What a client reports to."""
+    """The receiver of what happens to a client."""
 
     journal: Journal
 
@@ -68,29 +67,29 @@ class ClientOwner(Protocol):
         """Grant or refuse an attach."""
 
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
-        """Take a frame of the driver, or of a former driver that still reads an answer of the model."""
+        """Handle a frame of the driver, or of a former driver that still reads an answer of the model."""
 
     def fetch(self, client: Client, frame: Fetch) -> None:
         """Send earlier events."""
 
     def detached(self, client: Client, *, done: bool) -> None:
-        """The client says that it leaves."""
+        """The client announces that it leaves."""
 
     def reads(self, client: Client) -> bool:
         """Return whether the client reads an answer of the model."""
 
     def stuck(self, client: Client) -> None:
-        """The client holds up the driver: it reads an answer of the model, no longer drives, and does not react."""
+        """A former driver delays the driver: it still reads an answer of the model and does not react."""
 
     def left(self, client: Client) -> None:
         """The connection has ended."""
 
 
 class ClientOutbox:
-    """The frames that one client is to be sent. `next_line` returns the most urgent one.
+    """The frames that wait to be sent to one client. `next_line` returns the most urgent line.
 
     The order is: control frames, then events and progress in the order of the journal, then data of model calls.
-    Control frames also go between the lines of a long event; everything else comes after it.
+    Control frames may also go between the lines of a long event; everything else waits for its end.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -118,7 +117,7 @@ class ClientOutbox:
         self.wake.set()
 
     def control(self, frame: Frame) -> None:
-        """Queue a frame that overtakes events and data."""
+        """Queue a frame that is sent before events and data."""
         if len(self._control) >= _MAX_CONTROL:
             log.warning("a client does not read: it has too many unsent control frames, and is detached")
             self.close()
@@ -132,7 +131,7 @@ class ClientOutbox:
         self.wake.set()
 
     def progress(self, seq: int, key: str, body: Json) -> None:
-        """Queue a public object that may be lost, to be sent after event `seq`. It replaces an unsent one with the
+        """Queue a public object that may be lost, to be sent after event `seq`. It replaces an unsent object with the
         same key."""
         if not self._sends_events:
             return
@@ -144,7 +143,7 @@ class ClientOutbox:
         self.wake.set()
 
     async def bulk(self, frame: Frame) -> None:
-        """Queue a frame that may wait; return when there is room for it."""
+        """Queue a frame of low urgency. Return once there is room for it."""
         while len(self._bulk) >= _MAX_BULK and not self.closing:
             self._bulk_room.clear()
             await self._bulk_room.wait()
@@ -152,7 +151,7 @@ class ClientOutbox:
         self.wake.set()
 
     def close(self, last: Frame | None = None) -> None:
-        """Send the queued control frames, then `last`, then nothing more."""
+        """Send the queued control frames, then `last`. Send nothing after it."""
         if last is not None:
             self._control.append(last)
         self.closing = True
@@ -160,13 +159,13 @@ class ClientOutbox:
         self.wake.set()
 
     def finish(self, last: Frame) -> None:
-        """Send all events there are, then `last`, then nothing more."""
+        """Send all remaining events, then `last`. Send nothing after it."""
         self._last = last
         self._bulk_room.set()
         self.wake.set()
 
     def next_line(self) -> bytes | None:
-        """Return the next line to send; None when there is none now."""
+        """Return the next line to send; None when nothing is to be sent now."""
         control = self._next_control()
         if control is not None:
             return self._encode(control)
@@ -181,8 +180,9 @@ class ClientOutbox:
         return None if frame is None else self._encode(frame)
 
     def _encode(self, frame: Frame) -> bytes:
-        """Return the first line of `frame`; the others wait in `_rest`. Only events and pages of them are that long,
-        which are sent when `_rest` is empty, and snapshots, which are sent before all of them."""
+        """Return the first line of `frame`, and keep its other lines in `_rest`. `_rest` is empty then: only events,
+        pages and snapshots need several lines. Events and pages are sent only when `_rest` is empty, and a snapshot
+        comes before them all."""
         self._parted += 1
         first, *rest = encode_frame(frame, self._parted)
         self._rest.extend(rest)
@@ -227,24 +227,30 @@ class Client:
         self.name = ""
         self.outbox = ClientOutbox(owner.journal)
         self.model_link: ModelLink | None = (
-            None  # for model calls; a viewer has one for the calls it made when it drove
+            None  # for model calls; a viewer has one to finish the calls it made as driver
         )
-        self.pages = 0  # pages of earlier events that it asked for and that were not sent yet
+        self.pages = 0  # requested pages of earlier events that were not sent yet
         self.paging = asyncio.Lock()
-        self.late: list[Input] = []  # inputs that found no room; at most as many as a laptop has unconfirmed
+        self.late: list[
+            Input
+        ] = []  # inputs that were not applied for lack of room; at most as many as a laptop has unconfirmed
         self._owner = owner
         self._reader = reader
         self._writer = writer
         self._greeting = greeting
-        writer.transport.set_write_buffer_limits(0)  # so that `drain` returns when everything has left this process
+        writer.transport.set_write_buffer_limits(
+            0
+        )  # so that `drain` returns only when everything has left this process
         self._decoder = FrameDecoder()
         self._heard = time.monotonic()
         self._pings = 0
-        self._unanswered_since = 0.0  # when the ping was sent that shows whether it is stuck; 0: no such ping is open
+        self._unanswered_since = (
+            0.0  # when the ping was sent that tests whether the client is stuck; 0: no such ping is open
+        )
 
     @property
     def epoch(self) -> int:
-        """The epoch in which it was attached."""
+        """The epoch in which the client was attached."""
         return self.outbox.epoch
 
     async def run(self) -> None:
@@ -260,11 +266,11 @@ class Client:
                 if isinstance(result, Exception) and not isinstance(result, (ConnectionError, BrokenPipeError)):
                     log.error("client %s: %r", self.name, result)
             self.outbox.close()
-            self._writer.transport.abort()  # the unsent bytes for a peer that reads nothing must not stay in memory
+            self._writer.transport.abort()  # free the unsent bytes of a peer that reads nothing
             self._owner.left(self)
 
     def admit(self, role: str, epoch: int, have: int) -> None:
-        """Make it a driver or viewer, and send it all events after number `have`."""
+        """Attach the client as `role`, and send it all events after number `have`."""
         self.role = role
         self.outbox.send_events(epoch, have)
 
@@ -282,11 +288,11 @@ class Client:
                 log.error("the client sent something that is not a frame: %s", error.reason)
                 text = "the laptop sent something that is not a frame: %s" % error.reason
                 self.outbox.close(Refused("bad_attach", text))
-                await asyncio.sleep(1)  # so that the refusal is written; the connection ends when either task ends
+                await asyncio.sleep(1)  # time to write the refusal; the connection ends when either task ends
                 return
 
     def _take(self, frame: Frame) -> bool:
-        """Act on a frame. Return whether the client has left with it."""
+        """Act on a frame. Return whether the client leaves with this frame."""
         if isinstance(frame, Ping):
             self.outbox.control(Pong(self.epoch, frame.n))
         elif isinstance(frame, Pong):
@@ -299,7 +305,7 @@ class Client:
         elif isinstance(frame, Attach):
             if not self.role:
                 self._owner.attached(self, frame)
-        elif not isinstance(frame, Ack):  # what it has seen it says again when it attaches
+        elif not isinstance(frame, Ack):  # acks are not needed: an attach repeats what the client has seen
             self._take_of_attached(frame)
         return False
 
@@ -315,8 +321,8 @@ class Client:
             self._owner.received(self, frame)
 
     def _check_stuck(self, now: float) -> None:
-        """A former driver that still reads an answer of the model delays the driver. It must do more than show that
-        it lives, which a laptop also does when it takes nothing off its link."""
+        """Report a former driver that still reads an answer of the model but does not react: it delays the driver. Any
+        sign of life is not enough, because a laptop sends some even when it reads nothing from its link."""
         if self.role == "driver" or not self._owner.reads(self):
             self._unanswered_since = 0.0
         elif not self._unanswered_since:
@@ -333,8 +339,8 @@ class Client:
         self.outbox.control(Ping(self.epoch, self._pings))
 
     async def _watch(self) -> None:
-        """Ping a silent client; return when it stays silent. A worker that was stopped itself first reads what came
-        meanwhile."""
+        """Ping a silent client. Return when it stays silent. A worker that was itself suspended first reads what
+        arrived meanwhile."""
         step = PING_AFTER_S / 5
         asked = 0.0
         while True:
@@ -377,7 +383,7 @@ class Client:
 
 
 async def _first(*waits: Coroutine[object, object, object]) -> None:
-    """Return when the first of several waits is over; the others are cancelled."""
+    """Return when the first of several coroutines is done, and cancel the others."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(wait) for wait in waits]
     try:

@@ -41,8 +41,8 @@ from .pages import Pages
 
 log = logging.getLogger(__name__)
 
-_TRY_AGAIN_S = 1.0  # for inputs that found no room
-_GOODBYE_S = 10.0  # for clients to take the last events
+_TRY_AGAIN_S = 1.0  # until inputs that found no room are tried again
+_GOODBYE_S = 10.0  # for clients to read the last events
 
 
 class SessionOwner(Protocol):
@@ -56,14 +56,14 @@ class SessionOwner(Protocol):
         """Begin the session. Raise ValueError, JournalError."""
 
     def changed(self) -> None:
-        """Who drives or watches has changed."""
+        """The driver or the viewers have changed."""
 
     def stop(self) -> None:
         """End the session now."""
 
 
 class Clients:
-    """Accepts clients, grants epochs, fences older drivers, and hands on what the driver sends."""
+    """Accepts clients, grants epochs, fences older drivers, and passes on what the driver sends."""
 
     def __init__(self, owner: SessionOwner, lease: Lease, lifetime: Lifetime, calls: Calls) -> None:
         self.journal = owner.journal
@@ -83,7 +83,8 @@ class Clients:
         return sum(1 for client in self._clients if client.role == "viewer")
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
-        """Serve a new connection, first with `greeting` as its hello; None: it has its hello."""
+        """Serve a new connection. Send `greeting` as its hello, unless it is None: then the client has its hello
+        already."""
         client = Client(self, reader, writer, greeting)
         self._clients.add(client)
         task = asyncio.get_running_loop().create_task(client.run())
@@ -92,7 +93,7 @@ class Clients:
         self._lifetime.count(len(self._clients))
 
     def attached(self, client: Client, frame: Attach) -> None:
-        """Grant or refuse an attach; see Attach."""
+        """Grant or refuse an attach (see `Attach`)."""
         if self._ending:
             client.outbox.close()
             return
@@ -113,9 +114,10 @@ class Clients:
         self._owner.changed()
 
     def _link_calls(self, client: Client, frame: Attach) -> None:
-        """Let model calls use the client's link: all of them when it drives, else those that it made when it drove."""
+        """Let model calls use the client's link: all calls if the client drives, else only those that it made as
+        driver."""
         drives, name = client.role == "driver", str(frame.options.get("client", ""))
-        if frame.nonce and (name or drives):  # a viewer without a name has made no calls
+        if frame.nonce and (name or drives):  # a viewer without a name cannot have made calls
             client.model_link = ModelLink(client.epoch, name, frame.nonce, client.outbox.control, client.outbox.bulk)
         if drives:
             self.driver = client
@@ -125,7 +127,8 @@ class Clients:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
 
     def _skip(self, client: Client, frame: Attach) -> int:
-        """Return the event after which the client is sent everything. A snapshot stands for the events before."""
+        """Return the number of the event after which the client is sent all events. A snapshot replaces the earlier
+        ones."""
         start = self.journal.tail_start(frame.tail) if frame.tail else 0
         session = self._owner.session
         if start <= frame.have or session is None:
@@ -134,11 +137,11 @@ class Clients:
         return start
 
     def _grant(self, client: Client, frame: Attach) -> bool:
-        """Make the client the driver, or tell it why not. Return whether it drives."""
+        """Make the client the driver, or refuse it with the reason. Return whether it drives."""
         if frame.epoch <= self._lease.epoch:
             client.outbox.close(Fenced(self._lease.epoch, self.driver.name if self.driver else ""))
             return False
-        session = self._owner.session  # None: this driver begins it
+        session = self._owner.session  # None: the session begins with this driver
         try:
             options = SessionOptions.from_json(frame.options)
             if session is None:
@@ -160,14 +163,14 @@ class Clients:
         client.name = options.client
         self._lifetime.released = False
         if session is not None:
-            with contextlib.suppress(JournalError):  # the next turn tells the driver that nothing can be written
+            with contextlib.suppress(JournalError):  # the next turn reports that nothing can be written
                 session.log.emit(DriverRecord(client.name, frame.epoch))
                 self.journal.flush_soon()
         self._fence(self.driver, client.name)
         return True
 
     def _fence(self, driver: Client | None, by: str) -> None:
-        """Make `driver` a viewer, and tell all viewers that `by` drives now; "" is nobody."""
+        """Make `driver` a viewer, and tell all viewers that `by` drives now ("" when no client does)."""
         if driver is not None:
             driver.role = "viewer"
         for client in self._clients:
@@ -181,7 +184,7 @@ class Clients:
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """Take a frame of the driver, or of a former driver that still reads an answer of the model."""
         if isinstance(frame, Input):
-            if not self._ending:  # the laptop sends an input again until it is confirmed
+            if not self._ending:  # drop it: the laptop sends an input again until it is confirmed
                 self._take_input(client, frame)
         elif isinstance(frame, Stop):
             if frame.finish:
@@ -194,8 +197,8 @@ class Clients:
             self._calls.handle(client.model_link, frame)
 
     def _take_input(self, client: Client, frame: Input) -> None:
-        """Apply an input, or keep it until there is room. Prompts stay in their order; an input that ends a turn
-        overtakes them."""
+        """Apply an input, or keep it until there is room. Prompts keep their order. An input that ends a turn overtakes
+        them."""
         if (client.late and isinstance(parse_message(frame.body), UserLine)) or not self._applied(client, frame):
             client.late.append(frame)
             if len(client.late) == 1:
@@ -207,7 +210,7 @@ class Clients:
             self.received(client, frame)
 
     def _applied(self, client: Client, frame: Input) -> bool:
-        """Return whether an input is settled: it was applied, or its refusal is in the journal or was shown."""
+        """Apply an input. Return whether it is settled: applied, or refused with the refusal journalled or shown."""
         session = self._owner.session
         assert session is not None, "a driver has begun it"
         try:
@@ -225,12 +228,12 @@ class Clients:
         return client.model_link is not None and self._calls.uses(client.model_link)
 
     def stuck(self, client: Client) -> None:
-        """Take the model calls from a former driver that does not react: the driver asks the model again."""
+        """Take the model calls away from a former driver that does not react. The driver asks the model again."""
         if client.model_link is not None:
             self._calls.withdraw(client.model_link)
 
     def detached(self, client: Client, *, done: bool) -> None:
-        """A client says that it leaves. With `done`, the daemon may end when the session has nothing to do."""
+        """A client announces that it leaves. With `done`, the daemon may end when the session is idle."""
         if client.model_link is not None:
             self._calls.forget(client.model_link)
         if self.driver is not client:
@@ -259,25 +262,26 @@ class Clients:
                 client.outbox.progress(self.journal.seq, key, body)
 
     def release_finisher(self) -> bool:
-        """All turns are done. Return whether the session goes on because other clients are attached. Then the client
-        that asked for the end gets its goodbye."""
+        """Called when all turns are done. If other clients are attached, say goodbye to the client that asked for the
+        end, and return True: the session goes on."""
         finisher, self._finisher = self._finisher, None
         if not any(client.role for client in self._clients if client is not finisher):
             return False
         if self.driver is None or self.driver is finisher:
-            self._lifetime.released = True  # once the others have left too; a client with a dead connection leaves late
+            self._lifetime.released = (
+                True  # may end once the others have left; a client with a dead connection leaves late
+            )
         if finisher in self._clients:
             self.detached(finisher, done=True)
             finisher.outbox.finish(Bye("the session goes on for the others"))
         return True
 
     def refuse(self) -> None:
-        """The daemon is ending: attach nobody any more, and take no input."""
+        """The daemon is ending: refuse further attaches and inputs."""
         self._ending = True
 
     async def close(self, *, session_over: bool) -> None:
-        """End all connections: with a goodbye when the session is over, else without one, so that the clients come
-        back."""
+        """End all connections. Say goodbye if the session is over; otherwise do not, so that the clients come back."""
         for client in self._clients:
             if session_over and client.role:
                 client.outbox.finish(Bye("the session has ended"))
@@ -290,5 +294,5 @@ class Clients:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close_pages(self) -> None:
-        """Send no earlier events any more. Must come before the journal is closed."""
+        """Stop sending pages of earlier events. Call this before the journal is closed."""
         await self._pages.close()

@@ -1,4 +1,4 @@
-"""The daemon of one session: puts its parts together, runs them until the session ends, and cleans up."""
+"""The daemon of one session: builds its parts, runs them until the session ends, and cleans up."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def run_daemon(
     except RuntimeError as error:
         if "start new thread" not in str(error):
             raise
-        log.error("%s: the host allows no more processes", error)  # raised at the latest when the event loop is closed
+        log.error("%s: the host allows no more processes", error)  # raised when the event loop is closed, or before
         _refuse(first, Refused("no_processes", str(error), {}))
         return 1
-    except JournalError as error:  # before anybody was attached
+    except JournalError as error:  # before any client was attached
         log.error("the session cannot be resumed: %s", error)
         _refuse(first, Refused("no_storage", str(error), {"tried": [where.state]}))
         return 1
@@ -105,12 +105,12 @@ class Daemon:
         self.clients = Clients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._session_over = False  # somebody wanted the end, so it is over for its clients too
-        # a session in memory: whoever finds the processes that its killed worker left knows only the id
+        self._session_over = False  # a person or program ended the session, so it is over for its clients too
+        # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         self._summary = self._new_summary()
-        self._left_behind = ""  # the mark of the processes that a killed worker may have left
+        self._left_behind = ""  # the mark of processes that a killed worker may have left running
         if self.journal.seq:
             self._resume()
 
@@ -129,8 +129,7 @@ class Daemon:
         return summary
 
     def _worker(self) -> Json:
-        """Return what the journal says about this worker: who goes on from here, and the mark of the processes it
-        starts."""
+        """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
         host = self._context.host
         mark = host.session if isinstance(host, LocalHost) else None
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
@@ -139,7 +138,7 @@ class Daemon:
         return SessionHost(str(self._facts["session"]), self.journal, self, self._calls, self._context, __version__)
 
     def _resume(self) -> None:
-        """Go on from the journal. Raise JournalError."""
+        """Resume the session from the journal. Raise JournalError."""
         session, self._left_behind = resume_session(self._session_host())
         session.log.emit(WorkerRecord(**self._worker()))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
@@ -187,19 +186,19 @@ class Daemon:
         self._stopping.set()
 
     def leave(self) -> None:
-        """End this worker, as when the host goes down. Its clients come back, and the next worker goes on from the
-        journal."""
+        """End this worker but not the session, as when the host goes down. The clients come back, and the next worker
+        continues from the journal."""
         self._stopping.set()
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
-        """Serve until the session ends, then leave nothing behind."""
+        """Serve until the session ends, then clean up."""
         loop = asyncio.get_running_loop()
         first.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=first)
         self.clients.add(reader, writer, None)
         listener.setblocking(False)
         server = await asyncio.start_unix_server(self._accept, sock=listener)
-        if self._left_behind:  # what a killed worker started must not go on beside us
+        if self._left_behind:  # end what a killed worker has left running
             await stop_marked(self._left_behind)
             self._context.spill.sweep()
         turns = loop.create_task(self._run_turns())
@@ -222,7 +221,7 @@ class Daemon:
             await self._close()
 
     async def _run_turns(self) -> None:
-        """Run turns until a driver has said that the session may end after them, and no other client is attached."""
+        """Run turns until a driver has asked to end the session after them and no other client is attached."""
         await self._begun.wait()
         while self.session is not None:
             await self.session.turns.run()
@@ -231,8 +230,7 @@ class Daemon:
             self.session.turns.go_on()
 
     async def _close(self) -> None:
-        """Close everything in the order in which it depends on each other: clients are sent the last events of the
-        journal."""
+        """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
         await self.clients.close_pages()
         await close_context(self._context)
         await self.journal.close()
@@ -240,7 +238,7 @@ class Daemon:
         if self.session is not None:
             self._summary.update(state="ended", driver="", viewers=0)
             self._summary.remove_owner()
-            if self._session_over:  # a later client must not be told that somebody drives
+            if self._session_over:  # a later client must not be told that this session has a driver
                 self._lease.release()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -260,8 +258,8 @@ class Daemon:
 
 
 def _for_storage(limits: LifeLimits, where: SessionPaths) -> LifeLimits:
-    """Return the limits for a session with these paths: one in memory is gone with its daemon, which therefore stays
-    when idle."""
+    """Return the limits for a session with these paths. A session in memory is lost with its daemon, so its daemon
+    stays even when it is idle."""
     return LifeLimits(limits.grace_s, min(limits.idle_s, limits.grace_s) if where.state else limits.grace_s)
 
 

@@ -1,5 +1,5 @@
 """The hello of a daemon. It is built by hand and sent before the agent is imported, so that the laptop does not wait
-for that."""
+for the import."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 import socket
 import sys
 
-PROTOCOL = 1  # as in ccb.tunnel.wire.frames, which would take long to import; a test compares them
+PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
 CAPABILITIES = ["replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot"]
 
 
 def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:
-    """Return the hello of a session. `facts` are bundle, session, cwd, storage and notes. For a session in memory
-    they include `summary`, because `ccb ps` finds no file to read it from."""
+    """Return the hello of a session. `facts` are bundle, session, cwd, storage and notes. For a session in memory they
+    include `summary`, because `ccb ps` has no file to read it from."""
     return {
         "t": "hello",
         "protocol": PROTOCOL,
@@ -46,7 +46,8 @@ def send_hello(client: socket.socket, facts: dict[str, object], state_directory:
 
 
 def read_lease(state_directory: str) -> tuple[int, str]:
-    """Return the highest epoch ever granted in this session, and the name of its driver: "" when that one has left."""
+    """Return the highest epoch ever granted in this session, and the name of its driver, "" when the driver has
+    left."""
     if not state_directory:
         return 0, ""
     try:

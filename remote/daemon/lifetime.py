@@ -1,4 +1,4 @@
-"""How long a daemon without clients stays."""
+"""How long a daemon without clients keeps running."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from dataclasses import dataclass
 log = logging.getLogger(__name__)
 
 GRACE_S = 24 * 3600.0
-"""How long a session works, or waits for an answer, without any client."""
+"""Seconds that a session may work, or wait for an answer, without any client."""
 
 IDLE_S = 30 * 60.0
-"""How long the daemon of a session with nothing to do stays without any client. The journal stays."""
+"""Seconds that the daemon of an idle session stays without any client. The journal stays after it."""
 
-_UNPROMPTED_S = 20.0  # the same, for a session that nobody ever prompted
+_UNPROMPTED_S = 20.0  # the same, for a session that never had a prompt
 _LOOK_S = 5.0
 
 
 class Activity(enum.Enum):
-    """What a session does, as far as its daemon's life depends on it."""
+    """The activity of a session, which decides how long its daemon stays."""
 
     NOT_BEGUN = "not begun"  # no client has driven it yet
-    UNPROMPTED = "unprompted"  # nobody ever prompted
+    UNPROMPTED = "unprompted"  # the session never had a prompt
     IDLE = "idle"
     BUSY = "busy"  # a turn runs, a request is open, or a command runs in the background
 
 
 @dataclass(frozen=True)
 class LifeLimits:
-    """Seconds without any client after which the daemon ends: `idle_s` with nothing to do, `grace_s` in any case."""
+    """Seconds without any client after which the daemon ends: `idle_s` when the session is idle, `grace_s` in any
+    case."""
 
     grace_s: float = GRACE_S
     idle_s: float = IDLE_S
@@ -42,7 +43,7 @@ class LifeLimits:
 class Lifetime:
     """Decides when a daemon without clients ends.
 
-    `released` is true when the last driver said that it needs the session no more, or nobody has driven yet.
+    `released` is true when the last driver said that it no longer needs the session, or no client has driven yet.
     """
 
     def __init__(self, limits: LifeLimits, activity: Callable[[], Activity]) -> None:
@@ -54,7 +55,7 @@ class Lifetime:
         self._alone_since = self._busy_until = time.monotonic()
 
     def count(self, clients: int, *, last_left: bool = False) -> None:
-        """There are so many connections now. `last_left`: the last attached client has just left; connections that
+        """Note the present number of connections. `last_left`: the last attached client has just left. Connections that
         only ask for a hello do not prolong the daemon's life."""
         self._clients = clients
         if last_left:
@@ -62,7 +63,7 @@ class Lifetime:
         self._changed.set()
 
     async def over(self) -> None:
-        """Return when nobody needs the session any more."""
+        """Return when the daemon should end because no client needs the session any more."""
         while True:
             self._changed.clear()
             if self._clients:
@@ -77,7 +78,7 @@ class Lifetime:
                 await asyncio.wait_for(self._changed.wait(), min(left, _LOOK_S))
 
     def _due(self) -> float:
-        """Return the monotonic second at which the daemon ends if nothing changes until then."""
+        """Return the monotonic time at which the daemon ends if nothing changes before."""
         alone, activity = self._alone_since, self._activity()
         if activity is Activity.NOT_BEGUN:
             return alone

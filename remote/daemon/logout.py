@@ -35,13 +35,13 @@ _MOVE_S = 2.0
 
 
 def bound_note(root: str = "/", *, in_memory: bool = False) -> str:
-    """Return the note for a session that ends with its connection: why, and what the person can do."""
+    """Return the note for a session that ends with its connection. It says why, and what the person can do."""
     return (BOUND_IN_MEMORY if in_memory else BOUND) + _DO[lingers(root)]
 
 
 def kills(user: str = "", root: str = "/") -> bool:
-    """Return whether logind kills what `user` ("" is this user) leaves running at logout. `root` is that of the file
-    system, for tests."""
+    """Return whether logind kills the processes that `user` ("" for this user) leaves running at logout. `root` is the
+    root of the file system; tests set it."""
     user = user or _user_name()
     kill = False
     only: list[str] = []
@@ -75,8 +75,8 @@ def _files(root: str) -> list[str]:
 
 
 def _assignments(path: str) -> list[tuple[str, str, bool]]:
-    """Return name, value and whether it is commented out, for each line of the section [Login]. A commented line of
-    the main file shows a default of this system; the defaults come first, so that a set value overrides them."""
+    """Return (name, value, commented out) for each setting in the section [Login]. A commented line of the main file
+    shows a default of this system. The defaults come first, so that a set value overrides them."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read(1 << 20).replace("\\\n", " ")
@@ -105,8 +105,8 @@ def _user_name() -> str:
 
 
 def move_out(session: str, root: str = "/") -> bool:
-    """Move this process under the user's own service manager, if that outlives the login. Return whether it has left
-    the login."""
+    """Move this process under the user's own service manager, if that manager outlives the login. Return whether the
+    process has left the login's scope."""
     if not lingers(root):
         return False
     import subprocess

@@ -1,7 +1,7 @@
 """Model calls over the driver's link: the worker's end of the HTTP-shaped streams.
 
 A call outlives the connection it was made on. When the link is lost, the call waits. On the next driver's link it is
-opened again under the same id, with the number of response bytes that have arrived, and goes on from there.
+opened again under the same id, with the number of response bytes received so far, and continues from there.
 
 Only the client (a ccb on a laptop) that made the upstream request has what the provider sent meanwhile. As long as that
 client is attached it reads the call to its end, even if another client drives by then. When its link is lost, the call
@@ -27,16 +27,17 @@ from ..ports import ModelLinkError
 log = logging.getLogger(__name__)
 
 CLIENT_WAIT_S = 5.0
-"""How long a call waits for the client that reads it when that client's link is lost and another client drives."""
+"""Seconds that a call waits for the client that reads it, after that client's link was lost and another client
+drives."""
 
 _GRANT_AT = 64 * 1024
 Outgoing = Union[Open, Data, End, Credit, Cancel]
 
 
 class ModelLink:
-    """The link of one client, as model calls use it. `urgent` sends a frame before all others; `bulk` sends one when
-    there is room. `client` names the ccb on the laptop, which keeps what it has read of a call from one connection
-    to the next."""
+    """The link of one client, for model calls. `urgent` sends a frame before all others; `bulk` sends one when there is
+    room. `client` is the name of the ccb on the laptop, which keeps the responses it has read across its
+    connections."""
 
     def __init__(
         self, epoch: int, client: str, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
@@ -50,8 +51,8 @@ class ModelLink:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is sent to the provider. `id` names the call for ever: asked again under the same id, the laptop resumes
-    it."""
+    """The request to the provider. `id` is the permanent name of the call: when it is sent again under the same id, the
+    laptop resumes the response."""
 
     id: str
     method: str
@@ -65,8 +66,8 @@ class _Request:
 
 
 class _Arriving:
-    """The response of a call, as far as it has arrived. `window` is how many bytes the laptop may still send,
-    `ungranted` how many were read since the last credit."""
+    """The part of a call's response that has arrived. `window` is the number of bytes the laptop may still send,
+    `ungranted` the number of bytes read since the last credit."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -81,7 +82,7 @@ class _Arriving:
         self.error = ""
 
     def fail(self, reason: str) -> None:
-        """End the response with an error; the first one counts."""
+        """End the response with an error. Only the first error counts."""
         self.error = self.error or reason
         self.end()
 
@@ -91,8 +92,8 @@ class _Arriving:
         self.news.set()
 
     def open_window(self) -> None:
-        """A new stream begins: the laptop may send as much as on any new stream. Unread chunks do not count against
-        it."""
+        """Reset the window for a new stream: the laptop may send the initial credit again. Unread chunks do not count
+        against it."""
         self.window = INITIAL_CREDIT
         self.ungranted = -sum(map(len, self.chunks))
 
@@ -101,7 +102,7 @@ class _Arriving:
             self.status = frame.status
             self.headers = {name.lower(): value for name, value in frame.headers.items()}
             self.has_head.set()
-        elif not self.received and frame.status != self.status:  # another laptop has asked the provider again
+        elif not self.received and frame.status != self.status:  # another laptop has made the upstream request again
             self.fail("the answer to the repeated call is another one: %d, not %d" % (frame.status, self.status))
 
     def take_data(self, frame: Data) -> None:
@@ -130,7 +131,9 @@ class _Call:
         self.response = _Arriving()
         self.link: ModelLink | None = None
         self.stream = 0
-        self.client = ""  # the name of the client that reads it; "" when nobody does, or one that will not be back
+        self.client = (
+            ""  # the name of the client that reads it; "" when no client does, or the client will not come back
+        )
         self.lost_at = 0.0  # monotonic
         self.timer: asyncio.TimerHandle | None = None
         self.pump: asyncio.Task[None] | None = None  # sends the body of the request
@@ -139,7 +142,7 @@ class _Call:
 
 
 class Response:
-    """The response of a call; see ModelResponse in the ports."""
+    """The response of a call. Implements `ports.ModelResponse`."""
 
     def __init__(self, call: _Call) -> None:
         self._call = call
@@ -147,7 +150,7 @@ class Response:
         self.headers: Mapping[str, str] = call.response.headers
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The chunks of the body as they arrive. Raise ModelLinkError when the response breaks off."""
+        """Yield the chunks of the body as they arrive. Raise ModelLinkError when the response breaks off."""
         response = self._call.response
         while True:
             while response.chunks:
@@ -168,7 +171,7 @@ class Response:
 
 
 class _OpenCall:
-    """The context in which a call is open. Entering it waits for the head of the response."""
+    """The context manager of an open call. Entering it waits for the head of the response."""
 
     def __init__(self, calls: Calls, call: _Call) -> None:
         self._calls = calls
@@ -191,7 +194,7 @@ class _OpenCall:
 
 
 class Calls:
-    """All open model calls of a session; see ModelTransport in the ports."""
+    """All open model calls of a session. Implements `ports.ModelTransport`."""
 
     def __init__(self) -> None:
         self._driver_link: ModelLink | None = None
@@ -207,11 +210,11 @@ class Calls:
         return _OpenCall(self, _Call(_Request(call_id, method, path, dict(headers), body)))
 
     def link_up_since(self) -> float | None:
-        """Return the monotonic second since which a driver is attached; None while there is none."""
+        """Return the monotonic time since which a driver is attached, None while there is none."""
         return self._up_since
 
     def attach(self, link: ModelLink) -> None:
-        """A driver is attached: open on its link the calls that wait, and those of an earlier connection of the same
+        """A driver is attached. Open on its link the waiting calls, and the calls of earlier connections of the same
         client."""
         self._driver_link = link
         self._up_since = time.monotonic()
@@ -221,14 +224,14 @@ class Calls:
         self.back(link)
 
     def back(self, link: ModelLink) -> None:
-        """A client has a new link, whether it drives or not: the calls that it reads go on there."""
+        """A client has a new link, as driver or viewer. The calls that it reads continue there."""
         for call in self._open.values():
             if call.client == link.client and call.link is not link and not call.response.complete:
                 self._leave_link(call)
                 self._start(call, link)
 
     def detach(self, link: ModelLink) -> None:
-        """A link is lost: its calls wait for their client, or go over to the present driver."""
+        """A link is lost. Its calls wait for their client, or move to the present driver."""
         if self._driver_link is link:
             self._driver_link = None
             self._up_since = None
@@ -239,13 +242,13 @@ class Calls:
                 self._resume(call)
 
     def forget(self, link: ModelLink) -> None:
-        """The client of a link will not be back: once the link is lost, its calls do not wait for it."""
+        """The client of a link will not come back: when the link is lost, its calls do not wait for it."""
         for call in self._open.values():
             if call.link is link:
                 call.client = ""
 
     def withdraw(self, link: ModelLink) -> None:
-        """Read nothing more over the link of a former driver that does not react."""
+        """Move all calls away from the link of a former driver that does not react."""
         for call in self._open.values():
             if call.link is link and not call.response.complete:
                 link.urgent(Cancel(link.epoch, call.stream, "another client reads this now"))
@@ -253,11 +256,11 @@ class Calls:
         self.detach(link)
 
     def uses(self, link: ModelLink) -> bool:
-        """Return whether a call is read over that link."""
+        """Return whether any call is read over this link."""
         return any(call.link is link and not call.response.complete for call in self._open.values())
 
     def begin(self, call: _Call) -> None:
-        """Open a call on the driver's link, now or when there is one."""
+        """Open a call on the driver's link, or wait for a driver if there is none."""
         self._open[call.request.id] = call
         if self._driver_link is not None:
             self._start(call, self._driver_link)
@@ -280,7 +283,7 @@ class Calls:
             await asyncio.gather(call.pump, return_exceptions=True)
 
     def handle(self, link: ModelLink, frame: Head | Data | End | Credit) -> None:
-        """Take a frame that came over `link`. A frame for a stream that is not open there is late, and is dropped."""
+        """Handle a frame that came over `link`. Drop a late frame, whose stream is no longer open there."""
         call = self._by_stream.get(frame.stream)
         if call is None or call.link is not link:
             return
@@ -297,7 +300,7 @@ class Calls:
             call.response.end()
 
     def _resume(self, call: _Call) -> None:
-        """Open a call that has no link on the driver's: at once, or when it has waited long enough for its own
+        """Open a call that has no link on the driver's link: at once, or after it has waited long enough for its own
         client."""
         link = self._driver_link
         if link is None or call.response.complete or call.link is not None:

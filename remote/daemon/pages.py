@@ -1,4 +1,5 @@
-"""Earlier events for clients that ask for them: page by page, read in a thread, each held until the client takes it."""
+"""Send earlier events to clients that ask for them, page by page. A thread reads each page, and the page is held until
+the client takes it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _MAX_PAGES = 32  # pages that one client may ask for before they are sent
 
 
 class Pages:
-    """Sends pages of earlier events. `epoch` returns the epoch of now. Must be closed before the journal."""
+    """Sends pages of earlier events. `epoch` returns the present epoch. Close it before the journal."""
 
     def __init__(self, journal: Journal, epoch: Callable[[], int]) -> None:
         self._journal = journal
@@ -29,7 +30,7 @@ class Pages:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def fetch(self, client: Client, frame: Fetch) -> None:
-        """Send a page. A client that asks for too many is detached."""
+        """Send a page. Detach a client that asks for too many pages at once."""
         if client.pages >= _MAX_PAGES:
             log.warning("client %s asked for too many pages of earlier events, and is detached", client.name)
             client.outbox.close()

@@ -1,7 +1,7 @@
 """Start the daemon of a session: fork it, greet its first client, and clean up when it ends.
 
-This module is imported before hello, on a bare interpreter, so it imports next to nothing. What takes long to import
-follows after the hello.
+This module is imported before hello, on a bare interpreter, so it imports next to nothing. Modules that take long to
+import are imported after the hello.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .hello import send_hello
 
 Params = dict[str, object]
 
-_FIRST_CLIENT_S = 60.0  # for a client to take its hello
+_FIRST_CLIENT_S = 60.0  # for the first client to read its hello
 
 
 class Launch:
-    """What a daemon process is given by the process that forks it. (Not a dataclass: importing `dataclasses` would
+    """What a daemon process receives from the process that forks it. (Not a dataclass: importing `dataclasses` would
     delay hello.)
 
-    `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are open files that
-    hold the session's locks; -1: there is none. `log` is the open log file. `grace_s` and `idle_s` are limits in
+    `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are the descriptors
+    that hold the session's locks, -1 for none. `log` is the open log file. `grace_s` and `idle_s` are limits in
     seconds, None for the default.
     """
 
@@ -47,11 +47,12 @@ class Launch:
 def start_daemon(
     params: Params, bundle: str, where: paths.SessionPaths, lock: int, users_umask: int
 ) -> dict[str, object] | None:
-    """Start the daemon of a session whose lock was free, if these parameters allow it. The daemon takes over `lock`.
+    """Start the daemon of a session whose lock file was free, if these parameters allow it. The daemon takes over
+    `lock`.
 
-    Return None when it runs; the owner of the journal when a daemon has that after all: its lock file was removed, or
-    it was started with another runtime directory. Raise HostRefusal, OSError; then nothing is left of a session that
-    was never begun.
+    Return None when the daemon runs. Return the owner of the journal when another daemon holds the journal's lock: its
+    lock file was removed, or it was started with another runtime directory. Raise HostRefusal or OSError, after
+    removing the files of a session that never began.
     """
     try:
         paths.restore_state_directory(where)
@@ -88,7 +89,7 @@ def _start(
             launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
             try:
                 if _fork():
-                    os.umask(users_umask)  # what tools make belongs to the user; our own files name their modes
+                    os.umask(users_umask)  # files made by tools follow the user's umask; our own files set their modes
                     _run(launch)
             except OSError:
                 _remove(where.socket)
@@ -101,9 +102,9 @@ def _start(
 
 
 def _check(params: Params, session: str, where: paths.SessionPaths, journal: str) -> str:
-    """Return the directory of the session, if these parameters may start it. Raise HostRefusal when they may not.
+    """Return the working directory of the session if these parameters may start it. Raise HostRefusal if not.
 
-    A start by a person removes the mark that `ccb stop` left.
+    A start by a person removes the file that `ccb stop` left.
     """
     exists = os.path.exists(journal) and os.path.getsize(journal) > 0
     if exists and params.get("fresh"):
@@ -121,10 +122,12 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
 
 
 def _recorded_directory(state: str, journal: str, named: str) -> str:
-    """Return the directory in which a session has always worked: it does not follow a client that names another one.
+    """Return the directory that a session has worked in from its start. A client that names another one does not change
+    it.
 
-    The first record of the journal tells it; if that is damaged, the summary, then any other record, and at last
-    `named`. The parser of records is not used: importing it would delay hello. Raise OSError, HostRefusal.
+    The first record of the journal names it. If that record is damaged, use the summary, then any other record, and
+    finally `named`. The parser of records is not used, because importing it would delay hello. Raise OSError,
+    HostRefusal.
     """
     try:
         with open(journal, "rb") as file:
@@ -145,7 +148,8 @@ def _recorded_directory(state: str, journal: str, named: str) -> str:
 
 
 def _fork() -> bool:
-    """Fork twice, so that the daemon has no parent here; the process in between is reaped. Return True in the daemon.
+    """Fork twice, so that the daemon is not a child of this process, and reap the process in between. Return True in
+    the daemon.
 
     Raise OSError when the host allows no more processes.
     """
@@ -165,7 +169,7 @@ def _fork() -> bool:
 
 
 def _run(launch: Launch) -> None:
-    """Be the daemon process. Never returns."""
+    """Run the daemon in this process. Never return."""
     status = 1
     first: socket.socket | None = None
     try:
@@ -205,7 +209,7 @@ def _run(launch: Launch) -> None:
 
 
 def _detach(launch: Launch) -> None:
-    """Let go of all files of the process that forked us: stdin and stdout are /dev/null, stderr is the log."""
+    """Close all files inherited from the forking process. Stdin and stdout become /dev/null, stderr the log."""
     if not launch.where.lock:
         sockets.listen_as_this_process(launch.listener)
     null = os.open(os.devnull, os.O_RDWR)
@@ -222,7 +226,7 @@ def _detach(launch: Launch) -> None:
 
 
 def _name_process() -> None:
-    """Show as `ccb` in ps and top, where the system lets a process name itself."""
+    """Name this process `ccb` in ps and top, where the system allows it."""
     try:
         with open("/proc/self/comm", "w", encoding="ascii") as file:
             file.write("ccb")
@@ -231,7 +235,7 @@ def _name_process() -> None:
 
 
 def _publish_owner(launch: Launch) -> None:
-    """Say who owns the session: in the lock file, and in the hello of a session that has no files."""
+    """Publish the identity of the session's owner: in the lock file, and in the hello of a session without files."""
     owner = {**identity.own_identity(), "bundle": launch.facts["bundle"]}
     if launch.where.lock:
         write_owner(launch.lock, owner)
@@ -240,7 +244,7 @@ def _publish_owner(launch: Launch) -> None:
 
 
 def _survive_logout(launch: Launch) -> None:
-    """Leave the login's scope where logind would kill us with it. Where that fails, bind the session to its
+    """Leave the login's scope if logind would kill this process with it. If that fails, bind the session to its
     connection."""
     if not paths.in_login_scope():
         return
@@ -253,7 +257,7 @@ def _survive_logout(launch: Launch) -> None:
 
 
 def _greet_first(launch: Launch) -> socket.socket | None:
-    """Return the first client that takes its hello; None when there is none in time."""
+    """Send hello to the first client, and return its socket. Return None when no client comes in time."""
     launch.listener.settimeout(_FIRST_CLIENT_S)
     while True:
         try:
@@ -292,7 +296,7 @@ def _remove(path: str) -> None:
 
 
 def remove_unused(where: paths.SessionPaths) -> None:
-    """Remove the files of a session that was never begun: its journal is empty."""
+    """Remove the files of a session that never began: one whose journal is empty."""
     if not where.state:
         return
     try:

@@ -1,4 +1,4 @@
-"""Keep the files of a living daemon from cleaners, and make its socket again when it was removed."""
+"""Protect the files of a running daemon from cleaners of /tmp, and create its socket again after a removal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ..sessions.paths import SessionPaths, private_directory
 log = logging.getLogger(__name__)
 
 REFRESH_S = 3600.0
-"""How often the files are touched. Cleaners of /tmp remove files that were not touched for days."""
+"""Seconds between two touches of the files. Cleaners of /tmp remove files that were not touched for days."""
 
 Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
-    """Touch socket, lock and bundle every hour until cancelled, and make the socket again when it is gone: a logout
-    may remove the whole runtime directory. SIGHUP has this done at once; a connection sends it that knows of the
-    daemon and finds no socket."""
+    """Touch socket, lock and bundle every hour until cancelled, and create the socket again when it is gone: a logout
+    may remove the whole runtime directory. SIGHUP triggers this at once. A new connection sends SIGHUP when it knows of
+    the daemon but finds no socket."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, called.set)
@@ -36,7 +36,7 @@ async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(called.wait(), REFRESH_S)
             called.clear()
-            if sys.path[0].endswith(".zip"):  # later imports still read it, and gc removes old bundles
+            if sys.path[0].endswith(".zip"):  # later imports still read the bundle, and gc removes old bundles
                 touch(sys.path[0])
             if where.lock:
                 touch(where.lock)
@@ -68,7 +68,7 @@ def touch(path: str) -> bool:
 
 
 def listen_again(where: SessionPaths) -> socket.socket:
-    """Return a new listening socket in the place of the one that is gone. Raise OSError."""
+    """Return a new listening socket at the path of the removed one. Raise OSError."""
     private_directory(where.runtime, os.path.dirname(where.runtime))
     listener = sockets.listen(where.socket)
     listener.setblocking(False)

@@ -1,8 +1,8 @@
 """The journal of a session: one JSON object a line, append-only.
 
 `append` writes a record to the file at once, so it survives the death of the process. `commit` returns when all records
-so far are on the disk, so they survive a crash of the machine; everybody who waits shares one fsync. Clients are sent
-only what is on the disk, so no client has seen an event that a crash takes back.
+so far are on the disk, so they survive a crash of the machine; concurrent commits share one fsync. Clients are sent
+only records that are on the disk, so a crash cannot take back an event that a client has seen.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ log = logging.getLogger(__name__)
 MAX_RECORD = 48 * 1024 * 1024
 """Limit of one record in bytes."""
 
-_RING_BYTES = 512 * 1024  # of JSON; as objects they take five times as much
+_RING_BYTES = 512 * 1024  # of JSON; the parsed objects take about five times as much
 _INDEX_EVERY = 128
 _INDEX_BYTES = 256 * 1024
-_MIN_LINE = 40  # bytes of the shortest line: tells how many records a damaged stretch can have held
+_MIN_LINE = 40  # bytes of the shortest line: limits how many records a damaged stretch can have held
 _HEAD = b'{"seq":'
 
 
 class JournalError(NotKept):
     """A record could not be written or made durable, for example because the disk is full. No half-written record
-    stays."""
+    remains."""
 
 
 class Journal:
@@ -51,7 +51,7 @@ class Journal:
 
     `seq` is the number of the last record, `durable` that of the last one on the disk. `damaged` describes the damage
     that was found when the journal was opened. `changed` is set, and replaced by a new event, when more records are
-    durable. `broken` is set when nothing can be written any more: only a worker that starts again can go on."""
+    durable. `broken` is set when nothing more can be written until the worker restarts."""
 
     def __init__(self, path: str) -> None:
         self.seq = 0
@@ -71,8 +71,8 @@ class Journal:
         self._repair()
 
     def _repair(self) -> None:
-        """Cut off a torn last line, and note the damaged lines, which are skipped from here on. The numbers that their
-        records may have had are not given again, even at the end of the file: clients may have seen them."""
+        """Cut off a torn last line, and note the damaged lines, which all readers skip. The numbers that damaged
+        records may have had are not used again, even at the end of the file, because clients may have seen them."""
         offset = lost = lost_bytes = 0
         for number, line in enumerate(self._file.lines(0), 1):
             last = not line.endswith(b"\n")
@@ -121,11 +121,11 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """Size of the journal in bytes."""
+        """The size of the journal in bytes."""
         return self._size
 
     def append(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Write one record and return it. Raises JournalError, and then the file is as it was before."""
+        """Write one record and return it. Raise JournalError, and leave the file unchanged, if that fails."""
         if self._failure is not None:
             raise self._failure
         record = record_of(content, self.seq + 1, time.time(), agent_id)
@@ -145,7 +145,7 @@ class Journal:
         return record
 
     def _take_back(self) -> None:
-        """Remove the half-written record. When that fails too, nothing may be written after it; the next start cuts it
+        """Remove the half-written record. If that fails too, allow no further writes; the next start cuts the record
         off."""
         try:
             self._file.truncate(self._size)
@@ -155,12 +155,13 @@ class Journal:
             self.broken.set()
 
     def _error(self, what: str, error: OSError) -> JournalError:
-        """Return an error that says what failed and why, and how to make room when that is all that is missing."""
+        """Return an error that says what failed and why, and how to make room if the disk is full."""
         text, advice = "%s: %s" % (what, error.strerror or error), no_room(error, self.path)
         return JournalError("%s; %s" % (text, advice) if advice else text, full=bool(advice))
 
     def flush_soon(self) -> None:
-        """Start to make everything durable. The next append or commit raises the error if that fails."""
+        """Start to make all records durable, without waiting. If that fails, the next append or commit raises the
+        error."""
         if self._flush is None and self._failure is None and self.durable < self.seq:
             self._flush = asyncio.get_running_loop().create_task(self._sync())
 
@@ -195,7 +196,7 @@ class Journal:
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
         """Yield the records after number `after` up to `limit` (default: the last durable one), in order and without
-        gaps: a DamagedRecord stands for each that cannot be read. They come from memory if it reaches back far enough,
+        gaps: a DamagedRecord stands for each that cannot be read. They are read from memory if it still holds them,
         else from the file."""
         last = self.durable if limit is None else limit
         reached = after
@@ -208,7 +209,7 @@ class Journal:
             yield record_of(DamagedRecord(), seq)
 
     def batch(self, after: int, count: int = 64, size: int = 256 * 1024) -> list[Record]:
-        """Return the next durable records after number `after`: at most `count`, and no more once they have `size`
+        """Return the next durable records after number `after`: at most `count`, and none after they reach `size`
         bytes."""
         records: list[Record] = []
         for record in self.read(after):
@@ -256,7 +257,7 @@ class Journal:
             place -= 1
         while len(kept) > 1 and total > size:
             total -= kept.popleft()[1]
-        first = kept[0][0].seq if kept else 1  # nothing before it can be read
+        first = kept[0][0].seq if kept else 1  # no earlier record can be read
         last = kept[-1][0].time if kept else 0.0
         end_mark = record_of(DamagedRecord(), before, last)
         return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
@@ -295,7 +296,7 @@ class Journal:
             log.error("closing: %s", error)
         if self._flush is not None:
             await asyncio.gather(self._flush, return_exceptions=True)
-        self._failure = JournalError("the journal is closed")  # its file descriptor may soon belong to another file
+        self._failure = JournalError("the journal is closed")  # its descriptor may be reused for another file
         self._file.close()
 
 
@@ -310,8 +311,8 @@ def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether a line without a newline is the start of a record that was being written when the worker died. Anything
-    else has replaced durable records, for example the zeros that a power cut can leave."""
+    """Return whether a last line without a newline is the start of a record that was being written when the worker
+    died. Other content is damage to durable records, for example the zeros that a power cut can leave."""
     return b"\0" not in line and (line.startswith(_HEAD) or _HEAD.startswith(line))
 
 

@@ -26,14 +26,14 @@ class DiskFile:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
     def write(self, data: bytes) -> int:
-        """Append as many bytes as there is room for. Return how many."""
+        """Append as many bytes as there is room for. Return their number."""
         return os.write(self._fd, data)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Make everything that is written durable. Call it in a thread."""
+        """Make all written bytes durable (fsync). Call it in a thread."""
         if hasattr(os, "fdatasync"):
             os.fdatasync(self._fd)
         else:
@@ -50,8 +50,7 @@ class DiskFile:
 
 
 class MemoryFile:
-    """The same without a file. It lives no longer than the process, so nothing in it is ever half-written or
-    damaged."""
+    """The same interface in memory. It ends with the process, so its content is never half-written or damaged."""
 
     def __init__(self, limit: int = MAX_MEMORY_BYTES) -> None:
         self._limit = limit
@@ -80,7 +79,7 @@ class MemoryFile:
 
 
 def no_room(error: OSError, path: str) -> str:
-    """Return what the person has to do when writing the journal at `path` failed because there is no room; "" for other
+    """Return what the person has to do when the journal at `path` could not be written for lack of room; "" for other
     errors."""
     if error.errno not in _NO_ROOM:
         return ""

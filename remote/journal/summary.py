@@ -1,4 +1,4 @@
-"""What a journal says about its session as a whole: its summary, its last worker, and where a copy comes from."""
+"""Facts about a whole session, read from its journal: the summary, the last worker, and the origin of a copy."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _MAX_UUIDS = 20_000
 
 
 def prompt_start(line: UserLine) -> str:
-    """Return the start of a prompt, on one line."""
+    """Return the start of a prompt as one line."""
     return " ".join(line.text(" ")[:2000].split())[:_MAX_TEXT]
 
 
 class JournalSummary(Projection):
-    """`created` is when the session began, as seconds of the host's clock; a copy began when it was made. `first` is
-    the time of the first record that could be read. `cwd` is the directory ("" when no record names it), `prompt` the
-    start of the last prompt, `prompts` how many there were. A prompt that a client sent twice counts once."""
+    """`created` is the time when the session began, in seconds of the host's clock; for a copy, when it was made.
+    `first` is the time of the first record that could be read. `cwd` is the directory ("" when no record names it),
+    `prompt` the start of the last prompt, `prompts` how many there were. A prompt that a client sent twice counts
+    once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -72,8 +73,8 @@ class JournalSummary(Projection):
 
 
 class WorkerMark(Projection):
-    """`mark` is the mark of the processes that the last worker of the session has started; "" when there is none. The
-    processes of the original are not those of its copy."""
+    """`mark` is the mark of the processes that the last worker of the session has started; "" when there is none. A
+    copy does not take over the mark of its original."""
 
     def __init__(self) -> None:
         self.mark = ""
@@ -109,8 +110,8 @@ class _Origin(Projection):
 
 
 def unused_origin(path: str) -> str:
-    """The id of the session that the journal at `path` was copied from, "" when it is no copy or somebody drove it
-    since. Raises OSError."""
+    """Return the id of the session that the journal at `path` was copied from; "" when it is not a copy or was driven
+    since. Raise OSError."""
     origin = _Origin()
     with open(path, "rb") as file:
         replay(_readable(line for line in file if b'"forked"' in line or b'"driver"' in line), origin)
@@ -118,7 +119,7 @@ def unused_origin(path: str) -> str:
 
 
 def summarize_ends(path: str) -> JournalSummary:
-    """The summary of the first and the last 256 KiB of a journal, which may be longer. Raises OSError."""
+    """Return the summary of the first and the last 256 KiB of a journal, without reading the rest. Raise OSError."""
     summary = JournalSummary()
     with open(path, "rb") as file:
         head = file.read(_END_BYTES)

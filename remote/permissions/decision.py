@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Behavior(Enum):
-    """What happens to a call, and what a rule wants to happen."""
+    """What a rule demands for a call, and what the engine decides about it."""
 
     ALLOW = "allow"
     ASK = "ask"

@@ -75,8 +75,8 @@ class PermissionEngine:
         add_dirs: Sequence[str],
         allow_bypass: bool,
     ) -> None:
-        """Take over another command line in place of the one before; rules of other origin stay. Raise RuleError or
-        ModeError."""
+        """Replace the rules and settings of the former command line with those of a new one. Rules from other sources
+        stay. Raise RuleError or ModeError."""
         may_bypass = self._allow_bypass or allow_bypass
         check_mode(mode, may_bypass, self._is_root)
         allow, deny = parse_rules(allowed), parse_rules(disallowed)
@@ -87,17 +87,18 @@ class PermissionEngine:
         self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
 
     def visible(self, tool_name: str) -> bool:
-        """Return False for a tool that a rule denies altogether: the model is not offered it."""
+        """Return whether the model is offered a tool: False when a rule denies every call of it."""
         return self._rules.whole_tool(Behavior.DENY, tool_name) is None
 
     def left_out(self, tool_name: str) -> list[str]:
-        """Return what a search must leave out: regular expressions (for fullmatch) of absolute paths in lower case."""
+        """Return which files a search must leave out, as regular expressions (for fullmatch) of absolute paths in lower
+        case."""
         rules = self._state(self._places.cwd).path_rules(tool_name)
         patterns = [PathPattern(rule.content or "") for rule in rules]
         return [expression for pattern in patterns for expression in pattern.expressions(self._places)]
 
     def apply(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Apply permission updates in the public shape, except those that are wrong; the returned texts say why."""
+        """Apply permission updates in the public shape. Skip invalid ones, and return a text about each of these."""
         problems: list[str] = []
         for update in updates:
             problem = self._try_apply(update)
@@ -134,13 +135,13 @@ class PermissionEngine:
             self._places = Places.of(self._cwd, self._home, self._add_dirs)
 
     def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "") -> Decision:
-        """The decision for one call. `can_ask`: a person can be asked, so plan mode asks instead of denying.
-        `shell_cwd`: where Bash would run now, when an earlier `cd` took it away from the session's directory. Never
+        """Return the decision on one call. `can_ask`: a person can be asked, so plan mode asks instead of denying.
+        `shell_cwd` is the directory where Bash would run now, if an earlier `cd` left the session's directory. Never
         raises."""
         try:
             start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
             return self._decide(tool, tool_input, can_ask, start)
-        except Exception as error:  # a failed check asks, whatever failed
+        except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.name)
             return Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
 

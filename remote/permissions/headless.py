@@ -1,4 +1,4 @@
-"""The denial of a call that needs a question when nobody can be asked."""
+"""The denial of a call that would need a question, in a session where nobody can be asked."""
 
 from __future__ import annotations
 

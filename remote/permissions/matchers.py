@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 class Askable(Protocol):
-    """What the permission engine needs of a tool."""
+    """The part of a tool that the permission engine uses."""
 
     @property
     def name(self) -> str: ...
@@ -35,7 +35,7 @@ class Askable(Protocol):
 
 @dataclass(frozen=True)
 class RuleState:
-    """The rules and the situation of one decision. `start` is the real directory that the shell is in."""
+    """The rules and circumstances of one decision. `start` is the real path of the shell's current directory."""
 
     rules: RuleSet
     places: Places
@@ -47,33 +47,34 @@ class RuleState:
         return self.mode == ACCEPT_EDITS
 
     def path_rules(self, tool_name: str) -> list[Rule]:
-        """Return the rules with a pattern that deny calls of a tool or want a question first."""
+        """Return the deny and ask rules with a pattern for a tool."""
         return [rule for kind in (Behavior.DENY, Behavior.ASK) for rule in self.rules.contents(kind, tool_name)]
 
 
 class RuleMatcher:
-    """Rules without a pattern, which cover a whole tool. The base of the matchers for rules with one. Every method may
-    raise TypeError for an input that it cannot read; the engine then asks."""
+    """Matches rules without a pattern, which cover a whole tool; the base class of matchers for rules with a pattern.
+    Every method may raise TypeError for an input that it cannot read; the engine then asks."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
         """Return the first deny (or ask) rule with a pattern that covers the call."""
         return None
 
     def question_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
-        """Return ASK for a call that gets around a rule in a way that even bypassPermissions does not allow."""
+        """Return ASK for a call that would circumvent a rule in a way that even bypassPermissions does not allow, else
+        None."""
         return None
 
     def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
-        """Return ASK for a call that cannot be checked against the deny rules."""
+        """Return ASK for a call that cannot be checked against the deny rules, else None."""
         return None
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
-        """Whether plan mode lets the call run."""
+        """Return whether the call only reads, so that plan mode lets it run."""
         effect = tool.traits.effect
         return effect in (Effect.NONE, Effect.READ) or (effect is not Effect.WRITE and tool.is_read_only(tool_input))
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        """Decide by allow rules, mode and defaults on a call that no deny rule and no ask rule covers."""
+        """Decide on a call that no deny or ask rule covers, by allow rules, mode and defaults."""
         allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
         if allowing:
             return Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
@@ -163,7 +164,8 @@ def _command(tool_input: Json) -> str:
 
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:
-    """The path that a call is about: the literal head of an absolute glob pattern, or else the input's path."""
+    """Return the path that a call is about: the literal head of an absolute glob pattern, or else the path in the
+    input."""
     where = _path_input(traits)
     pattern = tool_input.get(where.glob_key) if where.glob_key else None
     if isinstance(pattern, str) and pattern.startswith(("/", "~")):
@@ -185,6 +187,6 @@ def _path_input(traits: ToolTraits) -> PathInput:
 
 
 def _pattern_climbs(traits: ToolTraits, tool_input: Json) -> bool:
-    """Whether a glob pattern has a `..` in it."""
+    """Return whether the glob pattern of a call contains `..`."""
     glob_key = _path_input(traits).glob_key
     return bool(glob_key) and ".." in str(tool_input.get(glob_key, "")).split("/")

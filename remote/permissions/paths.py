@@ -29,7 +29,7 @@ class Places:
         return Places(real, home, (real, *dict.fromkeys(path for path in added if path != real)))
 
     def real(self, path: str, base: str = "") -> str:
-        """Return the real path of `path`, which is relative to `base` or to the session's directory."""
+        """Return the real path of `path`. A relative path starts in `base`, or else in the session's directory."""
         return real_path(path, base or self.cwd, self.home)
 
     def holds(self, real: str) -> bool:
@@ -64,13 +64,13 @@ class PathPattern:
     text: str
 
     def allows(self, real: str, places: Places) -> bool:
-        """Whether an allow rule covers the path. Strict: only the real path counts, and a wildcard at the end does not
-        reach into directories."""
+        """Return whether an allow rule covers the path. The match is strict: only the real path counts, and a wildcard
+        at the end does not reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
     def forbids(self, path: str, places: Places, base: str = "") -> bool:
-        """Whether a deny rule covers the path. Wide: the name as given and the real path count, in any case, and
-        everything below what matches."""
+        """Return whether a deny rule covers the path. The match is wide: the path as given and the real path count,
+        letter case is ignored, and everything below a match is covered too."""
         names = {expand(path, base or places.cwd, places.home), places.real(path, base)}
         anchored = _anchored(self.text, places, wide=True)
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
@@ -85,15 +85,15 @@ class PathPattern:
         return list(dict.fromkeys(found))
 
     def starts(self, places: Places) -> list[tuple[str, bool]]:
-        """Return where to search for what the pattern forbids: (file or directory, whether it is forbidden as a
-        whole)."""
+        """Return where to search for the files that the pattern forbids, as (file or directory, whether it is forbidden
+        as a whole)."""
         return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
 
 
 def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
     """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, so that a
-    rule about a link to a directory means the directory; but a link in the project leads no relative allow rule out of
-    it."""
+    rule about a link to a directory means the directory; but a link in the project does not extend a relative allow
+    rule to files outside the project."""
     starts: list[tuple[str, str]] = []
     relative = False
     if text.startswith("//"):
@@ -118,8 +118,8 @@ def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
 
 
 def _split_literal_head(glob: str) -> tuple[str, str]:
-    """Split `src/a/*.py` into `src/a` and `/*.py`: a tail with a leading slash is anchored. A literal pattern is all
-    head, except one without a slash, which matches at any depth."""
+    """Split `src/a/*.py` into `src/a` and `/*.py`; a tail with a leading slash is anchored. A pattern without wildcards
+    is all head, unless it has no slash: then it matches at any depth."""
     rooted = glob.lstrip("/")
     if "/" not in glob.rstrip("/"):
         return "", rooted
@@ -159,7 +159,7 @@ def _regex(glob: str, strict: bool) -> re.Pattern[str]:
 
 
 def _piece(body: str, at: int) -> tuple[str, int]:
-    """The regular expression for what a pattern has at one place, and the place behind it."""
+    """Return the regular expression for the pattern's element at index `at`, and the index after this element."""
     if body.startswith("**/", at) and (at == 0 or body[at - 1] == "/"):
         return "(?:[^/]+/)*", at + 3
     if body[at:] == "**":
@@ -217,7 +217,7 @@ _KERNEL_PLACES = ("/dev", "/proc", "/sys")
 
 def protection(real: str, home: str) -> str | None:
     """Return why writing the path always needs the approval of a person, or None. Such files start programs or hold
-    keys, so that writing them means being able to do anything."""
+    keys: who can write them can do anything."""
     name = real.casefold()
     parts = [part for part in name.split("/") if part]
     for part in parts:

@@ -1,1 +1,1 @@
-"""Permission rules: how they are written, kept, suggested and changed."""
+"""Permission rules: their syntax, the set of rules in force, and updates to it."""

@@ -27,8 +27,8 @@ class Rule:
         return self.tool if self.content is None else f"{self.tool}({self.content})"
 
     def covers_tool(self, name: str) -> bool:
-        """Whether this rule applies to calls of `name`. A rule about Edit covers all tools that write files, one about
-        Read all that read them, and one about an MCP server all its tools."""
+        """Return whether this rule applies to calls of the tool `name`. A rule about Edit covers all tools that write
+        files, a rule about Read all tools that read files, and a rule about an MCP server all its tools."""
         if self.tool in traits_of(name).rule_names:
             return True
         if self.tool.startswith("mcp__"):
@@ -38,7 +38,7 @@ class Rule:
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse one rule. Raise RuleError for a wrong one."""
+    """Parse one rule. Raise RuleError if it is invalid."""
     text = text.strip()
     if not text:
         raise RuleError("a permission rule is empty")
@@ -69,7 +69,7 @@ def split_rules(text: str) -> list[str]:
 
 
 def parse_rules(texts: Iterable[str]) -> list[Rule]:
-    """Parse every rule of several lists. Raise RuleError for a wrong one."""
+    """Parse every rule of several lists. Raise RuleError for an invalid one."""
     return [parse_rule(rule) for text in texts for rule in split_rules(text)]
 
 
@@ -84,8 +84,8 @@ class CommandPattern:
         return "*" not in self.text
 
     def matches(self, command: str) -> bool:
-        """Whether the pattern covers the command. `*` matches anything, and ` *` at the end also nothing. Takes linear
-        time for all texts."""
+        """Return whether the pattern covers the command. `*` matches any text; ` *` at the end also matches no text at
+        all. The time is linear in the length of the texts."""
         command = re.sub(r"\s", " ", command)
         for ending in (":*", " *"):
             if self.text.endswith(ending):

@@ -1,4 +1,4 @@
-"""The rules in force, each with where it came from."""
+"""The rules in force, each with its source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RuleSet:
         self._rules[source, behavior] = [r for r in self._rules.get((source, behavior), []) if r not in gone]
 
     def about(self, behavior: Behavior, tool: str) -> list[Rule]:
-        """Return the rules that cover calls of a tool, those with a pattern and those without."""
+        """Return the rules that cover calls of a tool, with and without a pattern."""
         return [
             rule
             for (_, held_behavior), rules in self._rules.items()

@@ -31,7 +31,7 @@ class PermissionUpdate:
 
 
 def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
-    """Parse an update. Raise UpdateError or RuleError for a wrong one."""
+    """Parse an update. Raise UpdateError or RuleError if it is invalid."""
     if not isinstance(update, Mapping):
         raise UpdateError("a permission update is not an object")
     kind, destination = update.get("type"), update.get("destination", "session")

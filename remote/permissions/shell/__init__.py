@@ -1,1 +1,1 @@
-"""Shell command lines: read by our own parser, and judged by what they read, write and run."""
+"""Permission checks for shell command lines: our own parser, and rules about what a line reads, writes and runs."""

@@ -1,4 +1,4 @@
-"""Deny and ask rules for shell commands: whether some part of a command line falls under one."""
+"""Deny and ask rules for shell commands: find the rule that some part of a command line falls under."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|u
 
 @dataclass(frozen=True)
 class _CommandLineRules:
-    """The rules of one behavior that a command line can fall under. `no_writes` is a rule about every write."""
+    """The rules of one behavior that can apply to a command line. `no_writes` is the rule that covers every write, if
+    any."""
 
     commands: Sequence[Rule]
     reads: Sequence[Rule]
@@ -62,7 +63,7 @@ def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Place
 
 
 def swept_rule(text: str, rules: Sequence[Rule], places: Places, start: str) -> Rule | None:
-    """Return the path rule that a command of the line would get around by reading through a directory above the rule's
+    """Return the path rule that a command of the line would circumvent by reading a whole directory above the rule's
     files."""
     try:
         commands = parse(text)
@@ -115,7 +116,8 @@ def _wide_texts(command: Command) -> set[str]:
 
 
 def _rule_about_text(text: str, rules: Sequence[Rule]) -> Rule | None:
-    """Look for a rule in a line that cannot be parsed: in the text, without its quotes, and between its separators."""
+    """Return the first rule that matches a line that cannot be parsed. Try the text itself, the text without quotes,
+    and the pieces between separators."""
     joined = re.sub(r"\\\n", "", text)
     for variant in {joined, re.sub(r"['\"\\]", "", joined)}:
         for piece in [variant, *_SEPARATORS.split(variant)]:
@@ -127,7 +129,8 @@ def _rule_about_text(text: str, rules: Sequence[Rule]) -> Rule | None:
 
 
 def _candidates(piece: str) -> list[str]:
-    """The commands that a piece of a line may be: itself without assignments, and what its wrapper starts."""
+    """Return the commands that a piece of a line may run: the piece without its assignments, and what its wrapper
+    starts."""
     words = piece.split()
     while words and re.match(r"[A-Za-z_]\w*\+?=", words[0]):
         words.pop(0)

@@ -1,4 +1,4 @@
-"""The expression of `find`, as far as it decides what -exec gets."""
+"""A parser for the expression of `find`, which decides which files -exec gets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OPERATORS = names("! ( ) , -not -o -or -a -and")
 
 
 class Unclear(Exception):
-    """The expression cannot be followed, or does not ensure what it must."""
+    """The expression is not understood, or does not guarantee that -exec gets plain files only."""
 
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
-    """Raise Unclear unless each -exec that `needs` it (one flag for each, in order) gets plain files only, never a
-    link: `-type f` must hold on every path to it. `texts` starts behind the directories."""
+    """Raise Unclear unless each -exec with a true flag in `needs` (one flag for each -exec, in order) gets plain files
+    only, never a link: `-type f` must hold on every path to it. `texts` are the words after the directories."""
     expression = _Expression(texts, needs)
     if texts:
         expression.whole(False)
@@ -35,8 +35,9 @@ def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
 
 
 class _Expression:
-    """A parser: `!` binds closest, then -a, then -o, then the comma. Each method takes whether the file is known to be
-    plain before its part, and returns whether it is known to be plain behind it, if the part was true."""
+    """A recursive-descent parser: `!` binds closest, then -a, then -o, then the comma. The argument of each method says
+    whether the file is known to be plain before this part. The method returns whether it is known to be plain after
+    this part was true."""
 
     def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
         self._rest = list(texts)

@@ -29,8 +29,8 @@ class NotUnderstood(Exception):
 
 
 def parse(text: str) -> list[Command]:
-    """Return every simple command that the line may run, those in substitutions included. Raise NotUnderstood for a
-    line that cannot be followed."""
+    """Return every simple command that the line may run, including those in substitutions. Raise NotUnderstood for a
+    line that the parser does not follow."""
     if len(text) > _MAX_CHARS:
         raise NotUnderstood("it is too long to check")
     for char in text:
@@ -51,7 +51,7 @@ class _HereDoc:
 
 @dataclass
 class _Pieces:
-    """A word while it is read."""
+    """The pieces of a word that is being read."""
 
     text: list[str] = field(default_factory=list)
     skeleton: list[str] = field(default_factory=list)
@@ -154,7 +154,7 @@ class _Reader:
                 return
 
     def _read_trailing_redirects(self, depth: int) -> None:
-        """Keep the redirections of a group or subshell as a command without words."""
+        """Read the redirections after a group or subshell, and keep them as a command without words."""
         start = self.at
         redirects: list[Redirect] = []
         while True:
@@ -363,8 +363,8 @@ class _Reader:
             self.at += 1
 
     def _read_substitution(self, depth: int) -> None:
-        """Read up to the `)` of a substitution. Shells disagree on whether a line feed in it starts the text of a
-        here-document that stands before it, so the two together are refused."""
+        """Read up to the `)` of a substitution. Refuse one that follows a here-document on its line: shells disagree on
+        whether a line feed in the substitution starts the text of the here-document."""
         if self._heredocs:
             raise NotUnderstood("a substitution follows a here-document on its line")
         self.read_list(")", depth + 1)

@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why one command is not allowed, and the rule that would change it."""
+    """Why one command is not allowed, and the rule that would allow it."""
 
     reason: str
     rule: Rule | None = None
@@ -41,8 +41,8 @@ class _Problem:
 
 
 class BashPolicy:
-    """Decides on one command line, by the rules and the mode of that moment. `start` is the real directory the shell is
-    in."""
+    """Decides on one command line by the present rules and mode. `start` is the real path of the shell's current
+    directory."""
 
     def __init__(self, rules: RuleSet, places: Places, accepts_edits: bool, start: str) -> None:
         self._start = start
@@ -118,7 +118,7 @@ class BashPolicy:
         if reads_only(command) and (self._together or not runs_git(command)):
             return self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
-            return self._make_problem(inner)
+            return self._creation_problem(inner)
         shown = _shortened(command.raw or canonical(command.words))
         return _Problem(f"No rule allows `{shown}`.", suggest.command_rule(inner) if inner else None)
 
@@ -201,8 +201,8 @@ class BashPolicy:
             return None
         return _Problem(f"The command writes {real}.", suggest.file_rule(EDIT.name, real), real, is_write_inside=True)
 
-    def _make_problem(self, command: Command) -> _Problem | None:
-        """mkdir and touch with no option that takes a value."""
+    def _creation_problem(self, command: Command) -> _Problem | None:
+        """Judge mkdir and touch. They are allowed with no option that takes a value."""
         for word in command.words[1:]:
             if word.text.startswith("-"):
                 if not word.is_literal or word.text not in ("-p", "--parents", "-v", "-c", "-a", "--"):
@@ -223,8 +223,8 @@ class BashPolicy:
 
 
 def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:
-    """The permission updates that would allow a line. `whole` is a rule for the very text, None when that is no
-    help."""
+    """Return the permission updates that would allow a line. `whole` is the rule for exactly this text, None when such
+    a rule would not help."""
     rules = [problem.rule for problem in problems if problem.rule]
     if len(rules) < len(problems):
         return suggest.add_rules([whole]) if whole and not any(problem.path for problem in problems) else []
@@ -238,13 +238,14 @@ def _ask(reason: str, rules: Sequence[Rule | None]) -> Decision:
 
 
 def _in_bare_repository(directories: Sequence[str]) -> bool:
-    """Whether git would take a directory for a bare repository: its configuration, which may have been written by
-    anybody, can start programs."""
+    """Return whether git would treat one of the directories as a bare repository. The configuration in it can start
+    programs, and anybody may have written it."""
     return any(map(_finds_bare_repository, directories))
 
 
 def _finds_bare_repository(directory: str) -> bool:
-    """Search as git does, from the directory up: `.git` in a directory comes before the directory itself."""
+    """Return whether git finds a bare repository first. Search as git does, from the directory up; `.git` in a
+    directory comes before the directory itself."""
     while True:
         inner = os.path.join(directory, ".git")
         if os.path.isfile(inner) or _looks_like_repository(inner):

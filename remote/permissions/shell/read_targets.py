@@ -1,4 +1,4 @@
-"""The files that a read-only command line reads, as far as its text shows."""
+"""Find the files that a read-only command line reads, from its text alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_BASES = 32
 _MAX_MATCHES = 2000
 _MAX_NAME = 255
 
-# They print their arguments or ask the system; none of their arguments opens a file.
+# These commands print their arguments or query the system. None of their arguments opens a file.
 _PATHLESS = names(
     "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime free tr"
     " sleep ps pwd env hostname printenv whereis test [ printf date command set realpath readlink"
@@ -27,14 +27,16 @@ _PATHLESS = names(
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")
 _FILE_OPTIONS = ("--exclude-from", "--ignore-file")  # their value stands before the pattern
-_AS_FOUND = Word("{}", "\0\0")  # stands for a file that find has found; what find may find is checked by itself
+_AS_FOUND = Word(
+    "{}", "\0\0"
+)  # stands for a file that find has found; the directories that find walks are checked separately
 
 
 def is_pathless(command: Command) -> bool:
-    """Whether no argument of the command names a file that it reads."""
+    """Return whether no argument of the command names a file that it reads."""
     inner = effective(command)
     if inner is None or any("/" in word.text and word.is_glob for word in inner.words[1:]):
-        return False  # `echo /etc/*` tells what is there
+        return False  # `echo /etc/*` lists a directory
     return not inner.words or inner.name in _PATHLESS
 
 
@@ -43,8 +45,8 @@ class Unknown(Exception):
 
 
 def operands_read(command: Command) -> list[Word]:
-    """Return the words that may name files, `cd` targets and input redirections included. Raise Unknown if there may be
-    others."""
+    """Return the words that may name files to read, including `cd` targets and input redirections. Raise Unknown if the
+    command may read others."""
     inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
     inner = effective(command)
     if inner is None:
@@ -63,7 +65,7 @@ def operands_read(command: Command) -> list[Word]:
 
 
 def _find_roots(command: Command, words: Sequence[Word]) -> list[Word]:
-    """The directories that find walks, and the operands of what its -exec starts."""
+    """Return the directories that find walks, and the operands of the commands that its -exec starts."""
     texts = [word.text for word in words]
     if "-L" in texts or "-follow" in texts:
         raise Unknown("it follows links that may lead elsewhere")
@@ -109,14 +111,14 @@ def _operands(name: str, words: Sequence[Word]) -> list[Word]:
     for word in words:
         if word.text.startswith("-") and len(word.text) > 1:
             found += [_as_path(value) for value in option_values(word.text)]
-            if options_end:  # or not, when that `--` was the value of an option
+            if options_end:  # ambiguous: the `--` may have been the value of an option
                 skip_pattern = False
             if options_end or word.is_glob:
                 found.append(word)
             options_end = options_end or word.text == "--"
         elif skip_pattern:
             skip_pattern = False
-            if word.is_glob:  # the shell may make several words of it, and all but the first are files
+            if word.is_glob:  # the shell may expand it to several words, and all but the first are files
                 found.append(word)
         else:
             found.append(word)
@@ -124,7 +126,7 @@ def _operands(name: str, words: Sequence[Word]) -> list[Word]:
 
 
 def _refuse_hidden_reads(name: str, words: Sequence[Word]) -> None:
-    """Raise Unknown for a command that reads other files than its arguments name."""
+    """Raise Unknown for a command that reads files which its arguments do not name."""
     texts = [word.text for word in words]
     if _follows_links(name, texts):
         raise Unknown("it follows links that may lead elsewhere")
@@ -136,7 +138,7 @@ def _refuse_hidden_reads(name: str, words: Sequence[Word]) -> None:
 
 def option_values(text: str) -> list[str]:
     """Return every text that may be the value of an option in the same word. Only the program knows which letters take
-    a value, so of `-nFf../x` every tail counts, except those longer than any file name."""
+    a value, so every tail of `-nFf../x` counts, except tails longer than any file name."""
     if text.startswith("--"):
         return [text.partition("=")[2]] if "=" in text else []
     letters = re.match(r"-[A-Za-z0-9.]*", text)
@@ -146,7 +148,7 @@ def option_values(text: str) -> list[str]:
 
 
 def _as_path(value: str) -> Word:
-    """A word in which the shell has nothing to expand."""
+    """Return a literal word, in which the shell expands nothing."""
     return Word(value, value if value.startswith("~") else "\0" * len(value))
 
 
@@ -161,8 +163,8 @@ _JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")
 
 
 def _jq_files(words: Sequence[Word]) -> list[Word]:
-    """The files among the arguments of jq. Its program can open others with `import`, and so can --run-tests, -f and
-    -L."""
+    """Return the files among the arguments of jq. Raise Unknown if it may open others: its program can with `import`,
+    and so can --run-tests, -f and -L."""
     found: list[Word] = []
     rest = list(words)
     has_program = False
@@ -208,7 +210,7 @@ def _letters(texts: Sequence[str]) -> str:
 
 
 def _gives_pattern(text: str) -> bool:
-    """Whether an option, perhaps abbreviated, carries the pattern, so that the first operand is a file."""
+    """Return whether an option, perhaps abbreviated, holds the pattern. Then the first operand is a file."""
     if text.startswith("--"):
         name = text.partition("=")[0]
         if len(name) > len("--exclude-") and any(option.startswith(name) for option in _FILE_OPTIONS):
@@ -234,7 +236,7 @@ def _follows_links(name: str, texts: Sequence[str]) -> bool:
 
 
 def _has_option(texts: Sequence[str], letter: str, long: str) -> bool:
-    """Whether an option is given. Long names may be abbreviated."""
+    """Return whether an option is among the words. Long names may be abbreviated."""
     return letter in _letters(texts) or any(len(text) > 2 and long.startswith(text) for text in texts)
 
 
@@ -248,7 +250,7 @@ def check_directories(command: Command, words: Sequence[Word], places: Places, b
 
 
 def shell_directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
-    """Return every directory the shell may be in while the line runs; None if that is not clear."""
+    """Return every directory the shell may be in while the line runs, None if that is unclear."""
     bases = [start]
     for command in commands:
         inner = effective(command)
@@ -266,7 +268,7 @@ def shell_directories(commands: Sequence[Command], places: Places, start: str) -
 
 def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
     """Return the real paths that a word may stand for, from each directory the shell may be in. Raise Unknown if they
-    cannot be told."""
+    cannot be determined."""
     if word.dynamic:
         raise Unknown("a path is known only when it runs")
     text = word.text
@@ -291,7 +293,7 @@ _OWN_VIEW = re.compile(r"/(?:proc/[^/]+(?:/task/[^/]+)?/(cwd|root|fd)|dev/fd)(?=
 
 
 def is_own_view(text: str) -> bool:
-    """Whether a path means a different file in each process, as `/proc/self/cwd` does."""
+    """Return whether a path means a different file in each process, as `/proc/self/cwd` does."""
     return text.startswith("/") and _OWN_VIEW.match("/" + os.path.normpath(text).lstrip("/")) is not None
 
 
@@ -319,7 +321,7 @@ def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
 
 def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
     if text.startswith("-") and not _may_become_option(text, base):
-        return []  # there is nothing it could match: the word stays an option
+        return []  # nothing can match, so the shell leaves the word unchanged, as an option
     if "\0" in word.skeleton or "[" in text:
         raise Unknown("its wildcards are not simple")
     pattern = places.home + text[1:] if word.is_tilde else text
@@ -337,7 +339,7 @@ def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
 
 
 def _may_become_option(text: str, base: str) -> bool:
-    """Whether a word with wildcards may match a file whose name begins with a dash."""
+    """Return whether a word with wildcards may match a file whose name begins with a dash."""
     pattern = re.sub(r"\[.*", "*", text.split("/")[0], flags=re.DOTALL)
     if pattern[:1] not in ("-", "*", "?"):
         return False

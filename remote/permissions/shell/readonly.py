@@ -37,8 +37,8 @@ def is_read_only_command(command: str) -> bool:
 
 
 def changes_directory(command: str) -> bool:
-    """Whether a line may leave the shell in another directory. Such a line must not run beside others, because it would
-    change where they run, and so what they may do."""
+    """Return whether a line may leave the shell in another directory. Such a line must not run beside others: it would
+    change the directory they run in, and so what they may do."""
     try:
         return any(inner is None or inner.name in ("cd", "pushd", "popd") for inner in map(effective, parse(command)))
     except NotUnderstood:
@@ -50,14 +50,14 @@ def is_null(target: Word) -> bool:
 
 
 def reads_only_together(commands: Sequence[Command]) -> bool:
-    """Whether read-only commands stay so together. `cd` and git do not: the configuration in a directory can make git
-    run programs."""
+    """Return whether read-only commands are still read-only when combined. `cd` with git is not: the configuration in a
+    directory can make git run programs."""
     changes = any(inner and inner.name in ("cd", "pushd", "popd") for inner in map(effective, commands))
     return not (changes and any(map(runs_git, commands)))
 
 
 def runs_git(command: Command) -> bool:
-    """Whether a command is git or visibly starts it."""
+    """Return whether a command is git, or visibly starts git."""
     inner = effective(command)
     if inner is None:
         return False
@@ -65,7 +65,7 @@ def runs_git(command: Command) -> bool:
 
 
 def reads_only(command: Command) -> bool:
-    """Whether a simple command is read-only, apart from its redirections."""
+    """Return whether a simple command is read-only, apart from its redirections."""
     inner = effective(command)
     if inner is None:
         return False
@@ -95,18 +95,18 @@ def _nothing(words: Words) -> bool:
 
 
 def _settled(words: Words) -> bool:
-    """Whether no expansion and no wildcard can turn into an option: a file may be named `-o…`."""
+    """Return whether no expansion or wildcard among the words can become an option: a file may be named `-o…`."""
     return not any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words)
 
 
 def _options(short: str = "", long: str = "", valued: str = "", max_operands: int = 1000) -> Callable[[Words], bool]:
-    """A check that knows every option a command may be given. `short` are letters, `valued` letters that take the rest
-    of the word or the next word, `long` names (with or without `=value`)."""
+    """Return a check that allows only these options. `short` are letters without a value, `valued` letters whose value
+    is the rest of the word or the next word, `long` names (with or without `=value`)."""
     long_names = names(long)
 
     def check(words: Words) -> bool:
         if not _settled(words) or (max_operands < 1000 and any(word.is_glob for word in words)):
-            return False  # `uniq a*` writes the second file it comes to
+            return False  # `uniq a*` writes to the second file that matches
         operands = _count_operands([word.text for word in words], short, long_names, valued)
         return operands is not None and operands <= max_operands
 
@@ -135,7 +135,7 @@ def _count_operands(texts: Sequence[str], short: str, long_names: Container[str]
 
 
 def _takes_next_word(cluster: str, short: str, valued: str) -> bool | None:
-    """Whether the value of the last letter of `-abc` is the next word; None if a letter is not known."""
+    """Return whether the next word is the value of the last letter of `-abc`; None if a letter is not known."""
     for at, letter in enumerate(cluster[1:], 1):
         if letter in valued:
             return at + 1 == len(cluster)
@@ -160,7 +160,7 @@ def _find(words: Words) -> bool:
 
 
 def _without_started(texts: Sequence[str]) -> list[str]:
-    """Leave out what -exec starts, which is checked as a command of its own."""
+    """Return the words without the commands of -exec, which are checked as commands of their own."""
     found: list[str] = []
     inside = False
     for before, text in zip(["", *texts], texts):
@@ -237,7 +237,7 @@ _PS_VALUE = re.compile(r"-[A-Za-z]*[oOCuUgGtpqs]|--(?:[pP]id|ppid|[uU]ser|[gG]ro
 
 
 def _ps(words: Words) -> bool:
-    """An `e` without a dash shows the variables of other processes, and secrets with them."""
+    """Refuse an `e` without a dash: it shows the environment of other processes, with their secrets."""
     for before, word in zip(["", *(word.text for word in words)], words):
         if "environ" in word.text:
             return False
@@ -276,7 +276,7 @@ def _set(words: Words) -> bool:
 def _git(words: Words) -> bool:
     texts = [word.text for word in words]
     if "symbolic-ref" in texts and any(word.is_glob for word in words):
-        return False  # a second name would be written
+        return False  # a second file name would be written to
     return _settled(words) and git_reads_only(texts)
 
 

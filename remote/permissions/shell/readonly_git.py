@@ -10,7 +10,7 @@ from .words import names
 
 Texts = Sequence[str]
 
-# Options that write a file or run a program, in any of the abbreviations git takes.
+# Options that write a file or run a program. git accepts any unambiguous abbreviation of them.
 _NEVER = (
     "--output",
     "--output-directory",
@@ -23,7 +23,7 @@ _NEVER = (
 
 
 def git_reads_only(words: Texts) -> bool:
-    """Whether git is read-only with these literal arguments."""
+    """Return whether git is read-only with these literal arguments."""
     rest = list(words)
     while rest and rest[0] in ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"):
         rest.pop(0)
@@ -54,8 +54,8 @@ def _grep(words: Texts) -> bool:
 
 
 def _listing(asks: str, allowed: str, valued: str) -> Callable[[Texts], bool]:
-    """A check that takes operands only with one of the options `asks` (such as --list): without it they would name
-    something to create, move or delete."""
+    """Return a check that allows operands only with one of the options `asks` (such as --list). Without such an option,
+    operands name something to create, move or delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: Texts) -> bool:

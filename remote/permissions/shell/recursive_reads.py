@@ -1,4 +1,4 @@
-"""Commands that read whole trees, such as `grep -r`, and whether they would read files that a rule is about."""
+"""Commands that read whole trees, such as `grep -r`: find the rules about files below the directories they read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MAX_ENTRIES = 20_000
 def rule_on_the_way(
     commands: Sequence[Command], bases: Sequence[str], rules: Sequence[Rule], places: Places
 ) -> Rule | None:
-    """Return the first of the path rules about a file below a directory that a command reads through. `bases` are the
-    directories the shell may be in. If the search takes too long, the rule counts as found."""
+    """Return the first path rule that covers a file below a directory that the command reads recursively. `bases` are
+    the directories the shell may be in. If the search takes too long, the rule counts as found."""
     if not rules:
         return None
     deadline = time.monotonic() + _SECONDS
@@ -40,7 +40,8 @@ def rule_on_the_way(
 
 
 def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
-    """The directories that a command reads through: all `bases` if that is not clear, none for other commands."""
+    """Return the directories that a command reads recursively: all `bases` if they are unclear, none for other
+    commands."""
     inner = effective(command)
     if inner is None or not _reads_through(inner):
         return []
@@ -49,7 +50,9 @@ def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
     except Unknown:
         return list(bases)
     directories = [path for path in found if os.path.isdir(path)]
-    return directories or ([] if inner.name == "diff" else list(bases))  # two files, or what is in two directories
+    return directories or (
+        [] if inner.name == "diff" else list(bases)
+    )  # diff without directories compares two files only
 
 
 def _reads_through(command: Command) -> bool:

@@ -1,5 +1,5 @@
-"""The permission updates that a question suggests. "Allow for this session" adds the first: a rule no wider than
-sensible."""
+"""The permission updates that a question suggests. "Allow for this session" adds the first one, so it must be
+narrow."""
 
 from __future__ import annotations
 

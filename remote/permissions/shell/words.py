@@ -11,7 +11,7 @@ _COMMAND_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the set of the names in a text, which are separated by blanks."""
+    """Return the set of the blank-separated names in a text."""
     return frozenset(text.split())
 
 
@@ -21,7 +21,7 @@ KEYWORDS = names("if then elif else fi for while until do done case esac select 
 @dataclass(frozen=True)
 class Word:
     """One word after quote removal. `skeleton` is the same word with a NUL for each quoted character and an SOH for
-    each expansion: what is left of it is what the shell may treat specially."""
+    each expansion. The shell may treat only the remaining characters specially."""
 
     text: str
     skeleton: str
@@ -37,13 +37,13 @@ class Word:
 
     @property
     def is_literal(self) -> bool:
-        """The program sees exactly `text`, as one argument."""
+        """Whether the program gets exactly `text`, as one argument."""
         return not (self.dynamic or self.is_glob or self.is_tilde)
 
 
 @dataclass(frozen=True)
 class Redirect:
-    """A file that the shell opens for a command. `writes` is False for input."""
+    """A redirection: a file that the shell opens for a command. `writes` is False for input."""
 
     target: Word
     writes: bool
@@ -79,10 +79,10 @@ def canonical(words: Sequence[Word]) -> str:
 
 
 def is_plain_name(text: str) -> bool:
-    """Whether a text has only the characters of ordinary command names and paths."""
+    """Return whether a text has only the characters of ordinary command names and paths."""
     return _COMMAND_NAME.fullmatch(text) is not None
 
 
 def is_command_name(text: str) -> bool:
-    """Whether a text is a plain name or path that the shell takes for nothing else."""
+    """Return whether a text is a plain name or path, and not a keyword or other syntax of the shell."""
     return is_plain_name(text) and text not in KEYWORDS

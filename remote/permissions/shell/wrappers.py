@@ -24,7 +24,7 @@ _SHELLS = _BOXES | names("sh bash dash zsh ksh mksh pdksh yash rbash posh ash fi
 _RUN_TEXT = names(
     "su ssh script watch tmux screen runuser sg newgrp flock parallel sem hyperfine entr xterm capsh nix-shell"
 )
-"""Programs that hand a text to a shell."""
+"""Programs that run an argument as a shell command line."""
 _TOOL_RUNNERS = names("uv poetry pipenv pdm hatch conda direnv dotenv nix cross-env npx bundle rbenv pyenv mise asdf")
 _FOLLOWED = names("timeout nice stdbuf nohup time command env find xargs source .")
 _BROAD = (
@@ -47,7 +47,7 @@ _RUN_WITH = {
     "npm": names("exec x"),
     **dict.fromkeys(("pnpm", "yarn", "bun"), names("exec dlx x")),
 }
-"""Programs that run others with one of these words."""
+"""Programs that run other programs when one of these words is among their arguments."""
 _LOADER = re.compile(r"ld(?:64)?(?:-linux|-musl)?[-A-Za-z0-9_.]*\.so(?:\.[0-9]+)*")
 
 # Variables that change how output looks, not what runs.
@@ -61,8 +61,8 @@ _LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_pro
 
 
 def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
-    """Whether a variable can be set without changing which program runs or how it is configured. A lower-case variable
-    that is set without a command stays in the shell and changes neither."""
+    """Return whether setting this variable changes neither which program runs nor how it is configured. A lower-case
+    variable that is set without a command stays in the shell, and is harmless."""
     name = assignment.text.partition("=")[0].rstrip("+")
     if _HARMLESS.fullmatch(name):
         return True
@@ -78,12 +78,12 @@ _TRANSPARENT: dict[str, dict[str, int]] = {
     "command": {},
     "env": {},
 }
-"""Wrappers that add nothing of their own, with the options that are followed and how many values each takes."""
+"""Wrappers that only run another command, with their known options and the number of values each option takes."""
 
 
 def effective(command: Command) -> Command | None:
-    """Return the command without its transparent wrappers. Return None if a wrapper is used in a way that is not
-    followed."""
+    """Return the command without its transparent wrappers. Return None if a wrapper has arguments that are not
+    understood."""
     words, assignments = command.words, command.assignments
     for _ in range(_MAX_WRAPPERS):
         if not words or not _is_transparent(words):
@@ -96,7 +96,8 @@ def effective(command: Command) -> Command | None:
 
 
 def _is_transparent(words: Sequence[Word]) -> bool:
-    """`env` alone and `command -v` start nothing."""
+    """Return whether the words are a wrapper that starts another command; `env` alone and `command -v` start
+    nothing."""
     name = words[0].text
     if name in ("env", "command") and len(words) == 1:
         return False
@@ -104,7 +105,7 @@ def _is_transparent(words: Sequence[Word]) -> bool:
 
 
 def _unwrap(words: Sequence[Word]) -> Command | None:
-    """Remove one wrapper. Return what it starts, None if that is not clear."""
+    """Remove one wrapper. Return the command that it starts, None if that is unclear."""
     name = words[0].text
     rest = _after_options(words, _TRANSPARENT[name])
     if name == "timeout":
@@ -114,7 +115,7 @@ def _unwrap(words: Sequence[Word]) -> Command | None:
     if name in ("env", "time"):
         assignments = tuple(itertools.takewhile(lambda word: _ASSIGNMENT.match(word.skeleton), rest))
     if not all(word.is_literal for word in assignments):
-        return None  # it may become several words, and one of them the command
+        return None  # the word may expand to several, and one of them may be the command
     rest = tuple(rest[len(assignments) :])
     return Command(rest, assignments) if _names_command(rest) else None
 
@@ -130,7 +131,7 @@ def _after_options(words: Sequence[Word], options: dict[str, int]) -> Sequence[W
             return None
         values = options[words[at].text]
         if not all(word.is_literal for word in words[at + 1 : at + 1 + values]):
-            return None  # it may become several words, and the command another one
+            return None  # the word may expand to several, and the command may be another word
         at += 1 + values
     return words[at:]
 
@@ -142,8 +143,8 @@ def _after_duration(words: Sequence[Word] | None) -> Sequence[Word] | None:
 
 
 def started_by(command: Command) -> list[Command] | None:
-    """Return what `xargs` and `find -exec` start, with the arguments they add; None if that is not clear. Empty for
-    all other commands."""
+    """Return the commands that `xargs` or `find -exec` starts, with the arguments they add; None if that is unclear.
+    Return an empty list for all other commands."""
     if command.name == "xargs":
         return _started_by_xargs(command)
     if command.name == "find":
@@ -173,8 +174,7 @@ def _started_by_xargs(command: Command) -> list[Command] | None:
 
 
 def _xargs_options(words: Sequence[Word]) -> tuple[str, Sequence[Word]] | None:
-    """Return the placeholder of -I ("" for none) and the words behind the options; None for options that are not
-    known."""
+    """Return the placeholder of -I ("" for none) and the words after the options; None if an option is not known."""
     at, placeholder = 1, ""
     while at < len(words) and words[at].text.startswith("-"):
         text = words[at].text
@@ -192,26 +192,26 @@ def _xargs_options(words: Sequence[Word]) -> tuple[str, Sequence[Word]] | None:
 def _started_by_find(command: Command) -> list[Command] | None:
     words = command.words
     if any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words):
-        return None  # it may become `-exec`
+        return None  # it may expand to `-exec`
     found: list[Command] = []
     at = 0
     while at < len(words):
         at += 1
         if words[at - 1].text not in ("-exec", "-execdir", "-ok", "-okdir"):
             continue
-        end = _end_of_exec(words, at)
+        end = _exec_end(words, at)
         inner = words[at:end]
         if not _names_command(inner):
             return None
         if any(word.text == "+" for word in inner):
-            return None  # to some finds it ends the command, to others it is an argument
-        found.append(Command(tuple(_handed(word) for word in inner)))
+            return None  # some versions of find end the command here, others take it for an argument
+        found.append(Command(tuple(_exec_argument(word) for word in inner)))
         at = end
     return found
 
 
-def _end_of_exec(words: Sequence[Word], start: int) -> int:
-    """The index of the `;` or `{} +` that ends the command of an -exec."""
+def _exec_end(words: Sequence[Word], start: int) -> int:
+    """Return the index of the `;` or `{} +` that ends the command of an -exec."""
     for at in range(start, len(words)):
         text = words[at].text
         if text == ";" or (text == "+" and at > start and words[at - 1].text == "{}"):
@@ -219,15 +219,15 @@ def _end_of_exec(words: Sequence[Word], start: int) -> int:
     return len(words)
 
 
-def _handed(word: Word) -> Word:
-    """An argument of -exec. `../{}` is another file than the one that was found."""
+def _exec_argument(word: Word) -> Word:
+    """Return an argument of -exec as the started command gets it. `../{}` names another file than the found one."""
     if "{}" not in word.text:
         return word
     return FOUND if word.text == "{}" else _ANY
 
 
 def everything_behind(command: Command, depth: int = 0) -> list[Command]:
-    """Return every command that this one may start, for rules that deny: far too many rather than one too few."""
+    """Return every command that this one may start, for deny rules. Return too many rather than miss one."""
     found = [Command(command.words, raw=command.raw)]
     words = command.words
     if not words or depth > _MAX_DEPTH:
@@ -255,7 +255,7 @@ def _commands_in_arguments(words: Sequence[Word]) -> Iterator[Command]:
 
 
 def _texts_to_run(name: str, arguments: Sequence[Word]) -> list[str]:
-    """The arguments that may be command lines themselves."""
+    """Return the arguments that may be command lines themselves."""
     texts = [word.text for word in arguments if not word.text.startswith("-")]
     texts += [text for word in arguments for text in _glued(word.text)]
     if name == "eval":
@@ -270,7 +270,7 @@ def _is_runner(name: str, words: Sequence[Word]) -> bool:
 
 
 def _glued(text: str) -> list[str]:
-    """Values of an option in the same word, which may be commands: `--exec=/bin/rm`, `-crm`."""
+    """Return the option values in this word that may be commands: `--exec=/bin/rm`, `-crm`."""
     if not text.startswith("-"):
         return []
     values = (text.partition("=")[2], "" if text.startswith("--") else text[2:])
@@ -285,8 +285,8 @@ _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
 
 
 def hides_commands(command: Command) -> bool:
-    """Whether the text does not show what runs in the end: a variable, a here-document or an alias tells it. What a
-    program pipes into a shell is not looked at, and neither is what a script does."""
+    """Return whether the text does not show what is finally run, because a variable, a here-document or an alias
+    decides it. The content of scripts, and what a program pipes into a shell, are not considered."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
     if shells > _MAX_DEPTH or (len(texts) > _MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
@@ -310,7 +310,7 @@ def _hides(command: Command, fed: bool) -> bool:
 
 
 def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
-    """Whether a shell with these arguments runs something other than a readable `-c` text or a script file."""
+    """Return whether a shell with these arguments runs something other than a readable `-c` text or a script file."""
     options = [word for word in words if word.text.startswith(("-", "+")) and not word.dynamic]
     operands = [word for word in words if word not in options]
     if any("c" in word.text for word in options if not word.text.startswith("--")):
@@ -321,12 +321,12 @@ def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
 
 
 def _is_no_file(script: Word, fed: bool) -> bool:
-    """Whether a shell gets `<(…)` for a script, or its own input under a name such as /dev/stdin."""
+    """Return whether the script of a shell is not a file: `<(…)`, or its own input under a name such as /dev/stdin."""
     return (script.dynamic and not script.text) or (fed and script.text.startswith(("/dev/", "/proc/")))
 
 
 def _named_in(runner: str, words: Sequence[Word]) -> Sequence[Word]:
-    """The arguments that may name what is run. Tool runners name it first: `npx tsc`, `uv run tsc`."""
+    """Return the arguments that may name the program to run. Tool runners name it first: `npx tsc`, `uv run tsc`."""
     return words[: 1 if runner == "npx" else 2] if runner in _TOOL_RUNNERS else words
 
 
