@@ -29,7 +29,7 @@ from ccb.tunnel.wire.requests import (
 )
 
 from .answering import RequestResponder
-from .client import Item, Json, Received
+from .client import Item, Json, Received, Skipped, parse_snapshot
 from .connection import AttachOptions, Connection, Dial
 from .event_feed import EventFeed
 from .link_reader import ClientParts, LinkReader
@@ -122,7 +122,9 @@ class RemoteSession:
         self._responder.begin()
         self._reader.answer_requests()
         async for item in self._feed.items():
-            if not (isinstance(item, Received) and self._is_answered_here(item)):
+            if isinstance(item, Skipped):
+                yield self._without_other_requests(item)
+            elif not (isinstance(item, Received) and self._is_answered_here(item)):
                 yield item
 
     def _is_answered_here(self, item: Received) -> bool:
@@ -130,6 +132,12 @@ class RemoteSession:
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         return self._responder.hides(parse_message(item.body))
+
+    def _without_other_requests(self, item: Skipped) -> Skipped:
+        """The item without the open requests that are not the reader's."""
+        questions = parse_snapshot(item.body).questions
+        kept = [each for each in questions if not self._responder.hides(parse_message(each))]
+        return item if len(kept) == len(questions) else Skipped(item.seq, {**item.body, "asks": kept})
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
         """See SessionClient."""

@@ -225,10 +225,15 @@ async def test_a_viewer_answers_nothing_until_it_drives(host: ScriptedHost) -> N
 
 async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) -> None:
     service = Service()
-    async with answering(host, service, tail=100):
+    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
+    async with answering(host, service, tail=100) as (_, seen):
         peer = await host.next_peer()
-        await peer.send(Attached(1, "driver", 7), Snapshot(1, 7, {"asks": [ask("a")]}))
+        await peer.send(Attached(1, "driver", 7), Snapshot(1, 7, {"asks": [ask("a"), question], "model": "m"}))
         assert (await answer_of(peer))["response"] == {"text": "page a"}
+        async with asyncio.timeout(10):
+            while not seen:
+                await asyncio.sleep(0.005)
+        assert seen == [Skipped(7, {"asks": [question], "model": "m"})], "the reader is shown only its own questions"
 
 
 def answering_tasks() -> int:
