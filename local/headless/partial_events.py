@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..session.client import Json
-from ..session.messages import (
+from ccb.tunnel.wire.stream_events import (
     ContentBlockDelta,
     ContentBlockStart,
     ContentBlockStop,
@@ -14,6 +13,8 @@ from ..session.messages import (
     parse_stream_event,
     with_text,
 )
+
+from ..session.client import Json
 
 
 @dataclass

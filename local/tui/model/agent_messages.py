@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.stream_events import (
+    ApiStreamEvent,
+)
 
-from ...session.messages import ApiStreamEvent, Assistant, ThinkingBlock, ToolUseBlock
+from ...session.messages import (
+    Assistant,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from ...session.messages import TextBlock as TextContent
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, Level, MarkdownBlock, NoticeBlock, ThoughtBlock, ToolBlock
 from .live_message import LiveMessage, set_text

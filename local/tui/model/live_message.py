@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ccb.tunnel.plain_text import neutralise
-
-from ...session.messages import (
+from ccb.tunnel.wire.stream_events import (
     ApiStreamEvent,
     ContentBlockDelta,
     ContentBlockStart,
     MessageStart,
 )
+
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, MarkdownBlock, ThoughtBlock, ToolBlock
 from .markdown import safe_pieces, safe_split
 from .tool_calls import ToolCalls

@@ -20,6 +20,9 @@ from ccb.tunnel.wire.records import (
     TurnStartRecord,
     WithdrawnRecord,
 )
+from ccb.tunnel.wire.stream_events import (
+    parse_stream_event,
+)
 
 from ...session.client import SkippedState, input_ids
 from ...session.messages import (
@@ -33,7 +36,6 @@ from ...session.messages import (
     ToolResultBlock,
     User,
     parse_message,
-    parse_stream_event,
 )
 from ...session.messages import TextBlock as TextContent
 from .agent_messages import AgentMessages

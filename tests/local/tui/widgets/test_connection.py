@@ -353,7 +353,7 @@ async def test_what_is_sent_to_a_lost_session_is_marked_and_its_end_told_once() 
 async def test_the_command_that_comes_back_is_shown_once() -> None:
     async with desk() as at:
         at.session.fail(ConnectionLost("devbox is gone", do=f"The session goes on. Come back with: {RESUME}"))
-        await at.sees("✗ lost: devbox is gone", "Nothing can be sent any more")
+        await at.sees("✗ lost: devbox is gone", "Nothing can be sent any more", RESUME)
         assert at.screen.count(RESUME) == 1
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccb.local.session.messages import (
+from ccb.tunnel.wire.stream_events import (
     ContentBlockDelta,
     ContentBlockStart,
     ContentBlockStop,
