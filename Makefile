@@ -58,7 +58,7 @@ metrics: $(STAMP) ## sizes and shapes of the code: long functions, many paramete
 	@$(BIN)/python -m tests.support.metrics $(ARGS)
 
 unit-fast: $(STAMP)
-	@$(BIN)/pytest -n 3 --dist worksteal -q -m "not programs"
+	@$(BIN)/pytest -n 3 --dist worksteal -q -m "not programs and not slow"
 
 unit: $(STAMP) ## pytest on the laptop's Python
 	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q

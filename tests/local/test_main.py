@@ -12,6 +12,8 @@ import pytest
 import ccb
 from ccb.local.command_line.options import COMMANDS, OPTIONS
 
+pytestmark = pytest.mark.programs
+
 HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
 
 

@@ -17,6 +17,8 @@ from tests.support.http_server import serving
 
 from ccb.local.command_line.exit_codes import ExitCode
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).resolve().parents[3]
 RUN = "import sys; from ccb.local.commands.auth import run_auth; sys.exit(run_auth(sys.argv[1:]))"
 

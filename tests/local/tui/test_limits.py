@@ -12,6 +12,8 @@ from tests.support.scripted_session import ScriptedSession, session_rule
 from ccb.local.tui.model.blocks import ToolBlock
 from ccb.local.tui.widgets.block_layout import MAX_CHARS
 
+pytestmark = pytest.mark.slow
+
 SIZE = 100_000
 LIMIT_S = 8.0  # of CPU; without the limits of the REPL each of these takes several times as long
 

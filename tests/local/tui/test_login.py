@@ -6,7 +6,10 @@ import os
 import sys
 from contextlib import AbstractAsyncContextManager
 
+import pytest
 from tests.support.terminal import Terminal, terminal
+
+pytestmark = pytest.mark.programs
 
 PROGRAM = """
 import asyncio, sys

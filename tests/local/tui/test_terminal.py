@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from tests.support.terminal import Terminal, terminal
 
+pytestmark = pytest.mark.programs
+
 HOSTILE = """
 import asyncio, sys
 from ccb.local.tui.app import run_repl

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -29,6 +30,8 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.records import MessageRecord, Record
+
+pytestmark = pytest.mark.slow
 
 DEADLINE_S = 30.0
 TAIL = 4000  # bytes; of the viewer
