@@ -1,4 +1,5 @@
-"""The command `ccb`: from argv to an exit code. Nothing heavy is imported before the arguments are parsed."""
+"""The command `ccb`: run a command line and return its exit code. Nothing heavy is imported before the arguments are
+parsed."""
 
 from __future__ import annotations
 

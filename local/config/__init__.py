@@ -1,1 +1,1 @@
-"""What the person has configured on this machine: settings, credentials, keyring; and the log with its redaction."""
+"""The configuration of this machine (settings, credentials, keyring), and the log with its redaction."""

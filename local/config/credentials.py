@@ -1,4 +1,4 @@
-"""Where the model credential comes from: environment, helper command, keyring, in this order.
+"""Find the model credential: in the environment, from a helper command, or in the keyring, in this order.
 
 If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A
 helper's output goes into both headers as well. A key in the keyring belongs to one provider host and is sent to no
@@ -35,7 +35,8 @@ _LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
 
 
 def credential_source(environ: Mapping[str, str], settings: Settings, host: str) -> CredentialSource:
-    """The first source that is configured, for the provider at `host`. Nothing is run or unlocked before `get`.
+    """Return the first configured source of a credential for the provider at `host`. Nothing is run or unlocked before
+    `get`.
 
     Raises CredentialError if a variable holds something that cannot be a credential.
     """
@@ -48,7 +49,8 @@ def credential_source(environ: Mapping[str, str], settings: Settings, host: str)
 
 
 def environ_credential(environ: Mapping[str, str]) -> Credential | None:
-    """The credential in environment variables, or None. Raises CredentialError if it cannot be one."""
+    """Return the credential in the environment variables, or None. Raises CredentialError if a value cannot be a
+    credential."""
     key, token = environ.get(API_KEY_VARIABLE, "").strip(), environ.get(TOKEN_VARIABLE, "").strip()
     if not key and not token:
         return None
@@ -60,12 +62,14 @@ def environ_credential(environ: Mapping[str, str]) -> Credential | None:
 
 
 def api_key_source(source: str) -> str:
-    """The `apiKeySource` of system/init: the public protocol has names for two sources and calls the others `none`."""
+    """Return the `apiKeySource` of system/init. The public protocol has names for two sources and calls all others
+    `none`."""
     return source if source in (API_KEY_VARIABLE, HELPER) else "none"
 
 
 def checked(text: str, origin: str) -> Secret:
-    """`text` as a credential. Raises CredentialError, without showing the text, if it cannot be sent in a header."""
+    """Return `text` as a credential. Raises CredentialError, without showing the text, if it cannot be sent in a
+    header."""
     text = text.strip()
     if not text:
         raise CredentialError(f"{origin} gave no credential: it is empty.", do=_LOGIN)
@@ -190,7 +194,7 @@ class HelperCredential:
 
 
 async def _limited(stream: asyncio.StreamReader) -> bytes:
-    """The start of a stream, longer than any credential. The rest is read and dropped."""
+    """Return the beginning of a stream, longer than any credential. Read and discard the rest."""
     kept = bytearray()
     while chunk := await stream.read(65536):
         kept += chunk[: 2 * _MAX_SECRET - len(kept)]

@@ -34,7 +34,7 @@ class KeyStore:
         self._backend = backend or _system_backend
 
     def get(self, host: str) -> Secret | None:
-        """The key for `host`, or None. Raises ConfigError; NoKeyring is one."""
+        """Return the key for `host`, or None. Raises ConfigError (NoKeyring is a subclass)."""
         with _errors():
             value = self._backend().get_password(SERVICE, host)
         return Secret(value) if value else None
@@ -53,7 +53,7 @@ class KeyStore:
         return True
 
     def require(self) -> str:
-        """The name of the backend. Raises NoKeyring if there is none."""
+        """Return the name of the backend. Raises NoKeyring if there is none."""
         with _errors():
             return str(self._backend().name)
 

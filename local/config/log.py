@@ -1,4 +1,5 @@
-"""The log file of this machine: warnings always, everything with --debug, never secrets or bodies (see `redaction`).
+"""The log file of this machine: warnings always, everything with --debug, never secrets or message bodies (see
+`redaction`).
 
 The first line creates the file: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, mode 0600.
 """
@@ -20,7 +21,7 @@ _QUIET = ("asyncio", "asyncssh", "textual", "markdown_it", "aiohttp.access")
 
 
 def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory where ccb keeps files on this machine between runs. It may not exist."""
+    """Return the directory where ccb keeps files on this machine between runs. It may not exist."""
     base = environ.get("XDG_STATE_HOME", "")
     if not Path(base).is_absolute():
         base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".local" / "state")
@@ -67,7 +68,7 @@ def logging_to_file(
 ) -> Iterator[Path]:
     """Write the program's log to its file while the context is open; yields the path of the file.
 
-    Of `commands`, which lead to the host, only the programs are logged.
+    `commands` are the commands that lead to the host; the log shows only their programs, not their arguments.
     """
     path = state_dir(environ) / f"ccb-{os.getpid()}.log"
     handler = _OnDemand(path, PublicFormatter(environ, commands))

@@ -1,7 +1,7 @@
-"""Redaction: log lines that can be shown to anybody, without secrets, prompts, file contents or tool output.
+"""Redaction: make log lines that anyone may see, without secrets, prompts, file contents or tool output.
 
-ccb's own messages are written that way. This module shortens the rest: exceptions lose the texts that others put into
-them, messages of libraries lose their tails, and everything that looks like a secret is replaced.
+ccb's own messages contain none of these. This module cuts the rest: exceptions lose texts that ccb did not write,
+messages of libraries lose all but their first line, and everything that looks like a secret is replaced.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 
 class Redactor:
-    """Replaces what is, or looks like, a secret.
+    """Replaces everything that is, or looks like, a secret.
 
-    The values of secret variables in `environ` are secrets. Of each of `commands` only the program is shown: its
+    The values of secret variables in `environ` are secrets. For each of `commands` only the program is shown: its
     arguments may contain passwords.
     """
 
@@ -57,7 +57,7 @@ class Redactor:
         self._values = sorted((value for value in values if len(value) >= _MIN_SECRET), key=len, reverse=True)
 
     def public(self, text: str) -> str:
-        """`text` with a mark in the place of each secret."""
+        """Return `text` with each secret replaced by a mark."""
         for command, shown in self._commands.items():
             text = text.replace(command, shown)
         for value in self._values:
@@ -82,7 +82,8 @@ class PublicFormatter(logging.Formatter):
         return text
 
     def formatException(self, ei: _ExcInfo) -> str:
-        """The classes, places and ccb's own texts of an exception and its causes, without texts of others."""
+        """Return the classes, code locations and ccb's own texts of an exception and its causes, without texts from
+        other sources."""
         lines: list[str] = []
         error, seen = ei[1], set[int]()
         while error is not None and id(error) not in seen:
@@ -97,7 +98,7 @@ class PublicFormatter(logging.Formatter):
 
 
 def _spellings(command: str) -> set[str]:
-    """The forms in which a command may appear in a text: as written, as shown, and as its words joined again."""
+    """Return the forms in which a command may appear in a text: as written, as shown, and as its words joined again."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -106,7 +107,8 @@ def _spellings(command: str) -> set[str]:
 
 
 def public_error(error: BaseException) -> str:
-    """An exception without texts of others: a validation error quotes its input, an error of a host quotes the host."""
+    """Describe an exception without texts from other sources: a validation error quotes its input, an error of a host
+    quotes the host."""
     name = type(error).__name__
     if isinstance(error, CcbError):
         return f"{name}: {_one_line(error.what, _MAX_OWN)}{' (its evidence is not logged)' if error.evidence else ''}"
@@ -128,6 +130,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    """The first line, cut at `limit` characters: below it, libraries print the objects that a message is about."""
+    """Return the first line, cut at `limit` characters. Below it, libraries print the objects that a message is
+    about."""
     first = text.strip("\n").partition("\n")[0]
     return first if len(first) <= limit else first[:limit] + " …"

@@ -34,7 +34,7 @@ class RuleSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """The content of the file. An option on the command line outranks it."""
+    """The content of the settings file. An option on the command line outranks it."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
@@ -68,13 +68,13 @@ class Settings(BaseModel):
     )
 
     def warnings(self, path: Path) -> list[str]:
-        """One sentence for each key that this version does not know. Such keys have no effect."""
+        """Return one sentence for each key that this version does not know. Such keys have no effect."""
         unknown = [*(self.model_extra or {}), *(f"permissions.{name}" for name in self.permissions.model_extra or {})]
         return [f"{path}: unknown key {name!r} has no effect" for name in unknown]
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of ccb's configuration. It may not exist."""
+    """Return the directory of ccb's configuration. It may not exist."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if not Path(base).is_absolute():  # the XDG rule: a relative value is ignored
         base = str(Path(environ["HOME"] if environ.get("HOME") else Path.home()) / ".config")
@@ -82,12 +82,12 @@ def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """The path of the settings file. It may not exist."""
+    """Return the path of the settings file. It may not exist."""
     return config_dir(environ) / "settings.json"
 
 
 def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; all defaults if there is no file. Raises ConfigError, which names the file and the key."""
+    """Read the settings; without a file, return the defaults. Raises ConfigError, which names the file and the key."""
     path = settings_path(environ)
     data = _read(path)
     if data is None:

@@ -1,1 +1,1 @@
-"""From a command line to a session: reach the host, start the worker, hand its link to `ccb.local.session`."""
+"""Turn a command line into a session: reach the host, start the worker, and hand its link to `ccb.local.session`."""

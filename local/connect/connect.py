@@ -1,6 +1,6 @@
-"""From arguments to an attached session.
+"""Connect to a host and attach to a session, as the arguments say.
 
-What is slow and independent (network, imports, bundle) runs at the same time.
+Slow independent steps (network, imports, bundle) run at the same time.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ RECONNECT_TAIL = 4 * 1024 * 1024
 """Bytes of events that a terminal takes after a reconnect; if it missed more, it asks for a snapshot."""
 
 HEADLESS_TAIL = 1
-"""Bytes of events for a headless run that resumes a session: it wants what is open and what comes, nothing older."""
+"""Bytes of events for a headless run that resumes a session: it needs only open questions and new events."""
 
 Choose = Callable[[Sequence["SessionRow"]], Awaitable[str | None]]
-"""Asks the person for one of the sessions; None if they gave up."""
+"""Asks the person to choose one of the sessions and returns its ID, or None if they gave up."""
 
 
 @dataclass(frozen=True)
 class Connected:
-    """An attached session and what its clients show of it.
+    """An attached session, and what its clients show about it.
 
-    `host` is the name the person used, `resume` the command that comes back to the session.
+    `host` is the name that the person used, `resume` the command that returns to the session.
     """
 
     session: RemoteSession
@@ -76,8 +76,8 @@ async def connect_session(
 ) -> AsyncIterator[Connected]:
     """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection.
 
-    The session on the host goes on unless it was stopped. `session_id` is for a new session; `choose` picks one of the
-    existing sessions. Nothing is connected without a credential. Raises CcbError.
+    The session on the host goes on unless it was stopped. `session_id` is the id of a new session; `choose` picks one
+    of the existing sessions. Raises CcbError; without a credential it does so before connecting.
     """
     async with AsyncExitStack() as stack:
         loader = startup_loader(arguments.connection, lambda: load_session_startup(environ))
@@ -107,7 +107,8 @@ async def connect_session(
 async def connect_host(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
-    """A connection for host commands, and the worker bundle that does them. It needs no credential. Raises CcbError."""
+    """Yield a connection for host commands, and the worker bundle that runs them. No credential is needed. Raises
+    CcbError."""
     async with AsyncExitStack() as stack:
         loader = startup_loader(arguments.connection, lambda: load_startup(environ))
         loader = await stack.enter_async_context(loader)
@@ -155,7 +156,7 @@ async def _options(arguments: Arguments, startup: SessionStartup) -> SessionOpti
 def _attach_options(
     arguments: Arguments, startup: SessionStartup, options: SessionOptions, parameters: Mapping[str, object]
 ) -> AttachOptions:
-    """How to attach; `parameters` are the start parameters of the worker."""
+    """Return how to attach. `parameters` are the start parameters of the worker."""
     new = bool(parameters.get("create"))
     return AttachOptions(
         options=options.to_json() if new else options_for_existing(arguments, options),
@@ -170,7 +171,7 @@ def _attach_options(
 
 
 def _other_directory(arguments: Arguments, cwd: str) -> tuple[str, ...]:
-    """A warning if the session that the person named works in another directory than the one they named."""
+    """Return a warning if the session works in another directory than the one on the command line, else ""."""
     asked = arguments.directory or ""
     if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd:
         return ()
@@ -186,9 +187,9 @@ async def _watch_network(session: RemoteSession) -> None:
 
 
 async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
-    """The ID of the session that the person means.
+    """Return the ID of the session that the person means.
 
-    `attach` prefers running sessions, and takes the only one unasked.
+    `attach` offers only running sessions if there are any, and takes a single one without asking.
     """
     from .session_list import list_sessions
 

@@ -1,7 +1,7 @@
 """Dial the worker of one session, again and again.
 
-The transport is kept while it lives. Each connection has its own nonce. All share the session's one auth proxy, whose
-model calls outlive every connection.
+The transport is kept while it lives. Each connection has its own nonce. All connections share the session's auth proxy,
+whose model calls go on when a connection ends.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ..session.connection import KnownSession
 log = logging.getLogger(__name__)
 
 WARM_HELLO_S = 5.0
-"""Seconds to wait for hello over an existing transport before making a new one."""
+"""Seconds to wait for the hello over an existing transport before making a new transport."""
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]
-"""Connects and logs in. The argument says whether it may ask the person. Raises CcbError."""
+"""Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
 
 
 class WorkerConnection:
@@ -63,7 +63,7 @@ class WorkerConnection:
 class Dialer:
     """Dials one session, the first time over `transport`.
 
-    `parameters` say how the worker finds or creates the session. They count until it has said hello; from then on only
+    `parameters` say how the worker finds or creates the session. They are used until its first hello; after that, only
     that session is dialled. Call `aclose` at the end.
     """
 
@@ -84,7 +84,7 @@ class Dialer:
             await transport.close()
 
     async def transport(self, *, ask: bool) -> Transport:
-        """The transport to the host; a new one if there is none or it is dead. Raises CcbError."""
+        """Return the transport to the host: the existing one if it is alive, else a new one. Raises CcbError."""
         if self._transport is not None and not self._transport.alive:
             await self._drop_transport()
         if self._transport is None:
@@ -111,10 +111,10 @@ class Dialer:
     ) -> tuple[Link, Hello]:
         """Start the worker's bridge and wait for its hello.
 
-        An existing transport that does not work is replaced once.
+        An existing transport that does not work is replaced, once.
         """
         if warm and self._transport is not None and not self._transport.warm:
-            await self._drop_transport()  # it would log in again, with questions
+            await self._drop_transport()  # a new transport would log in again and ask the person
         if warm and self._transport is not None and self._transport.alive:
             try:
                 async with asyncio.timeout(WARM_HELLO_S):
@@ -148,9 +148,9 @@ class Dialer:
             await transport.close()
 
     def _parameters_for(self, known: KnownSession | None) -> dict[str, object]:
-        """The start parameters for the stub.
+        """Return the start parameters for the stub.
 
-        After the first try, a worker that a broken connection had started is accepted.
+        After the first attempt, accept a worker that an earlier broken connection has already started.
         """
         if known is None:
             return {**self.parameters, "fresh": False} if self._tried else dict(self.parameters)

@@ -1,4 +1,4 @@
-"""Reports of a host command, and the list of sessions that `ps` makes of them."""
+"""Read the reports of a host command, and the list of sessions that `ps` shows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Bye, FrameDecoder, FrameError, Json, Refused, Report
 
 MAX_REPORTS = 1_000_000
-"""Reports of one command; more are an error."""
+"""Reports of one command. More are a ProtocolError."""
 
 MAX_SESSIONS = 10_000
-"""Sessions of one host; more are an error."""
+"""Sessions of one host. More are a ProtocolError."""
 
 Text = Annotated[str, Field(max_length=16_384)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -31,13 +31,13 @@ Row = TypeVar("Row", bound="ReportRow")
 
 
 class ReportRow(BaseModel):
-    """The body of a report, typed. Unknown fields come from a newer worker and are ignored."""
+    """The typed body of a report. Fields that a newer worker adds are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class SessionSummaryRow(ReportRow):
-    """What a session's journal and directory say of it.
+    """A session as its journal and directory describe it.
 
     `state` is running, requires_action, idle or ended. `host` names the other host that the session lives on when
     several share a home; `storage` is `memory` when nothing of the session is on a disk.
@@ -109,7 +109,7 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
 
 
 async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:
-    """The sessions of the host, the most recently used one first. Raises CcbError."""
+    """Return the sessions of the host, the most recently used first. Raises CcbError."""
     rows = []
     async with aclosing(reports(transport, bundle, {"command": "ps"})) as answer:
         async for report in answer:
@@ -123,7 +123,7 @@ async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow
 
 
 def row_of(kind: type[Row], body: Json, host: str) -> Row:
-    """`body` as a row of the class `kind`. Raises ProtocolError if it does not fit; `host` is named in the error."""
+    """Parse `body` as a row of the class `kind`. Raises ProtocolError, which names `host`, if it does not fit."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:

@@ -24,9 +24,10 @@ HEADLESS_RECONNECT_S = 600.0
 async def session_parameters(
     arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
 ) -> dict[str, object]:
-    """The start parameters of the worker: a new session with `session_id`, an existing one, or a copy of one.
+    """Return the start parameters of the worker: for a new session with `session_id`, an existing session, or a copy of
+    one.
 
-    `choose` asks the person for the session that they did not name.
+    `choose` asks the person for a session if the command line names none.
     """
     session = arguments.session
     parameters: dict[str, object] = {"cwd": arguments.directory or ""}
@@ -44,7 +45,7 @@ async def session_parameters(
 
 
 def session_options(arguments: Arguments, settings: Settings, *, api_key_source: str = "none") -> SessionOptions:
-    """The options of a new session: flags first, then the settings."""
+    """Return the options of a new session. A flag outranks a setting."""
     agent, streams = arguments.agent, arguments.streams
     mode = _flagged_mode(arguments) or settings.permissionMode or "default"
     asks = streams.permission_prompt_tool == "stdio" or not arguments.headless
@@ -68,7 +69,7 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
 
 
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
-    """The options for an existing session: only a flag changes its model and permission mode, settings do not."""
+    """Return the options for an existing session. Only flags change its model and permission mode, settings do not."""
     given: dict[str, object] = options.to_json()
     for name, flag in (("model", arguments.agent.model), ("permission_mode", _flagged_mode(arguments))):
         given.pop(name, None)
@@ -78,19 +79,19 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
 
 
 def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
-    """How long to try to reconnect after a loss."""
+    """Return the seconds to go on trying to reconnect after the connection is lost."""
     if arguments.session.reconnect_timeout is not None:
         return arguments.session.reconnect_timeout
     return HEADLESS_RECONNECT_S if arguments.headless else settings.graceHours * 3600
 
 
 def _flagged_mode(arguments: Arguments) -> str | None:
-    """The permission mode that the command line sets."""
+    """Return the permission mode that the command line sets, or None."""
     return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
 
 
 def _client_name() -> str:
-    """How other clients of the session call this one."""
+    """Return the name under which other clients of the session see this one."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,7 +1,8 @@
-"""What a connection needs of this machine, loaded while the network is busy.
+"""Load what a connection needs from this machine while the network is busy.
 
-Imports and the first steps to a host compete for one interpreter. Those steps go first, and the network's round trips
-leave time for the rest. This module therefore imports nothing slow at its top: each loader imports what it loads.
+Imports and the first steps to a host compete for one interpreter. The steps go first; the imports run while the
+network's round trips are under way. This module therefore imports nothing slow at its top: each loader imports what it
+loads.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ class Startup:
 
 @dataclass(frozen=True)
 class SessionStartup(Startup):
-    """What a session needs beyond that: the model provider with its credential."""
+    """What a session needs in addition: the model provider with its credential."""
 
     provider: Provider
 
     def dialer(self, transport: Transport, open_transport: OpenTransport) -> tuple[Dialer, AuthProxy]:
-        """The dialer of a session, which starts with `transport`, and the session's auth proxy (not yet entered)."""
+        """Return the dialer of a session, which first uses `transport`, and the session's auth proxy (not yet
+        entered)."""
         from ccb.tunnel.proxy.core import AuthProxy
 
         from .dial import Dialer
@@ -52,7 +54,7 @@ class SessionStartup(Startup):
 
 
 def load_startup(environ: Mapping[str, str]) -> Startup:
-    """Read the settings, build or read the bundle. Raises ConfigError."""
+    """Read the settings, and build the bundle or read it from the cache. Raises ConfigError."""
     from ccb.deploy import bundle
 
     from ..config.settings import load_settings, settings_path
@@ -62,12 +64,12 @@ def load_startup(environ: Mapping[str, str]) -> Startup:
 
 
 def load_session_startup(environ: Mapping[str, str]) -> SessionStartup:
-    """The same and the source of the credential; import what dials. Raises ConfigError, CredentialError."""
+    """Load the startup and the source of the credential, and import the dialer. Raises ConfigError, CredentialError."""
     from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 
     from ..config.credentials import credential_source
 
-    importlib.import_module("ccb.local.connect.dial")  # here, and not where the connection waits for it
+    importlib.import_module("ccb.local.connect.dial")  # imported here, where no connection waits for it
     basics = load_startup(environ)
     client = anthropic_client(environ)
     provider = AnthropicProvider(credential_source(environ, basics.settings, client.endpoint.host), client)
@@ -78,9 +80,9 @@ T = TypeVar("T", bound=Startup, covariant=True)
 
 
 class StartupLoader(Generic[T]):
-    """Runs `load` from the call of `start` on.
+    """Runs `load` once `start` is called.
 
-    Use as a context manager: on leaving, a run that has not ended is cancelled.
+    Use as a context manager: leaving it cancels a load that has not ended.
     """
 
     def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
@@ -101,7 +103,7 @@ class StartupLoader(Generic[T]):
         return await load()
 
     def start(self) -> None:
-        """Start to load: the network is busy, or there is none. Later calls do nothing."""
+        """Start loading: the network is busy, or is not needed. Later calls do nothing."""
         self._started.set()
 
     async def loaded(self) -> T:

@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 def startup_loader(connection: ConnectionOptions, load: Callable[[], T]) -> StartupLoader[T]:
-    """A loader that runs `load` in a thread.
+    """Return a loader that runs `load` in a thread.
 
-    Imports compete for one lock. asyncssh goes first, because the handshake waits for it; the rest fills its round
-    trips.
+    Imports compete for one lock. asyncssh is imported first, because the handshake waits for it. The rest is imported
+    during the round trips of the handshake.
     """
     needs_asyncssh = transport_kind(connection) is TransportKind.ASYNCSSH
 
@@ -43,10 +43,9 @@ def startup_loader(connection: ConnectionOptions, load: Callable[[], T]) -> Star
 async def first_transport(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], startup: StartupLoader[Startup]
 ) -> Transport:
-    """`open_transport`, tried again if the connection breaks off in the middle.
+    """Return what `open_transport` returns. Try again if the connection breaks off in the middle.
 
-    The network may do that, and so does a busy server (MaxStartups). What is refused is not tried again. Raises
-    CcbError.
+    The network may do that, and so does a busy server (MaxStartups). A refusal is final. Raises CcbError.
     """
     delays = waits()
     for number in range(2, FIRST_TRIES + 1):
@@ -62,9 +61,9 @@ async def first_transport(
 async def open_transport(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], startup: StartupLoader[Startup]
 ) -> Transport:
-    """Connect to the host, and start the loader as soon as the network is busy.
+    """Connect to the host and return the transport. Start the loader as soon as the network is busy.
 
-    The settings may limit how long a headless run takes to connect. Raises CcbError, also that of the loader.
+    The settings may limit how long a headless run takes to connect. Raises CcbError, including that of the loader.
     """
     connection = arguments.connection
     if transport_kind(connection) is TransportKind.LOCAL:
@@ -88,12 +87,12 @@ async def open_transport(
     except BaseException:
         await cancelled(connecting)
         if not connecting.cancelled() and connecting.exception() is None:
-            await connecting.result().close()  # it was made, and nobody takes it
+            await connecting.result().close()  # the transport was made, but nobody will use it
         raise
 
 
 async def cancelled(task: asyncio.Task[object]) -> None:
-    """Cancel a task and wait for its end; its error is not raised."""
+    """Cancel a task on leaving, and wait for its end. Its error is not raised."""
     if not task.done():
         task.cancel()
     await asyncio.gather(task, return_exceptions=True)

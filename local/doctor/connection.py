@@ -1,4 +1,4 @@
-"""The doctor's checks of the connection: what ssh is told, the login, and what the server allows."""
+"""The doctor's checks of the connection: the ssh options, the login, and what the server allows."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
 async def ssh_findings(
     target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",)
 ) -> AsyncIterator[Finding]:
-    """Yield what is known before connecting: each jump host first, then the host.
+    """Yield the findings that need no connection: those of each jump host first, then of the host.
 
-    `openssh` says that the OpenSSH client connects; `words` start it.
+    `openssh`: the OpenSSH client makes the connection, and `words` are the start of its command line.
     """
     try:
         hops = await route(target, words)
@@ -78,7 +78,7 @@ async def _hop_findings(
 
 
 def _public_value(name: str, value: str) -> str:
-    """The value of an option without what may be a secret: people show the doctor's report to others."""
+    """Return the value of an option, without parts that may be secret: people show the doctor's report to others."""
     if name == "setenv":
         return f"{value.partition('=')[0]}=…"
     if name in _COMMANDS:
@@ -111,7 +111,7 @@ def _known(config: HostConfig) -> Finding:
 
 
 def login_failed(error: CcbError) -> Finding:
-    """The error of the login as a finding."""
+    """Return the error of the login as a finding."""
     name = (
         "host key" if isinstance(error, HostKeyError) else "login" if isinstance(error, AuthFailed) else "reachability"
     )
@@ -119,9 +119,9 @@ def login_failed(error: CcbError) -> Finding:
 
 
 def login_findings(transport: Transport, seconds: float, *, key_known: bool, verbose_login: str = "") -> list[Finding]:
-    """What the login showed.
+    """Yield what the login revealed.
 
-    `key_known` says that the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v.
+    `key_known`: the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v.
     """
     from ccb.tunnel.openssh.transport import OpenSshTransport
     from ccb.tunnel.ssh.transport import SshTransport
@@ -149,9 +149,9 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
 
 
 async def rights_findings(transport: Transport, socket_path: str) -> list[Finding]:
-    """What the server allows besides the one channel that ccb needs.
+    """Yield what the server allows in addition to the one channel that ccb needs.
 
-    `socket_path` is a socket on the host that accepts.
+    `socket_path` is a socket on the host that accepts connections.
     """
     from ccb.tunnel.openssh.transport import OpenSshTransport
     from ccb.tunnel.ssh.transport import SshTransport
@@ -184,7 +184,7 @@ def _sessions(more: int) -> Finding:
 
 
 async def _more_commands(transport: Transport) -> int:
-    """How many more commands can run at the same time; each must print a mark to count."""
+    """Return how many more commands can run at the same time. A command counts if it prints its mark."""
     mark = secrets.token_hex(8).encode()
     pipes: list[Pipe] = []
     more = 0

@@ -1,4 +1,4 @@
-"""All checks of the doctor in order: this machine, what ssh is told, the login, the host."""
+"""All checks of the doctor in order: this machine, the ssh options, the login, the host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .laptop import laptop_findings
 async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     """Yield every finding as soon as it is known.
 
-    Without a host, this machine alone is examined. No CcbError leaves it.
+    Without a host, examine only this machine. Every CcbError becomes a finding.
     """
     async for finding in laptop_findings(environ):
         yield finding
@@ -68,7 +68,7 @@ def _is_known_key(finding: Finding) -> bool:
 
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
-    """Connect as a session would, also if the settings or the credential of this machine are wrong."""
+    """Connect as a session would, even if the settings or the credential of this machine are wrong."""
     async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
         transport = await first_transport(arguments, prompts, environ, loader)
         try:
@@ -82,5 +82,5 @@ async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[st
 def _startup(environ: Mapping[str, str]) -> Startup:
     try:
         return load_startup(environ)
-    except CcbError:  # this machine's checks have reported it
+    except CcbError:  # the checks of this machine have reported the error
         return Startup(Settings(), (), bundle.load())

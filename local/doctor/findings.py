@@ -18,7 +18,7 @@ JUMP_HOST = "jump host "
 
 _NAME = 15
 _MARK = 8
-_NARROW = 60  # from here on down the evidence stands below the name
+_NARROW = 60  # in a narrower terminal the evidence stands below the name
 
 
 class State(Enum):
@@ -35,10 +35,10 @@ _MARKS = {State.OK: "ok", State.WARN: "warn", State.BLOCK: "BLOCK", State.INFO: 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that the doctor looked at.
+    """The outcome of one check.
 
-    `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines), `fix` the one thing to do, ""
-    if nothing is to be done.
+    `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines). `fix` is the one thing to do,
+    or "" if there is nothing to do.
     """
 
     where: str
@@ -49,12 +49,13 @@ class Finding:
 
 
 def error_finding(where: str, name: str, error: CcbError) -> Finding:
-    """An error as a finding that blocks."""
+    """Return an error as a finding that blocks."""
     return Finding(where, name, State.BLOCK, "\n".join([error.what, *evidence_lines(error)]), error.do)
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
-    """The finding as lines of at most `width` cells (40 or more), with control characters of the host neutralised."""
+    """Return the finding as lines of at most `width` cells (40 or more). Control characters from the host are
+    neutralised."""
     narrow = width < _NARROW
     indent = " " * (_MARK if narrow else _MARK + _NAME + 1)
     room = max(30, width - len(indent) - 1)
@@ -70,12 +71,12 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
 
 
 def finding_json(finding: Finding) -> str:
-    """The finding as a JSON object on one line."""
+    """Return the finding as a JSON object on one line."""
     return json.dumps({**asdict(finding), "state": finding.state.value})
 
 
 def skew_text(seconds: float, exact: float, other: str) -> str:
-    """How far a clock is ahead of or behind the clock of `other`.
+    """Return how far a clock is ahead of or behind the clock of `other`, as text.
 
     `exact` is the error of the measurement in seconds.
     """
@@ -88,7 +89,7 @@ def skew_text(seconds: float, exact: float, other: str) -> str:
 
 
 def summary(blocks: int, warnings: int) -> str:
-    """The last line of the table."""
+    """Return the last line of the report."""
     if not blocks and not warnings:
         return "Nothing is in the way."
     warned = f"{warnings} {'warning' if warnings == 1 else 'warnings'}"

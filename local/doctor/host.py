@@ -1,4 +1,5 @@
-"""The doctor's checks of a host: what its login shell and its worker report, then what is measured on their channel."""
+"""The doctor's checks of a host: the reports of its login shell and its worker, then the measurements over their
+channel."""
 
 from __future__ import annotations
 
@@ -33,13 +34,14 @@ class CheckRow(ReportRow):
 
 
 class ReadyRow(ReportRow):
-    """The worker has made all checks, and measuring may begin. `socket` is the path of a socket it listens on."""
+    """Says that the worker has made all checks, so measuring may begin. `socket` is the path of a socket it listens
+    on."""
 
     socket: Text = ""
 
 
 async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[Finding]:
-    """Yield every check of the host, also if it cannot run the worker. A CcbError becomes a finding."""
+    """Yield every finding about the host, even if the worker cannot run there. A CcbError becomes a finding."""
     heard = Heard()
     try:
         launched = await launch(transport, {"command": "doctor", "keep": False}, bundle, heard=heard)
@@ -79,7 +81,7 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
 
 
 def _shell_findings(heard: Heard, used: str) -> list[Finding]:
-    """What the login shell reported before any Python ran. `used` is the Python that runs the worker."""
+    """Yield what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
     facts = heard.facts
     found = []
     if facts:
@@ -97,7 +99,7 @@ def _shell_findings(heard: Heard, used: str) -> list[Finding]:
 
 
 def _noise_finding(heard: Heard, pipe: Pipe) -> Finding:
-    """What the login shell prints although nothing asked it to."""
+    """Return a finding about output of the login shell's start-up files."""
     lines = pipe.stderr_tail().splitlines(keepends=True)
     errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
     text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"

@@ -1,4 +1,4 @@
-"""The doctor's checks of key files for SSH, and of the keyring that keeps the key for the provider."""
+"""The doctor's checks of SSH key files, and of the keyring that keeps the provider's key."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MAGIC = b"openssh-key-v1\0"
 
 
 def default_keys() -> list[Path]:
-    """The key files that ssh tries if none is named. They may not exist."""
+    """Return the key files that ssh tries if none is named. They may not exist."""
     return [_ssh_directory() / name for name in DEFAULT_KEYS]
 
 
 def _ssh_directory() -> Path:
-    """The `.ssh` of ssh, which ignores HOME."""
+    """Return the directory `.ssh` as ssh finds it: ssh ignores HOME."""
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh"
     except KeyError:
@@ -40,7 +40,7 @@ def _ssh_directory() -> Path:
 def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
     """Check the private key files: which exist, whether they have a passphrase, whether others can read them."""
     lines, problems = [], []
-    usual = (_ssh_directory(), Path.home() / ".ssh")  # without OpenSSH, ccb reads the second
+    usual = (_ssh_directory(), Path.home() / ".ssh")  # without OpenSSH, ccb looks in the second
     for path in dict.fromkeys(paths):
         try:
             mode = path.stat().st_mode
@@ -59,7 +59,7 @@ def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
 
 
 def _kind(path: Path) -> str:
-    """The kind of a key file, as far as it shows without being unlocked."""
+    """Return the kind of a key file, as far as the file reveals it without being unlocked."""
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_KEY).decode("ascii", "replace").strip()

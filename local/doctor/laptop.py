@@ -35,7 +35,7 @@ _SKEW_S = 300.0
 
 
 async def laptop_findings(environ: Mapping[str, str] = os.environ) -> AsyncIterator[Finding]:
-    """Yield every check of this machine. Errors become findings."""
+    """Yield every finding about this machine. Errors become findings."""
     version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield _finding("ccb", State.INFO, version)
     yield await _openssh()
@@ -184,7 +184,7 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
 
 
 def _proxy(endpoint: Endpoint, environ: Mapping[str, str]) -> Finding:
-    """The proxy that model calls use, without its password."""
+    """Return a finding about the proxy that model calls use, without its password."""
     name = proxy_variable(endpoint.base, environ)
     if endpoint.proxy is not None:
         login = ", with a login" if endpoint.proxy.user else ""
@@ -203,7 +203,8 @@ def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 
 
 async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[int, float | None]:
-    """Return the status of the list of models, and the provider's time in seconds since 1970 if it says one."""
+    """Request the list of models. Return the HTTP status, and the provider's time in seconds since 1970 if it sent
+    one."""
     async with asyncio.timeout(_PROVIDER_S):
         status, headers = await list_models(client, credential)
     try:

@@ -43,7 +43,7 @@ async def measured_findings(channel: WorkerChannel) -> list[Finding]:
         trips.append(trip)
     best = min(trips)
     down = await _throughput(lambda size: _down(channel, size), best)
-    await _up(channel, 0)  # wait for data on its way: it must not count for the next transfers
+    await _up(channel, 0)  # wait for data that is still on its way: it must not count towards the next transfers
     up = await _throughput(lambda size: _up(channel, size), best)
     return [_round_trip(sorted(trips)), _speed(down, up), _clock(skew)]
 
@@ -52,7 +52,7 @@ _Transfer = Callable[[int], Awaitable[float]]
 
 
 async def _throughput(transfer: _Transfer, round_trip: float) -> float:
-    """Bytes a second, without the round trip that every transfer takes.
+    """Return the bytes per second, not counting the round trip that every transfer takes.
 
     Transfers grow until one takes long enough to measure, so that a slow link is not busy for long.
     """
@@ -108,6 +108,6 @@ def _rate(bytes_a_second: float) -> str:
 def _clock(skew: float) -> Finding:
     text = skew_text(skew, 0.1, "this machine")
     if abs(skew) > _SKEW_S:
-        fix = "Set the host's clock (chrony, ntp): ccb does not depend on it, certificates and make do."
+        fix = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
         return Finding(HOST, "clock", State.WARN, text, fix)
     return Finding(HOST, "clock", State.OK, text)

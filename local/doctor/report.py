@@ -46,7 +46,7 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
 
 
 def _titles(arguments: Arguments, environ: Mapping[str, str]) -> dict[str, str]:
-    """The headings of the report. The host's name may be in a command, of which only public parts are shown."""
+    """Return the headings of the report. The host may be reached by a command, of which only public parts are shown."""
     entered = entered_container(arguments.connection)
     if entered:
         host = Redactor(environ).public(entered)

@@ -21,9 +21,9 @@ _HOLDS_VALUE = re.compile(r"--[a-z-]+=.*|-[euwnc].+", re.DOTALL)
 
 
 def entered_container(connection: ConnectionOptions) -> str:
-    """`docker exec web` for a command of `--transport` that enters `web`.
+    """Return `docker exec web` for a `--transport` command that enters the container `web`.
 
-    Returns "" for every other command, and if it is not certain which word is the name.
+    Return "" for every other command, and if it is uncertain which word is the name.
     """
     if (
         transport_kind(connection) is not TransportKind.COMMAND
@@ -46,7 +46,8 @@ def entered_container(connection: ConnectionOptions) -> str:
 
 
 def _first_argument(words: Sequence[str]) -> str:
-    """The first word that is neither an option nor its value; "" if an unknown option comes before it."""
+    """Return the first word that is neither an option nor an option's value, or "" if an unknown option comes before
+    it."""
     rest = iter(words)
     for word in rest:
         if _WITH_VALUE.fullmatch(word):

@@ -1,4 +1,4 @@
-"""Reads what the session says to its end, and prints it."""
+"""Read the events of a session to its end, and print them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .turn_results import TurnResults
 log = logging.getLogger(__name__)
 
 GOODBYE_S = 5.0
-"""Seconds in which the host has to end the session after the last result, or to send a result after an interrupt."""
+"""Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
 
 
 class EventPrinter:
@@ -52,13 +52,13 @@ class EventPrinter:
         self._stop_after_result = stop_after_result
         self._partial = PartialEvents()
         self._earlier_damage: asyncio.Task[None] | None = None
-        session.register(CAN_USE_TOOL)  # answered on stdin
+        session.register(CAN_USE_TOOL)  # questions that can only be answered on stdin
         self.goodbye = ""
         """The reason that the host gave for the end of the session."""
 
     async def print_all(self, come_back: str) -> None:
-        """Print events until the session ends. Raises ConnectionLost if it is lost, or another client drives it now;
-        `come_back` is what the person can do then."""
+        """Print events until the session ends. Raises ConnectionLost if the session is lost or another client drives it
+        now. `come_back` is what the person can do then."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as watchdog:
@@ -77,7 +77,7 @@ class EventPrinter:
             await self._session.stop()
 
     async def stop_session(self) -> None:
-        """End the session on the host after the work that is queued there."""
+        """End the session on the host, after its queued work."""
         if self._earlier_damage is not None:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
         await self._session.stop(finish=True)
@@ -89,7 +89,7 @@ class EventPrinter:
             await asyncio.gather(self._earlier_damage, return_exceptions=True)
 
     def _link_changed(self, change: LinkChange, come_back: str) -> None:
-        """Report on stderr that the connection was lost or is there again."""
+        """Report on stderr that the connection was lost or restored."""
         log.info("link %s: %s", change.state.value, change.reason)
         match change.state:
             case LinkState.RECONNECTING if change.attempt == 1 and change.retry_at is not None:
@@ -105,7 +105,8 @@ class EventPrinter:
 
     async def _skipped(self, skipped: Skipped) -> None:
         """Events before this run are not loaded. Print only the questions that are still open, and report damage.
-        The page of events with the damage comes later, while this loop reads on: it would wait for itself otherwise."""
+        Another task waits for the page of events with the damage: this loop must go on reading for the page to
+        arrive."""
         if self._earlier_damage is None:
             looking = report_earlier_damage(self._session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
@@ -125,7 +126,7 @@ class EventPrinter:
                 report_damage(damage)
 
     async def _progress(self, message: MessageRecord) -> None:
-        """Print a message that is not in the journal. A result comes so only if the journal cannot be written."""
+        """Print a message that is not in the journal. A result is among them only if the journal cannot be written."""
         if isinstance(message.public, ResultLine):
             await self._message(message)
         elif isinstance(message.public, StreamEventLine):

@@ -1,4 +1,4 @@
-"""Sends the prompt or the messages on stdin to the session, and refuses questions that nobody can answer any more."""
+"""Send the prompt or the messages on stdin to the session, and refuse questions that nobody can answer any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REFUSAL = "AbortError: Tool permission stream closed before response received"
 
 
 class InputPump:
-    """The input of one run. `ended`: no more input comes."""
+    """The input of one run. `ended` means that no more input will come."""
 
     def __init__(self, pending: PendingPrompts) -> None:
         self._pending = pending
@@ -25,7 +25,7 @@ class InputPump:
         self.ended = True
 
     async def send_messages(self, session: RemoteSession, stdin: int) -> None:
-        """Send the messages that come on the file descriptor `stdin`, to its end; then refuse the open questions."""
+        """Send the messages from the file descriptor `stdin` until its end, then refuse the open questions."""
         async for body in read_messages(stdin):
             message = parse_message(body)
             if isinstance(message, UserLine):
@@ -39,13 +39,13 @@ class InputPump:
             await self._refuse(session, request_id)
 
     async def question_opened(self, session: RemoteSession, request_id: str) -> None:
-        """The worker asks. The answer comes on stdin; without stdin the question is refused at once."""
+        """Note a question of the worker. Its answer comes on stdin; if stdin has ended, refuse the question at once."""
         self._open_questions.add(request_id)
         if self.ended:
             await self._refuse(session, request_id)
 
     def question_closed(self, request_id: str) -> None:
-        """The worker no longer asks."""
+        """Forget a question that was answered or withdrawn."""
         self._open_questions.discard(request_id)
 
     async def _refuse(self, session: RemoteSession, request_id: str) -> None:

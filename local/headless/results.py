@@ -1,4 +1,4 @@
-"""The result message of a turn: its exit code, its text, and the one made here if the host could not send one."""
+"""The result message of a turn: its exit code, its text, and a substitute if the host could not send one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
-    """Return the exit code of a run that ended with `result`. `denied_unasked`: the worker denied something because
-    nobody could be asked."""
+    """Return the exit code of a run that ended with `result`. `denied_unasked` means that the worker denied a tool call
+    because nobody could be asked."""
     subtype = result.get("subtype")
     if subtype in _LIMITS:
         return ExitCode.LIMIT_REACHED
@@ -42,7 +42,7 @@ def result_text(result: Json) -> str:
 
 
 def local_result(session_id: str, errors: list[str], *, reason: str, duration_ms: int) -> Json:
-    """Return a result for a turn that got none from the host. `reason` goes into `terminal_reason`."""
+    """Make a result for a turn that got none from the host. `reason` goes into `terminal_reason`."""
     return {
         "type": "result",
         "subtype": "error_during_execution",

@@ -50,8 +50,8 @@ _REASONS = {
 
 
 async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Do the run, and return its exit code. Errors are reported on stderr and in the result. An exception is a bug
-    in ccb; a result for it was printed too."""
+    """Do the run, and return its exit code. Errors are reported on stderr and in the result. If an exception leaves
+    this function it is a bug in ccb; a result for it was printed too."""
     writer = Writer(STDOUT)
     run = HeadlessRun(arguments, writer, environ)
     bug: Exception | None = None
@@ -96,8 +96,8 @@ async def _drain(writer: Writer, interrupts: Interrupts) -> None:
 
 
 class HeadlessRun:
-    """One run: it connects, feeds the session, prints what it says, and stops it. `work` does all of this; the other
-    methods end a run early."""
+    """One run: it connects, sends the input, prints the events and stops the session. `work` does all of this; the
+    other methods end a run early."""
 
     def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
         streams = arguments.streams
@@ -110,7 +110,8 @@ class HeadlessRun:
             self._output,
             self._retries,
             print_all=self._has_stdin_messages,
-            print_failures=streams.output_format != "text",  # a reader of text wants answers; stderr has the failure
+            print_failures=streams.output_format
+            != "text",  # in the text format stdout has only answers; stderr has the failure
         )
         self._inputs = InputPump(self._results.pending)
         self._session_id = arguments.session.session_id or str(uuid.uuid4())
@@ -176,7 +177,7 @@ class HeadlessRun:
         await self._stop(session)
 
     async def stop_at_once(self) -> None:
-        """Stop the session without waiting for a result. If nobody stopped it, it would wait on the host."""
+        """Stop the session without waiting for a result. Otherwise it would go on waiting on the host."""
         session = self._session
         if session is None or session.state is LinkState.FENCED or session.ended_there:
             return
@@ -197,7 +198,7 @@ class HeadlessRun:
         return code_of(error)
 
     async def fail(self, errors: list[str], *, reason: str) -> None:
-        """Print a result for the turn that is open, or never began."""
+        """Print a failed result for the turn that is open, or that never began."""
         await self._results.fail(self._session_id, errors, reason=reason)
 
     async def finish(self) -> None:
@@ -205,7 +206,7 @@ class HeadlessRun:
         await self._results.finish()
 
     def _attached(self, connected: Connected) -> None:
-        """The session is there: remember its names, and report what the person should know of it."""
+        """Remember the names of the attached session, and report its warnings."""
         for warning in connected.warnings:
             report(warning)
         hello = connected.session.hello
@@ -224,11 +225,11 @@ class HeadlessRun:
             await self._inputs.send_prompt(session, prompt)
 
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
-        """Print what the session says. Raises ConnectionLost if it ended before all results came."""
+        """Print the events of the session. Raises ConnectionLost if it ended before all results came."""
         await printer.print_all(self._come_back())
         if self._results.pending:
             logs = host_command(self._arguments, "logs", self._session_id)
-            in_memory = session.hello.storage == "memory"  # gone with its worker
+            in_memory = session.hello.storage == "memory"  # the session was in memory, so it ended with its worker
             raise ConnectionLost(
                 "the host ended the session before the answer was complete",
                 evidence=printer.goodbye,

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord,
 from ..session.client import Json
 from ..session.remote_session import RemoteSession
 
-_LAST_PAGE = 64 * 1024  # bytes of events in which the start of the worker is looked for
+_LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
 
 
 def report(text: str) -> None:
@@ -22,7 +22,7 @@ def report(text: str) -> None:
 
 
 class RetryReports:
-    """Reports that the model is asked again, unless `quiet`: the reader of a stream sees the retries there."""
+    """Reports that the model is asked again, unless `quiet`: a stream already contains the retries."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -45,7 +45,7 @@ class RetryReports:
             self._retrying = False
 
     def turn_ended(self, result: Json) -> None:
-        """A turn has ended. If no retry reached the model, report what to check."""
+        """Handle the end of a turn: if no retry reached the model, report what to check."""
         if self._retrying and result.get("is_error") and result.get("api_error_status") is None:
             report(
                 "the model was not reached; check the network, the proxy and ANTHROPIC_BASE_URL of this machine "
@@ -55,7 +55,8 @@ class RetryReports:
 
 
 def report_damage(damage: DamagedRecord) -> None:
-    """Report damage in the journal. A record without words cannot be read, and its worker has reported it already."""
+    """Report damage in the journal. A record without a description is itself unreadable; its worker has reported it
+    already."""
     if damage.what:
         report(f"on the host: the session's journal is damaged: {one_line(damage.what)}")
 
@@ -68,7 +69,9 @@ async def report_earlier_damage(session: RemoteSession, before: int) -> None:
         for event in reversed(await session.earlier(before, _LAST_PAGE)):
             content = event.record.content
             workers += isinstance(content, WorkerRecord)
-            if workers > 1 or isinstance(content, InputRecord | TurnStartRecord):  # a client was attached by then
+            if workers > 1 or isinstance(
+                content, InputRecord | TurnStartRecord
+            ):  # from here on a client was attached and saw the reports
                 break
             if isinstance(content, DamagedRecord):
                 found.append(content)

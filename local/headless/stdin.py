@@ -45,8 +45,8 @@ def is_piped(fd: int) -> bool:
 
 
 async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]) -> str:
-    """Return the prompt of the command line, followed by the text that is piped in. `say` is called with anything
-    unusual about the input. Raises UsageError if there is neither."""
+    """Return the prompt of the command line, followed by the piped text. `say` is called with a sentence about anything
+    unusual in the input. Raises UsageError if there is neither."""
     piped = await _read_text(fd, say, needed=not (prompt or "").strip()) if is_piped(fd) else ""
     parts = [part for part in (prompt or "", piped) if part.strip()]
     if not parts:

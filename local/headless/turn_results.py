@@ -27,17 +27,17 @@ class PendingPrompts:
         return bool(self._waiting)
 
     def sent(self, input_id: str) -> None:
-        """A prompt was sent. One that was sent before, under the same id, starts no turn."""
+        """Note that a prompt was sent. A prompt whose id was sent before starts no turn."""
         if input_id not in self._seen:
             self._seen.add(input_id)
             self._waiting[input_id] = None
 
     def taken(self, input_ids: Iterable[str]) -> None:
-        """The journal names the inputs that the turn has taken."""
+        """Note the inputs that the turn has taken, as the journal names them."""
         self._in_turn.update(input_ids)
 
     def result_came(self) -> bool:
-        """A turn has ended. Return whether it is one of this run."""
+        """Note that a turn has ended. Return whether this run started it."""
         if self.foreign_turn and not self._in_turn:
             self.foreign_turn = False
             return False
@@ -50,8 +50,8 @@ class PendingPrompts:
 
 
 class TurnResults:
-    """Prints results, and knows which exit code they mean. `print_all`: also print results of turns that this run
-    did not start. `print_failures`: print a result also if the host could not send one."""
+    """Prints results, and knows their exit code. `print_all`: print results of turns that this run did not start, too.
+    `print_failures`: print a result even if the host could not send one."""
 
     def __init__(self, output: HeadlessOutput, retries: RetryReports, *, print_all: bool, print_failures: bool) -> None:
         self._output = output
@@ -69,21 +69,22 @@ class TurnResults:
 
     @property
     def complete(self) -> bool:
-        """Whether there was a result, and no prompt waits for another one."""
+        """Whether a result has come and no prompt waits for another."""
         return self._last is not None and not self.pending
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code that the last result means."""
+        """The exit code for the last result."""
         return ExitCode.OK if self._last is None else exit_code(self._last, denied_unasked=self.denied_unasked)
 
     async def from_host(self, result: Json) -> None:
-        """The host has sent a result."""
+        """Handle a result from the host."""
         if self.pending.result_came() or self._print_all:
             await self._print(result)
 
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
-        """Print a result for the turn that is open, or never began. `reason` goes into `terminal_reason`."""
+        """Print a failed result for the turn that is open, or that never began. `reason` goes into
+        `terminal_reason`."""
         if self._finished or self.complete or not self._print_failures:
             return
         duration = round((time.monotonic() - self._started) * 1000)

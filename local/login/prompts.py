@@ -1,4 +1,4 @@
-"""Ask what a login needs on the plain terminal: unknown host keys, passphrases, passwords, challenges."""
+"""Ask the questions of a login on the plain terminal: unknown host keys, passphrases, passwords, challenges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class TerminalPrompts:
     """Asks on the controlling terminal. Other texts go to stderr, so that stdout stays clean.
 
     A full-screen interface sets `pause`, which suspends it for a question, and `heard`, which receives banners that
-    come without a question (they may say where to log in). `asked_s` is how long questions have waited for the person.
+    come without a question (they may say where to log in). `asked_s` is the number of seconds that questions have
+    waited for the person.
     """
 
     def __init__(self) -> None:
@@ -105,12 +106,13 @@ class TerminalPrompts:
 
 
 def prompts_for(*, headless: bool) -> Prompts:
-    """The prompts for a run: the terminal, or `NobodyToAsk` in a headless run and where stdin is no terminal."""
+    """Return the prompts for a run: on the terminal, or `NobodyToAsk` in a headless run or if stdin is not a
+    terminal."""
     return NobodyToAsk(tell=_on_stderr) if headless or not sys.stdin.isatty() else TerminalPrompts()
 
 
 def _on_stderr(sentence: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads stderr: no reason not to connect
+    with contextlib.suppress(OSError):  # nobody reads stderr, but that must not prevent the connection
         sys.stderr.write(f"ccb: {sentence}\n")
         sys.stderr.flush()
 

@@ -12,7 +12,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Transport
 
 BANNER_LIMIT_S = 20.0
-"""Seconds for a login after a banner, a jump host or a ProxyCommand printed something: it may ask the person."""
+"""Seconds left to a login after a banner, jump host or ProxyCommand printed text: it may be a question."""
 
 _MAX_QUOTED = 160
 _MAX_BANNERS = 20
@@ -40,8 +40,8 @@ async def log_in_unattended(
 ) -> Transport:
     """Call `log_in` with prompts that ask nobody, and return its transport.
 
-    Raises AuthFailed with the banners if they are not followed by a login within `limit_s`, and whatever `log_in`
-    raises. A headless run has no limit here.
+    Raises AuthFailed with the banners if the login does not succeed within `limit_s` of the first one, and whatever
+    `log_in` raises. A headless run has no limit here.
     """
     if isinstance(prompts, NobodyToAsk):
         return await log_in(prompts)

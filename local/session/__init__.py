@@ -1,1 +1,2 @@
-"""The laptop's end of a session: inputs out, events in, each exactly once, over as many connections as it takes."""
+"""The laptop's end of a session: it sends inputs and receives events, each exactly once, and reconnects when the link
+breaks."""

@@ -1,11 +1,12 @@
-"""What the worker may ask of this laptop, and who answers.
+"""Answer the requests that the worker sends to this laptop.
 
-The set is closed: a request of a kind that nobody has registered is refused with an error and logged. A kind is
-registered either with a service, which runs here, or for the reader of the session's events, such as the REPL with its
-approval cards.
+Only registered kinds of requests are answered; any other is refused with an error and logged. A kind is registered
+either with a service, which runs here, or for the reader of the session's events (the REPL, for example, shows approval
+cards).
 
-A service runs at most once for a request, whatever is replayed. It starts when the replay is over and this client
-drives, because the replay may hold the answer. Its answer waits in the outbox until the host has confirmed it.
+A service runs at most once for each request, even if the request is replayed. It starts only when the replay is over,
+because the replay may contain the answer, and only if this client drives. Its answer waits in the outbox until the host
+has confirmed it.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from .outbox import Outbox, answer_id
 log = logging.getLogger(__name__)
 
 MAX_RUNNING = 32
-"""Services that run at the same time; a request beyond it is refused."""
+"""Services that run at the same time. A request beyond this number is refused."""
 
 MAX_ANSWERING = 2 * MAX_RUNNING
-"""Requests that are answered at the same time, refusals that wait for room in the outbox included; others wait."""
+"""Requests that are answered at the same time, including refusals that wait for room in the outbox. Others wait."""
 
 MAX_WAITING = 1_000
 """Requests that wait for the end of a replay, for this client to drive, or for earlier answers to leave."""
@@ -95,19 +96,19 @@ class RequestResponder:
         return isinstance(line, ControlCancelLine) and line.request_id in self._known
 
     def closed(self, request_id: str) -> None:
-        """A request is withdrawn, or has an answer: stop working on it."""
+        """Stop working on a request that was withdrawn or answered."""
         self._waiting.pop(request_id, None)
         task = self._running.get(request_id)
         if task is not None:
             task.cancel()
 
     def answered(self, line: PublicLine) -> None:
-        """The journal has an input of a client: an answer in it closes its request."""
+        """Close the request that this journalled input of a client answers, if it answers one."""
         if isinstance(line, ControlResponseLine):
             self.closed(line.request_id)
 
     def snapshot(self, asks: list[ControlRequestLine]) -> None:
-        """Exactly these requests of the journal are open."""
+        """Replace the open requests of the journal with `asks`."""
         asked = {line.request_id for line in asks}
         for request_id, (_, journalled) in list(self._waiting.items()):
             if journalled and request_id not in asked:
@@ -116,7 +117,7 @@ class RequestResponder:
             self.takes(line, journalled=True)
 
     def connected_again(self) -> None:
-        """There is a new connection: the worker repeats the requests that are not in the journal, if they are still
+        """Forget the requests that are not in the journal: on a new connection the worker repeats those that are still
         open."""
         self._may_start = False
         for request_id, (_, journalled) in list(self._waiting.items()):
@@ -124,7 +125,7 @@ class RequestResponder:
                 del self._waiting[request_id], self._known[request_id]
 
     def work(self, *, driving: bool) -> None:
-        """The replay is over: answer what waits, if this client drives."""
+        """Note that the replay is over. If this client drives, answer the waiting requests."""
         self._may_start = self._begun and driving
         self._start()
 

@@ -34,8 +34,8 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 @dataclass(frozen=True)
 class Received:
     """An event of the session, or progress. `kind` is the kind of the event (`message`, `input`, `tool_start`, …) or
-    `progress`; `body` is the public stream-json object for `message` and `progress`. `replayed`: it had happened before
-    this client attached, so it rings no bell."""
+    `progress`. `body` is the public stream-json object for `message` and `progress`. `replayed` marks an event from
+    before this client attached; it rings no bell."""
 
     kind: str
     body: Json
@@ -44,15 +44,16 @@ class Received:
 
     @cached_property
     def record(self) -> Record:
-        """The journal record of an event; progress has none."""
+        """The journal record of an event, or None for progress."""
         return parse_event(self.seq, self.kind, self.body)
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """The events up to `seq` are not sent, because they are too many; `earlier` loads them. `body` is the state that
-    they leave behind (see the wire's `Snapshot`, and `parse_snapshot`). What was shown before stays valid, with a gap
-    after it. If `seq` is not beyond the events that came before and `body` is empty, the host has lost its last events."""
+    """The host skipped the events up to `seq` because there are too many; `earlier` loads them. `body` is the state
+    after them (see the wire's `Snapshot`, and `parse_snapshot`). Events that were shown before stay valid, with a gap
+    after them. If `seq` is not beyond the events received so far and `body` is empty, the host has lost its last
+    events."""
 
     seq: int
     body: Json
@@ -105,46 +106,47 @@ class SessionClient(Protocol):
         session. Raises CcbError while there is no connection."""
 
     def retry(self) -> None:
-        """Connect now, without waiting for the next attempt; a login may ask the person."""
+        """Connect now instead of waiting for the next attempt. The login may ask the person."""
 
     def take_back(self) -> None:
-        """Drive, instead of the client that took over or as a viewer until now. The other client is fenced."""
+        """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
 
     async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
         """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
-        no connection. It is applied once, however often it is sent again. Raises UsageError when this client does not
-        drive."""
+        no connection. It is applied once, even if it is sent again after a reconnect. Raises UsageError when this
+        client does not drive."""
 
     async def send(self, body: Json) -> str:
-        """Send a raw public object (headless stream-json input). Return the id under which the journal has it (`input`,
-        `prompt`). Raises UsageError when this client does not drive, and ConnectionLost when the session has ended."""
+        """Send a raw public object (headless stream-json input). Return its id in the journal (in the records `input`
+        and `prompt`). Raises UsageError when this client does not drive, and ConnectionLost when the session has
+        ended."""
 
     async def request(self, request: Request[P, A]) -> A:
         """Ask the worker (`set_model`, `set_permission_mode`, …) and return its typed answer. Raises RequestFailed."""
 
     async def interrupt(self) -> None:
-        """Stop the running turn; returns when the worker has taken the request. Raises RequestFailed."""
+        """Stop the running turn. Return when the worker has accepted the request. Raises RequestFailed."""
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        """Let the worker ask this laptop for something: it is answered with the payload that `service` returns, or,
-        without one, by the reader of `events` with `answer`. Register before reading `events`; what is not registered
-        is refused."""
+        """Let the worker send requests of this kind. Each is answered with the payload that `service` returns, or, if
+        there is no service, by the reader of `events` with `answer`. Register before reading `events`: requests of
+        other kinds are refused."""
 
     async def answer(self, request_id: str, response: Json) -> None:
         """Answer a `can_use_tool`: {"behavior": "allow", "updatedInput", "updatedPermissions"?} or {"behavior": "deny",
         "message", "interrupt"?}."""
 
     async def stop(self, *, finish: bool = False) -> None:
-        """End the session on the host; with `finish` after the queued work."""
+        """End the session on the host: at once, or with `finish` after the queued work."""
 
     async def close(self, *, done: bool = False) -> None:
-        """Leave the session, which goes on. With `done` its worker may end at once if it has nothing to do."""
+        """Leave the session; it goes on without this client. With `done`, its worker may end at once if it is idle."""
 
 
 @dataclass(frozen=True)
 class SnapshotPrompt:
-    """A prompt that waits for the agent or, if `taken`, whose turn runs. `text` may be only its beginning. `ids` are
-    the id of the input and, if it has another one, the uuid of the user message."""
+    """A prompt that waits for the agent, or whose turn is running if `taken`. `text` may be only its beginning. `ids`
+    holds the id of the input and, if it differs, the uuid of the user message."""
 
     ids: tuple[str, ...]
     text: str
@@ -166,7 +168,7 @@ class SkippedState:
 
 
 def parse_snapshot(body: Json) -> SkippedState:
-    """Read the body of a snapshot. Broken parts are left out; `prompts` is None if it has no list of them."""
+    """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
     result, prompts = body.get("result"), body.get("prompts")
     return SkippedState(
         model=str(body.get("model") or ""),

@@ -1,4 +1,4 @@
-"""What a session needs of its connections, and how it is attached."""
+"""What a session needs from its connections, and the options of its attach."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire import Hello
 
 PATIENCE = 24 * 3600.0
-"""Seconds a lost connection is tried again: as long as the daemon keeps a session without a client."""
+"""Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""
 
 
 class Connection(Protocol):
@@ -25,37 +25,38 @@ class Connection(Protocol):
     def hello(self) -> Hello: ...
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
-        """Send the attach. From here on the model calls of a driver are served."""
+        """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""
 
     @property
     def reading(self) -> bool:
-        """Whether an answer of the model is read for the session over this connection."""
+        """Whether a model answer is being read for the session over this connection."""
 
     async def read_out(self) -> None:
-        """Wait until no answer is read over it any more."""
+        """Wait until no model answer is being read over this connection."""
 
 
 @dataclass(frozen=True)
 class KnownSession:
-    """What the connections so far have told of a session. `begun`: the host has granted an attach."""
+    """What the connections so far have revealed about a session. `begun` means that the host has granted an attach."""
 
     hello: Hello
     begun: bool
 
 
 class Dial(Protocol):
-    """Makes a connection. `known` is None for the first one; `ask`: the person may be asked. Raises CcbError:
-    ConnectionLost or `Dropped` for a connection that broke off before it was complete."""
+    """Makes a connection. `known` is None for the first one. `ask` means that the login may ask the person. Raises
+    CcbError; it is ConnectionLost or `Dropped` if the connection broke off before it was complete."""
 
     def __call__(self, *, known: KnownSession | None, ask: bool) -> AbstractAsyncContextManager[Connection]: ...
 
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """How a session is attached. `options` go with the first attach; `who` is the unique name of this client. `tail` is
-    the number of bytes of events that the first attach asks for, `later_tail` that of the others (0: everything).
-    `patience`: seconds for which a lost connection is tried again. `resume`: the command that comes back. `can_ask`:
-    there is a person who can log in again. `waits`: the seconds before each attempt."""
+    """How a session is attached. `options` go with the first attach. `who` is the unique name of this client. `tail` is
+    the number of bytes of events that the first attach asks for, `later_tail` that of later ones (0: everything).
+    `patience` is the number of seconds to go on trying to restore a lost connection. `resume` is the command that
+    returns to the session. `can_ask` means that there is a person who can log in again. `waits` yields the seconds
+    before each attempt."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""

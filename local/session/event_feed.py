@@ -11,7 +11,7 @@ from .client import Item, LinkChange
 from .state import Change, LinkState, Role, Standing, after, target
 
 MAX_QUEUED = 256
-"""Items that wait for the reader. Beyond it the link is not read, so the host waits."""
+"""Items that may wait for the reader. While the queue is full, the link is not read, so the host waits."""
 
 
 class EventFeed:
@@ -24,13 +24,13 @@ class EventFeed:
         self._ended = asyncio.Event()
 
     def shift(self, change: Change) -> bool:
-        """Change the state without a word to the reader. Return whether the connection is in the state that the change
-        leads to."""
+        """Change the state without telling the reader. Return whether the connection is now in the state that the
+        change leads to."""
         self.standing = after(self.standing, change)
         return self.standing.link is target(change)
 
     async def change(self, change: Change, reason: str = "", attempt: int = 0, retry_at: float | None = None) -> None:
-        """Change the state, and tell the reader if the change counts."""
+        """Change the state. Tell the reader only if the change was possible in the present state."""
         if self.shift(change):
             await self.put(LinkChange(self.standing.link, reason, attempt, retry_at))
 
@@ -39,7 +39,7 @@ class EventFeed:
         await self._queue.put(item)
 
     def end(self, change: Change, failure: CcbError | None = None) -> None:
-        """Nothing comes any more, except what waits for the reader. `failure` is raised to the reader after that."""
+        """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
         self.failure = self.failure or failure
         self.shift(change)
         self._ended.set()
@@ -59,8 +59,7 @@ class EventFeed:
         await self._queue.get()
 
     async def items(self) -> AsyncIterator[Item]:
-        """Every item that was not read yet, then every one from here on. Raises the failure at the end, if there is
-        one."""
+        """Yield every waiting item, then every new one. At the end, raise the failure if there is one."""
         while not (self._ended.is_set() and self._queue.empty()):
             item = await self._queue.get()
             if item is not None:

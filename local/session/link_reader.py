@@ -1,4 +1,4 @@
-"""Reads what the host sends over the connections of a session, and hands each thing to the part that it is for."""
+"""Read the frames that the host sends over the connections of a session, and route each to the part that handles it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClientParts:
-    """What a session on this laptop consists of, besides the tasks that read and reconnect."""
+    """The parts of a session on this laptop, apart from the tasks that read and reconnect."""
 
     options: AttachOptions
     feed: EventFeed
@@ -37,8 +37,8 @@ class ClientParts:
 
 
 class LinkReader:
-    """`have` is the number of the last event that was handed on, over all connections. `begun`: the host has granted an
-    attach."""
+    """Routes the frames of the host. `have` is the number of the last event handed to the feed, over all connections.
+    `begun` means that the host has granted an attach."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
@@ -54,17 +54,19 @@ class LinkReader:
         )
 
     def attaching(self) -> None:
-        """A new connection is there, and its attach is sent next."""
+        """Prepare for a new connection, just before its attach is sent."""
         self._replay_ends = None
         self._responder.connected_again()
 
     def rewind(self, hello: Hello) -> int:
-        """The host has lost its last events: go on from where it is. Return how many it has lost."""
+        """Continue from the last event the host still has, because it has lost later ones. Return how many it has
+        lost."""
         gone, self.have = self.have - hello.seq, hello.seq
         return gone
 
     async def read(self, frames: AsyncIterator[Frame]) -> str:
-        """Read one connection to the goodbye of the host, and return it. Raises ConnectionLost, ProtocolError."""
+        """Read one connection until the host says goodbye, and return that frame. Raises ConnectionLost,
+        ProtocolError."""
         goodbye = ""
         async for frame in frames:
             match frame:
@@ -89,7 +91,7 @@ class LinkReader:
         return goodbye
 
     def answer_requests(self) -> None:
-        """Let the requests of the worker be answered, once the replay is over."""
+        """Start answering the worker's requests. Each waits for the end of the replay."""
         if self._replay_ends is not None and self.have >= self._replay_ends:
             self._responder.work(driving=self._feed.standing.driving)
 
@@ -102,8 +104,8 @@ class LinkReader:
         self._schedule.garbled = 0
 
     def _consumed(self, received: Received) -> bool:
-        """Whether an event is none of the reader's business: an answer to this client, or a request that is answered
-        here."""
+        """Whether an event was handled here, so that the reader does not get it: an answer to this client, or a request
+        that a service of this laptop answers."""
         content = received.record.content
         if isinstance(content, InputRecord):
             self._responder.answered(content.public)
@@ -135,7 +137,9 @@ class LinkReader:
     async def _another_drives(self, frame: Fenced) -> None:
         if frame.by and frame.by == self._options.who:
             raise ConnectionLost("an earlier connection of this ccb reached the host late")
-        if self._feed.standing.claims:  # whoever the person asked for goes before whoever came at the same moment
+        if (
+            self._feed.standing.claims
+        ):  # our person asked to drive: that outranks a client that attached at the same moment
             raise ConnectionLost("another client attached at the same moment")
         await self._fenced(frame.by)
 

@@ -1,7 +1,7 @@
-"""The public stream-json objects as typed messages, as far as this laptop looks into them.
+"""The public stream-json objects as typed messages, with the fields that this laptop reads.
 
-Decoding never trusts: unknown kinds and broken shapes become `UnknownMessage`. Text is neutralised where it is shown, not
-here. Source: the stream-json protocol as observed (sections 5 and 6 of the reference).
+Unknown kinds and broken shapes become `UnknownMessage`. Text is neutralised where it is shown, not here. Source: the
+stream-json protocol as observed (sections 5 and 6 of the reference).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ToolResultBlock(_Message):
     is_error: bool = False
 
     def text(self) -> str:
-        """The text of the result; other blocks as `[image]` and the like."""
+        """Return the text of the result. Other blocks appear as `[image]` and the like."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(
@@ -84,7 +84,7 @@ class SystemInit(_Message):
 
 
 class SystemNote(_Message):
-    """Any other system message; the fields it is read for."""
+    """Any other system message, with the fields that this laptop uses."""
 
     type: Literal["system"]
     subtype: str
@@ -131,7 +131,7 @@ class UserContent(_Message):
 
 
 class User(_Message):
-    """Tool results and notes from the worker; prompts of the person (live and in a replay)."""
+    """Tool results and notes from the worker, and prompts of the person (live and in a replay)."""
 
     type: Literal["user"]
     message: UserContent
@@ -149,7 +149,8 @@ class StreamEvent(_Message):
 
 
 class ToolProgress(_Message):
-    """Live output of a running tool; replaceable. `output` is the tail of what it has printed so far."""
+    """Live output of a running tool. `output` is the end of what the tool has printed so far; each message replaces the
+    one before."""
 
     type: Literal["tool_progress"]
     tool_use_id: str
@@ -160,7 +161,7 @@ class ToolProgress(_Message):
 
 
 class Result(_Message):
-    """Exactly one at the end of every turn."""
+    """The result of a turn: exactly one at its end."""
 
     type: Literal["result"]
     subtype: str
@@ -215,7 +216,7 @@ class ControlCancelRequest(_Message):
 
 
 class UnknownMessage(_Message):
-    """A message this version does not know or cannot read; shown nowhere, passed through headless."""
+    """A message that this version does not know or cannot read. The REPL hides it; a headless run passes it through."""
 
     type: str = "unknown"
 
@@ -261,7 +262,7 @@ _adapter: TypeAdapter[Message] = TypeAdapter(Message)
 
 
 def parse_message(body: Json) -> Message:
-    """The typed message; `UnknownMessage` for anything that does not fit."""
+    """Return the typed message, or `UnknownMessage` for an object that fits no type."""
     try:
         return _adapter.validate_python(body)
     except ValidationError:

@@ -1,4 +1,5 @@
-"""Inputs on their way: kept until the host has them in its journal, sent again on every new connection."""
+"""Inputs on their way to the host: kept until the host has them in its journal, and sent again on every new
+connection."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from ccb.tunnel.wire import FrameError, Input, Stop, encode_frame
 from .client import Json
 
 MAX_INPUTS = 256
-"""Inputs that wait to be confirmed. While the outbox is full, a sender waits."""
+"""Inputs that may wait for confirmation. While the outbox is full, senders wait."""
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of the inputs that wait. A single larger input is taken when nothing else waits."""
+"""Bytes of all waiting inputs. A single larger input is accepted when nothing else waits."""
 
 
 class Outbox:
-    """Keeps inputs in the order of `put`. One task at a time takes them with `next`: everything that is not confirmed,
-    again from the start after each `rewind`. The wish to stop the session is kept, too: with `finish` it goes after all
-    inputs, else before them."""
+    """Keeps inputs in the order of `put`. One task at a time takes the unconfirmed ones with `next`, starting again
+    from the first after each `rewind`. A request to stop the session is kept too: with `finish` it goes after all
+    inputs, otherwise before them."""
 
     def __init__(self) -> None:
         self._stop: Stop | None = None
@@ -36,7 +37,7 @@ class Outbox:
         return len(self._inputs)
 
     async def put(self, input_id: str, body: Json) -> None:
-        """Add an input; waits while the outbox is full. An input with an id that waits already is the same input.
+        """Add an input; waits while the outbox is full. An input whose id is already waiting is ignored.
 
         Raises UsageError if the input is too large to be sent.
         """
@@ -53,7 +54,7 @@ class Outbox:
             self._news.set()
 
     def confirm(self, input_id: str) -> None:
-        """The host has the input in its journal."""
+        """Drop an input: the host has it in its journal."""
         found = self._inputs.pop(input_id, None)
         if found is not None:
             self._bytes -= found[1]
@@ -61,20 +62,20 @@ class Outbox:
             self._room.set()
 
     async def confirmed(self) -> None:
-        """Wait until nothing waits to be confirmed."""
+        """Wait until every input is confirmed."""
         while self._inputs:
             self._room.clear()
             await self._room.wait()
 
     def withdraw(self, input_id: str) -> bool:
-        """Drop an input that nobody wants any more. Return whether it was unconfirmed; the host may have it all the
-        same."""
+        """Drop an input that is no longer wanted. Return whether it was unconfirmed. The host may have received it
+        anyway."""
         unconfirmed = input_id in self._inputs
         self.confirm(input_id)
         return unconfirmed
 
     def rewind(self) -> None:
-        """There is a new connection: send everything that is not confirmed again, in order."""
+        """Send every unconfirmed input again, in order: there is a new connection."""
         self._sent.clear()
         self._stop_sent = False
         self._news.set()
@@ -87,7 +88,7 @@ class Outbox:
             self._news.set()
 
     async def next(self, epoch: int) -> Input | Stop:
-        """Wait for the next frame that was not taken since `rewind`."""
+        """Wait for the next frame that was not yet taken since the last `rewind`."""
         while True:
             waiting = next((each for each in self._inputs if each not in self._sent), None)
             if self._stop is not None and not self._stop_sent and (waiting is None or not self._stop.finish):
@@ -105,13 +106,13 @@ def new_id() -> str:
 
 
 def answer_id(request_id: str) -> str:
-    """The id of the input that answers a request."""
+    """Return the id of the input that answers a request."""
     return f"answer:{request_id}"
 
 
 def input_id_of(body: Json) -> str:
-    """The id under which an input is applied once: the public object's own id where that is unique. Clients count their
-    control requests from one in each process, so a control request gets a new id here."""
+    """Return the id that makes the host apply an input only once. It is the public object's own id where that is
+    unique. Clients number their control requests from one in each process, so a control request gets a new id."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity

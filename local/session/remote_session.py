@@ -1,8 +1,8 @@
-"""One attached session over whatever connections it takes: what the REPL and headless runs stand on.
+"""One attached session that survives lost connections. The REPL and headless runs use it.
 
 A task of its own keeps it connected (`supervisor`) and reads what the host sends (`link_reader`). Events go into one
 bounded queue (`event_feed`), so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host
-has them. The reader sees the connection change only as `LinkChange`s.
+has them. The reader learns of connection changes only through `LinkChange` items.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ log = logging.getLogger(__name__)
 
 _REQUESTS = ("control_request", "control_cancel_request")
 _LEAVE_S = 2.0
-_LAST_INPUTS_S = 1.5  # for the host to confirm what was sent just before
+_LAST_INPUTS_S = 1.5  # seconds for the host to confirm the last inputs
 
 
 class RemoteSession:
-    """Drives (or watches) one session over connections from `dial`. Use as a context: entering makes the first
-    connection and raises what hinders it, leaving closes the connection; the session on the host goes on unless it was
-    stopped."""
+    """Drives (or watches) one session over connections from `dial`. Use as a context manager: entering makes the first
+    connection or raises the error that prevents it; leaving closes the connection. The session on the host goes on
+    unless it was stopped."""
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
@@ -156,13 +156,12 @@ class RemoteSession:
 
     @property
     def reading(self) -> bool:
-        """Whether this laptop reads an answer of the model for the session."""
+        """Whether this laptop is reading a model answer for the session."""
         return self._connection is not None and self._connection.reading
 
     async def read_out(self) -> None:
-        """Wait until this laptop reads no answer of the model any more; drop what happens in the session meanwhile.
-        Another client that took over would have to ask the model, and pay, a second time for an answer that is not read
-        to its end."""
+        """Wait until this laptop is reading no model answer, and discard the events that arrive meanwhile. If an answer
+        were cut off, a client that took over would have to ask the model, and pay, a second time."""
         while (connection := self._connection) is not None and connection.reading:
             dropped = asyncio.ensure_future(self._feed.skip())
             done = asyncio.ensure_future(connection.read_out())
@@ -206,7 +205,7 @@ class RemoteSession:
             self._requests.answer_to(request, deadline_s, lambda: self._connection is not None)
         )
         try:
-            await asyncio.sleep(0)  # the answer is waited for before it can come
+            await asyncio.sleep(0)  # register for the answer before it can arrive
             await self.send(request.public(), input_id=request.id)
             return await waiting
         finally:
@@ -229,13 +228,14 @@ class RemoteSession:
         await self.send(public_answer(Success(request_id, response)))
 
     async def refuse(self, request_id: str, error: str) -> None:
-        """Answer a request of the worker with an error: nobody decides it."""
+        """Answer a request of the worker with an error, because nobody will decide it."""
         await self.send(public_answer(Failure(request_id, error)))
 
     # The connection.
 
     async def stop(self, *, finish: bool = False) -> None:
-        """See SessionClient. The wish outlives a lost connection; `events` ends when the session has."""
+        """See SessionClient. The request to stop survives a lost connection. `events` ends when the session has
+        ended."""
         if not self._feed.ended:
             self._outbox.stop(finish=finish)
 
@@ -249,7 +249,7 @@ class RemoteSession:
         return self._feed.ended and self._feed.failure is None
 
     def come_back_with(self, command: str) -> None:
-        """Name the command that comes back, for messages about a lost connection."""
+        """Set the command that returns to the session, for messages about a lost connection."""
         self._connected.resume = command
 
     def retry(self) -> None:
@@ -266,8 +266,8 @@ class RemoteSession:
         self._schedule.nudge()
 
     def doubt(self, reason: str) -> None:
-        """Something happened to this machine (it slept, its network changed): find out at once whether the connection
-        lives."""
+        """Test the connection at once, because something happened to this machine (it slept, or its network
+        changed)."""
         log.info("%s", reason)
         if self._connection is not None:
             self._connection.link.probe()

@@ -1,4 +1,4 @@
-"""What this laptop asks the host for: control requests to the worker, and pages of earlier events."""
+"""The requests of this laptop to the host: control requests to the worker, and pages of earlier events."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ccb.tunnel.wire.requests import A, Answer, Failure, P, Request, RequestFail
 
 from .client import Received
 
-_LOOKS = 60  # at the connection, while an answer is waited for
+_CHECKS = 60  # of the connection while a request waits for its answer
 
 
 class Requests:
-    """Control requests wait over a loss of the connection, pages do not."""
+    """Waits for answers. A control request keeps waiting when the connection is lost; a page of events fails."""
 
     def __init__(self) -> None:
         self._controls: dict[str, asyncio.Future[Answer]] = {}
@@ -26,12 +26,12 @@ class Requests:
         self._count = 0
 
     async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
-        """Wait for the answer to `request`, which is sent meanwhile, and return it as its kind reads it. Only seconds
-        that pass while `connected` count. Raises RequestFailed (also at the deadline), and ConnectionLost when the
-        session is over."""
+        """Wait for the answer to `request`, which the caller sends meanwhile, and return it parsed. Only seconds that
+        pass while `connected` count. Raises RequestFailed (also at the deadline), and ConnectionLost when the session
+        is over."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._controls[request.id] = waiting
-        left, step = deadline_s, deadline_s / _LOOKS
+        left, step = deadline_s, deadline_s / _CHECKS
         try:
             while left > 0:
                 await asyncio.wait([waiting], timeout=step)
@@ -48,11 +48,11 @@ class Requests:
         return list(self._controls)
 
     def refuse(self, request_id: str, why: str) -> None:
-        """This control request will get no answer."""
+        """Fail a control request that will get no answer."""
         self._settle(Failure(request_id, why))
 
     def take_answer(self, line: ControlResponseLine) -> bool:
-        """Hand an answer to the control request that waits for it. Return False when nobody here does."""
+        """Hand an answer to the control request that waits for it. Return False if no request does."""
         if line.request_id not in self._controls:
             return False
         answer = answer_in(line)
@@ -67,31 +67,31 @@ class Requests:
             waiting.set_result(answer)
 
     def open_page(self) -> tuple[int, asyncio.Future[list[Received]]]:
-        """The number of a new request for a page, and its answer."""
+        """Return the number of a new page request, and the future that gets the page."""
         self._count += 1
         answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
         self._pages[self._count] = answer
         return self._count, answer
 
     def close_page(self, number: int) -> None:
-        """Nobody waits for this page any more."""
+        """Forget a page request that nobody waits for any more."""
         self._pages.pop(number, None)
 
     def take_page(self, frame: Past) -> None:
-        """A page has come."""
+        """Hand a page to the request that waits for it."""
         answer = self._pages.get(frame.request)
         if answer is not None and not answer.done():
             records = parse_page(frame.body)
             answer.set_result([Received(each.kind, each.body, each.seq, True) for each in records])
 
     def fail_pages(self) -> None:
-        """The connection over which pages were asked for is lost."""
+        """Fail all page requests: their connection is lost."""
         for page in self._pages.values():
             if not page.done():
                 page.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
 
     def fail(self, why: str) -> None:
-        """The session is over."""
+        """Fail everything that waits: the session is over."""
         for waiting in self._controls.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionLost(why))

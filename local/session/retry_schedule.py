@@ -1,5 +1,4 @@
-"""When a session is connected again: how long an attempt may take, how long to wait for the next one, and when to give
-up.
+"""When to reconnect a session: how long an attempt may take, how long to wait for the next one, and when to give up.
 
 Times are monotonic seconds of the laptop.
 """
@@ -23,18 +22,18 @@ _STUCK_S = 5.0
 class Nudge(Enum):
     """Why a wait for the next attempt ended early."""
 
-    EVENT = "event"  # the network changed, or the person wants to drive
-    PERSON = "person"  # the person wants to try now, and may be asked
+    EVENT = "event"  # the network changed, or the person asked to drive
+    PERSON = "person"  # the person wants to try now, and may be asked to log in
 
 
 class RetrySchedule:
-    """The attempts of one session. `failed` counts those in a row; the patience runs from the moment a connection was
-    lost."""
+    """The reconnect attempts of one session. `failed` counts the failures in a row. The patience (in seconds) starts
+    when a connection is lost."""
 
     def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
         self.failed = 0
         self.garbled = 0
-        """Connections in a row over which the host sent what cannot be read."""
+        """Connections in a row on which the host sent unreadable data."""
         self._patience = patience
         self._pace = Pace(waits)
         self._lost_at: float | None = None
@@ -52,16 +51,16 @@ class RetrySchedule:
         return limit
 
     def over(self) -> None:
-        """The attempt has succeeded or failed: from here on `retry` and `hurry` only cut waits short."""
+        """Note that the attempt has succeeded or failed. From now on `retry` and `hurry` only cut waits short."""
         self._limit = None
 
     def fail(self, *, garbled: bool) -> None:
-        """A connection was lost or not made."""
+        """Count a connection that was lost or could not be made. `garbled`: the host sent unreadable data over it."""
         self.failed += 1
         self.garbled += garbled
 
     def granted(self) -> None:
-        """The host has let this client in."""
+        """Reset the schedule: the host has granted an attach."""
         self.failed, self._lost_at = 0, None
         self._pace.connected()
 
@@ -74,7 +73,8 @@ class RetrySchedule:
         return self._lost_at + self._patience - now
 
     def exhausted(self, error: CcbError, do: str) -> ConnectionLost:
-        """Return the error for a patience that has ended; `error` is the last failure."""
+        """Return the error to raise when the patience has run out. `error` is the last failure, `do` what the person
+        can do."""
         return ConnectionLost(
             f"the connection was lost and could not be made again within {self._patience:g} s",
             evidence="\n".join(part for part in (error.what, error.evidence) if part),
@@ -96,24 +96,24 @@ class RetrySchedule:
         return self._nudge
 
     def nudge(self, why: Nudge = Nudge.EVENT) -> None:
-        """Wait no longer."""
+        """End the current wait, or the next one if none is running."""
         if self._nudge is not Nudge.PERSON:
             self._nudge = why
         self._nudged.set()
 
     def retry(self) -> None:
-        """The person wants to try now. An attempt that has been under way for a while is given up for a new one."""
+        """Try now, because the person wants to. Replace an attempt that has been running for a while with a new one."""
         self.nudge(Nudge.PERSON)
         if time.monotonic() - self._began > _STUCK_S:
             self._give_up()
 
     def hurry(self) -> None:
-        """The network may be another one: give up an attempt that is under way, for it may hang on the old one."""
+        """Try now, because the network may have changed. Give up a running attempt: it may hang on the old network."""
         self.nudge()
         self._give_up()
 
     def _give_up(self) -> None:
-        """End the attempt that is under way; the next one begins at once."""
+        """End the running attempt. The next one begins at once."""
         if self._limit is not None and not self._limit.expired():
             self._hurried = True
             self._limit.reschedule(asyncio.get_running_loop().time())

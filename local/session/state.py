@@ -12,11 +12,13 @@ class LinkState(Enum):
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
-    RECONNECTING = "reconnecting"  # lost; an attempt runs or comes at `LinkChange.retry_at`
-    NEEDS_PERSON = "needs you"  # lost; the login asks something (password, host key), so nothing is tried until `retry`
+    RECONNECTING = "reconnecting"  # lost; an attempt is running, or starts at `LinkChange.retry_at`
+    NEEDS_PERSON = (
+        "needs you"  # lost; the login has a question (password, host key), so the next attempt waits for `retry`
+    )
     FENCED = "watching"  # another client drives; events still come, inputs are refused until `take_back`
     LEAVING = "leaving"  # this client has said that it leaves; only the end follows
-    LOST = "lost"  # given up
+    LOST = "lost"  # the session was given up
     CLOSED = "closed"  # the session has ended on the host, or was left
 
 
@@ -25,14 +27,14 @@ class Role(Enum):
 
     WATCHES = "watches"  # it is a viewer, or another client took over
     WANTS = "wants"  # the person asked to drive, and the host has not been asked yet
-    ASKS = "asks"  # the host has been asked because the person wanted it; inputs already follow
-    DRIVES = "drives"  # the host has granted it; after a loss of the connection it asks again
+    ASKS = "asks"  # the host was asked to let this client drive; inputs already follow
+    DRIVES = "drives"  # the host lets this client drive; after a lost connection it asks again
 
 
 class Change(Enum):
     """What can happen to a session on this laptop."""
 
-    ATTACH = "attach"  # an attach was sent, in the role of now
+    ATTACH = "attach"  # an attach was sent, with the present role
     GRANTED = "granted"  # the host lets this client drive
     HOLDS = "holds"  # the host lets this client drive already, although its answer was lost
     YIELD = "yield"  # another client drives, so the next attach asks for a viewer's place
@@ -47,7 +49,7 @@ class Change(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """The state of the connection and of this client's role."""
+    """The state of the connection, and the role of this client."""
 
     link: LinkState
     role: Role
@@ -64,7 +66,7 @@ class Standing:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a lost connection is made again."""
+        """Whether a lost connection is to be restored."""
         return self.link in _LIVE
 
 
@@ -79,7 +81,7 @@ _LINKS: Mapping[Change, tuple[LinkState, frozenset[LinkState]]] = {
     Change.GIVE_UP: (LinkState.LOST, _LIVE | {LinkState.LEAVING}),
     Change.END: (LinkState.CLOSED, _LIVE | {LinkState.LEAVING}),
 }
-"""For each change, the state of the connection that it leads to, and those in which it counts."""
+"""For each change: the state of the connection that it leads to, and the states in which it is possible."""
 
 _ROLES: Mapping[Change, Mapping[Role, Role]] = {
     Change.ATTACH: {Role.WANTS: Role.ASKS},
@@ -94,12 +96,13 @@ _ROLES: Mapping[Change, Mapping[Role, Role]] = {
 
 
 def target(change: Change) -> LinkState | None:
-    """The state of the connection that a change leads to; None if it changes only the role."""
+    """Return the connection state that a change leads to, or None if the change concerns only the role."""
     return _LINKS[change][0] if change in _LINKS else None
 
 
 def after(standing: Standing, change: Change) -> Standing:
-    """The one transition function. A change that does not fit the state leaves it as it is: what is over stays over."""
+    """Return the standing after a change: the one transition function. A change that is impossible in the present state
+    is ignored, so a session that has ended stays ended."""
     link, role = standing.link, _ROLES.get(change, {}).get(standing.role, standing.role)
     if change in _LINKS:
         to, sources = _LINKS[change]

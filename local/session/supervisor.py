@@ -1,4 +1,4 @@
-"""Keeps a session connected: dials, attaches, reads the link to its end, and dials again while that makes sense."""
+"""Keep a session connected: dial, attach, read the link to its end, and dial again while that makes sense."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _MAX_GARBLED = 3
 
 
 class Supervisor:
-    """Makes one connection of a session after the other. `hello` is the newest one, `connection` the one that is
-    attached now. `ready` is done with the first attach, or has the error that hindered it. `resume` is the command that
-    comes back."""
+    """Makes the connections of a session, one after the other. `hello` is the newest hello, `connection` the attached
+    connection. `ready` is done after the first attach, or holds the error that prevented it. `resume` is the command
+    that returns to the session."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Hello | None = None
@@ -71,7 +71,7 @@ class Supervisor:
             await self._give_up(CcbError("reading the session failed", evidence=type(error).__name__))
 
     def come_back(self) -> str:
-        """What to do when this client has lost the session."""
+        """Return what the person can do when this client has lost the session."""
         return f"The session goes on. Come back with: {self.resume}" if self.resume else "Connect again."
 
     async def _give_up(self, error: CcbError) -> None:
@@ -98,7 +98,7 @@ class Supervisor:
                 limit.reschedule(None)
                 self._schedule.over()
                 reason = await self._serve(connection)
-        except SessionStopped as stopped:  # it was stopped while this client was away
+        except SessionStopped as stopped:  # the session was stopped while this client was away
             reason = stopped.what
         except (CcbError, TimeoutError) as error:
             if isinstance(error, TimeoutError) and not limit.expired():
@@ -120,7 +120,7 @@ class Supervisor:
         if hello.driver == options.who:
             self._feed.shift(Change.HOLDS)
         elif reader.begun and hello.driver and not self._still_claims(hello):
-            self._feed.shift(Change.YIELD)  # only the person takes a session from somebody
+            self._feed.shift(Change.YIELD)  # only the person may take a session from another client
         self._feed.shift(Change.ATTACH)  # inputs follow the attach without a round trip
         reader.attaching()
         await connection.attach(
@@ -134,13 +134,14 @@ class Supervisor:
             self.ready.set_result(None)
 
     def _still_claims(self, hello: Hello) -> bool:
-        """Whether the person's wish to drive is still to be fulfilled. If another client has attached after our own
-        attach, the wish was granted and is over, although the grant was lost with the connection."""
+        """Whether the person's request to drive is still open. If another client attached after our own attach, the
+        host had already granted the request, although the grant was lost with the connection."""
         standing = self._feed.standing
         return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 
     async def _rewind(self, hello: Hello) -> None:
-        """Damage has cost the host its last events. Raises EventsLost if this client needs every event."""
+        """Continue from the last event the host still has: damage has cost it later ones. Raises EventsLost if this
+        client needs every event."""
         gone = self._reader.rewind(hello)
         self.hello = hello
         lost = EventsLost(f"the host has lost the last {gone} event(s) that were seen here", do=self.come_back())
@@ -150,7 +151,7 @@ class Supervisor:
         await self._feed.put(Skipped(hello.seq, {}))
 
     async def _serve(self, connection: Connection) -> str:
-        """Send and read until the host says goodbye, which is returned. Raises ConnectionLost, ProtocolError."""
+        """Send and read until the host says goodbye; return that frame. Raises ConnectionLost, ProtocolError."""
         sending = asyncio.create_task(self._send(connection.link), name="session outbox")
         try:
             return await self._reader.read(connection.link.frames())
@@ -161,7 +162,7 @@ class Supervisor:
             await asyncio.gather(sending, return_exceptions=True)
 
     async def _send(self, link: Link) -> None:
-        """Send everything that the host has not confirmed, then what comes, as long as this client drives."""
+        """Send every unconfirmed input, then new ones, as long as this client drives."""
         self._outbox.rewind()
         try:
             while self._feed.standing.driving:
@@ -170,8 +171,8 @@ class Supervisor:
             log.debug("sending ended: %s", error.what)
 
     async def _wait_for_next(self, error: CcbError) -> bool:
-        """A connection was lost or not made: wait for the next attempt. Return whether the person may be asked then.
-        Raises CcbError when there is no other attempt."""
+        """Wait for the next attempt after a lost or failed connection. Return whether that attempt may ask the person.
+        Raises CcbError if there will be none."""
         log.info("no connection: %s", error)
         schedule = self._schedule
         connected_before = self.ready.done()
@@ -183,7 +184,7 @@ class Supervisor:
             return self.hello is None
         if isinstance(error, UsageError | NoSuchSession | EventsLost) or schedule.garbled >= _MAX_GARBLED:
             raise error
-        left = schedule.patience_left()  # before anybody hears of the loss and nudges
+        left = schedule.patience_left()  # before anyone learns of the loss and nudges
         if left <= 0:
             raise schedule.exhausted(error, self.come_back())
         if isinstance(error, AuthFailed | HostKeyError) and not self._asked_to_drive():
@@ -196,7 +197,7 @@ class Supervisor:
         return False
 
     async def _wait_for_person(self, error: CcbError, left: float) -> bool:
-        """The login asks something: wait until the person wants to answer. Raises `error` if there is no person."""
+        """The login has a question: wait until the person is ready to answer. Raises `error` if there is no person."""
         if not self._options.can_ask:
             raise error
         await self._feed.change(Change.LOGIN_ASKS, error.what)
@@ -205,5 +206,5 @@ class Supervisor:
         return may_ask
 
     def _asked_to_drive(self) -> bool:
-        """The person has just asked to drive, so there is nothing to wait for."""
+        """Whether the person has just asked to drive, so that no wait is needed."""
         return self._feed.standing.claims and self._reader.begun and self._schedule.failed == 1

@@ -1,4 +1,4 @@
-"""stdout of a command that prints lines: each is written at once, and each way to fail has its exit code."""
+"""stdout of a command that prints lines: each line is written at once, and each kind of failure has its exit code."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def write_stdout(text: str) -> ExitCode:
 def flush_stdout() -> ExitCode | None:
     """Flush stdout; return None, or the exit code of the failure.
 
-    What could not be written stays in the buffer of `sys.stdout`. So this also tells whether an OSError that was caught
-    elsewhere came from stdout.
+    Unwritten text stays in the buffer of `sys.stdout`, so this also reveals whether an OSError caught elsewhere came
+    from stdout.
     """
     try:
         sys.stdout.flush()
@@ -63,7 +63,8 @@ def flush_stdout() -> ExitCode | None:
 
 
 def stdout_failure(error: OSError) -> ExitCode:
-    """The exit code for an error of writing to stdout. Unless the reader has left, the error is shown on stderr."""
+    """Return the exit code for an error of writing to stdout. Show the error on stderr unless the reader of stdout has
+    left."""
     if error.errno in _NO_READER:
         return ExitCode.HANGUP
     shown = NoStorage(
@@ -80,5 +81,5 @@ def _given_up(error: OSError) -> ExitCode:
 
 
 def _drop_stdout(fd: int) -> None:
-    """Let stdout go nowhere, or the interpreter complains when it flushes at its end."""
+    """Send stdout nowhere: otherwise the interpreter complains when it flushes stdout at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), fd)

@@ -24,7 +24,8 @@ _STDIN = 0
 
 
 async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
-    """Show `prompt` and return what is typed; None at the end of input. A thread reads, so connections stay alive."""
+    """Show `prompt` and return the typed line, or None at the end of input. A thread reads, so connections stay
+    alive."""
     stop, stopping = os.pipe()
     try:
         with _asking(prompt, hidden=hidden, loop=asyncio.get_running_loop()) as terminal:
@@ -33,12 +34,12 @@ async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
     except EOFError:
         return None
     finally:
-        os.close(stopping)  # ends a thread that still reads, so that it takes no input from whoever asks next
+        os.close(stopping)  # end a thread that still reads, so that it takes no input from the next question
     return answer if hidden else answer.strip()
 
 
 def read_secret(prompt: str) -> str:
-    """Show `prompt` and return what is typed, hidden. Blocks. Raises EOFError at the end of input."""
+    """Show `prompt` and return the typed line without echo. Blocks. Raises EOFError at the end of input."""
     with _asking(prompt, hidden=True) as terminal:
         return _read_terminal(os.dup(terminal))
 
@@ -70,7 +71,7 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
 
 @contextlib.contextmanager
 def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
-    """Show `prompt` and give the terminal's file; put its modes back at the end.
+    """Show `prompt` and yield the terminal's file descriptor; restore the terminal's modes at the end.
 
     Ctrl+Z stops the program here as it does anywhere, even if a suspended full-screen interface handles that signal
     itself. A shell that resumes us has set the terminal to echo, so the input is hidden again and the prompt shown
@@ -87,7 +88,7 @@ def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None
 
         def resume(_number: int, _frame: FrameType | None) -> None:
             with contextlib.suppress(OSError):
-                if os.tcgetpgrp(terminal) == os.getpgrp():  # else reading stops us again
+                if os.tcgetpgrp(terminal) == os.getpgrp():  # otherwise reading would stop us again
                     ask()
 
         with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, resume, loop):
@@ -139,7 +140,7 @@ def _set(terminal: int, when: int, modes: list[Any]) -> None:
         try:
             termios.tcsetattr(terminal, when, modes)
         except termios.error as error:
-            if error.args[0] == errno.EINTR:  # stopped in the background, and goes on
+            if error.args[0] == errno.EINTR:  # the process was stopped in the background and has been continued
                 continue
         except OSError:
             return

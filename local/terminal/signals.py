@@ -1,6 +1,7 @@
-"""Signals as events.
+"""Handle signals as events.
 
-In a run the first signal asks for an orderly end and the second ends it at once; everything else ends at the first.
+In a headless run the first signal asks for an orderly end and the second ends the run at once. All other commands end
+at the first signal.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before.items():
-            signal.pthread_sigmask(signal.SIG_BLOCK, [number])  # removing sets the default for a moment
+            signal.pthread_sigmask(signal.SIG_BLOCK, [number])  # removing the handler sets the default for a moment
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN if self._last and number == signal.SIGINT else before)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])

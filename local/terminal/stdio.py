@@ -1,4 +1,4 @@
-"""stdin and stdout of a headless run without blocking the event loop, whatever they are connected to.
+"""Read stdin and write stdout in a headless run without blocking the event loop, whatever they are connected to.
 
 Threads do the blocking calls. They are daemon threads: a read that never returns must not keep the program alive.
 """
