@@ -15,7 +15,9 @@ from ccb.local.config.settings import Settings
 from ccb.local.tui.commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+KIT = ROOT / "tests" / "support"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), KIT / "README.md"])
+ABOUT_CODE = [ROOT / "CONTRIBUTING.md", ROOT / "docs/architecture.md", *sorted((ROOT / "docs/design").glob("*.md"))]
 GENERATED = {"errors.md"}
 MAX_README_LINES = 150
 MAX_ARCHITECTURE_LINES = 200
@@ -51,6 +53,23 @@ def test_a_file_of_the_project_that_a_page_names_exists(page: Path) -> None:
         r"`((?:local|remote|tunnel|deploy|tests|docs|benchmarks)/[\w./]*)`", page.read_text(encoding="utf-8")
     )
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+@pytest.fixture(scope="module")
+def sources() -> str:
+    rooms = (ROOT / room for room in ("local", "remote", "tunnel", "deploy", "tests/support"))
+    return "\n".join(path.read_text(encoding="utf-8") for room in rooms for path in room.rglob("*.py"))
+
+
+@pytest.mark.parametrize("page", [*ABOUT_CODE, KIT / "README.md"], ids=lambda page: page.name)
+def test_a_class_that_a_page_about_the_code_names_exists(page: Path, sources: str) -> None:
+    named = re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?:\([^`]*\))?`", page.read_text(encoding="utf-8"))
+    assert not [name for name in named if not re.search(rf"^class {name}\b", sources, re.MULTILINE)]
+
+
+def test_the_page_of_the_test_kit_names_every_module() -> None:
+    page = (KIT / "README.md").read_text(encoding="utf-8")
+    assert not [path.stem for path in KIT.glob("*.py") if not re.search(rf"\b{path.stem}\b", page)]
 
 
 def test_every_page_is_linked_from_another() -> None:
