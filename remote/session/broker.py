@@ -184,13 +184,16 @@ class RequestBroker:
             self._watchers.changed()
 
     def withdraw(self, answered_by: AnsweredBy) -> None:
-        """Take back every open request to `answered_by`; whoever waits for an answer is cancelled."""
-        for request_id, each in list(self._open.items()):
-            if each.request.kind.answered_by is answered_by:
-                del self._open[request_id]
-                if not each.answer.done():
-                    self._take_back(each.request)
-                    each.answer.cancel()
+        """Take back every open request to `answered_by`; whoever waits for an answer is cancelled in any case. Raises
+        NotKept."""
+        withdrawn = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
+        for each in withdrawn:
+            del self._open[each.request.id]
+        waiting = [each for each in withdrawn if not each.answer.done()]
+        for each in waiting:
+            each.answer.cancel()
+        for each in waiting:
+            self._take_back(each.request)
 
     def suspend(self) -> None:
         """The worker ends: from here on, requests that survive a restart are not withdrawn when their asker is

@@ -21,6 +21,7 @@ from ccb.tunnel.wire.requests import (
 
 from ..agent.messages import status
 from ..model.models import facts
+from ..ports import NotKept
 from .broker import Handled
 from .session import Session
 
@@ -85,9 +86,13 @@ def _context_usage(session: Session) -> Json:
 
 
 def _interrupt(session: Session) -> Handled:
-    """Withdraw the questions to the person before the answer; end the turn after it, even if it cannot be
-    journalled."""
-    session.broker.withdraw(AnsweredBy.PERSON)
+    """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
+    withdrawal or the answer cannot be journalled."""
+    try:
+        session.broker.withdraw(AnsweredBy.PERSON)
+    except NotKept:
+        session.turns.interrupt()
+        raise
     return Handled({"still_queued": session.queued_uuids}, session.turns.interrupt)
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ccb.remote.journal.journal import JournalError
 from ccb.remote.session.broker import Handled, OpenRequests, RequestBroker
+from ccb.remote.session.client_requests import register_client_requests
 from ccb.remote.session.recovery import Recovered
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
+    INTERRUPT,
     Answer,
     AnsweredBy,
     Durability,
@@ -153,6 +157,30 @@ async def test_withdrawing_what_the_person_was_asked_leaves_services_alone() -> 
         await asking
     door.take_answer(success("d1", {"url": "https://staging"}))
     assert await deploying == {"url": "https://staging"}
+
+
+async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_withdrawal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, interrupts = Out(), []
+    door = broker(out)
+    turns = SimpleNamespace(interrupt=lambda: interrupts.append("interrupt"))
+    register_client_requests(cast(Any, SimpleNamespace(broker=door, turns=turns, queued_uuids=[])))
+    asking = [asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=each))) for each in ("q1", "q2")]
+    await out.next()
+    await out.next()
+
+    def no_room(content: Content, agent_id: str = "") -> None:
+        raise JournalError("no space left on device")
+
+    monkeypatch.setattr(out, "emit", no_room)
+    line = parse_message(Request(INTERRUPT, None).public())
+    assert isinstance(line, ControlRequestLine)
+    with pytest.raises(JournalError):
+        door.take_request(line)
+    ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 10)
+    assert [type(each) for each in ended] == [asyncio.CancelledError] * 2, "nobody waits for an answer any more"
+    assert interrupts == ["interrupt"]
 
 
 async def test_a_service_request_in_memory_goes_to_the_driver_and_again_to_the_next_one() -> None:
