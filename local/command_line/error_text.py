@@ -10,12 +10,13 @@ from ccb.tunnel.plain_text import neutralise
 from .exit_codes import ExitCode
 
 _MAX_EVIDENCE_LINES = 20
+_MAX_LINE = 2_000  # characters; what a host says may have any length
 _OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
 
 
 def error_text(error: CcbError) -> str:
     """The error as lines for stderr, with a newline at the end."""
-    what = neutralise(error.what)
+    what = _cut(neutralise(error.what))
     lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
     lines += [f"  {line}" for line in evidence_lines(error)]
     if error.do:
@@ -24,10 +25,14 @@ def error_text(error: CcbError) -> str:
 
 
 def evidence_lines(error: CcbError) -> list[str]:
-    """The evidence of an error without empty lines, cut to a screenful."""
-    lines = [line for line in neutralise(error.evidence).splitlines() if line.strip()]
+    """The evidence of an error without empty lines, cut to about a screenful."""
+    lines = [_cut(line) for line in neutralise(error.evidence).splitlines() if line.strip()]
     more = len(lines) - _MAX_EVIDENCE_LINES
     return lines if more <= 0 else [*lines[:_MAX_EVIDENCE_LINES], f"… and {more} more lines"]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}… and {len(text) - _MAX_LINE} more characters"
 
 
 def bug_text(error: BaseException, log_file: Path) -> str:

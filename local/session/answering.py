@@ -15,10 +15,12 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine
+from ccb.tunnel.wire.ndjson import dump
 from ccb.tunnel.wire.requests import A, Answer, Failure, P, RequestKind, RequestRefused, Success, public_answer
 
 from .client import Json
@@ -35,9 +37,24 @@ MAX_ANSWERING = 2 * MAX_RUNNING
 MAX_WAITING = 1_000
 """Requests that wait for the end of a replay, for this client to drive, or for earlier answers to leave."""
 
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+"""Bytes of the requests that wait, as JSON text; a request beyond it is dropped."""
+
+MAX_ID = 200
+"""Characters of the id of a request. One with a longer id is dropped; the worker's own ids are UUIDs."""
+
 _MAX_KNOWN = 10_000
 
 Service = Callable[[Json], Awaitable[Json]]
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A request that waits. `journalled`: it is in the journal, so a replay repeats it. `size`: its bytes as JSON."""
+
+    line: ControlRequestLine
+    journalled: bool
+    size: int
 
 
 class RequestResponder:
@@ -47,10 +64,10 @@ class RequestResponder:
         self._outbox = outbox
         self._services: dict[str, Service] = {}
         self._for_reader: set[str] = set()
-        self._known: OrderedDict[str, str] = (
-            OrderedDict()
-        )  # requests that came, so that none is answered twice: id, kind
-        self._waiting: OrderedDict[str, tuple[ControlRequestLine, bool]] = OrderedDict()  # request, in the journal?
+        # Kinds, cut to MAX_ID, by the ids of the requests that came, so that none is answered twice.
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        self._waiting_bytes = 0
         self._running: dict[str, asyncio.Task[None]] = {}
         self._begun = False
         self._may_start = False  # the replay is over, and this client drives
@@ -73,7 +90,7 @@ class RequestResponder:
         for request_id, kind in list(self._known.items()):
             if kind in self._for_reader:
                 del self._known[request_id]
-                self._waiting.pop(request_id, None)
+                self._take(request_id)
 
     def takes(self, line: PublicLine, *, journalled: bool) -> bool:
         """Note a request or its withdrawal. Return False if it is the reader's to see, or may still be registered for
@@ -97,7 +114,7 @@ class RequestResponder:
 
     def closed(self, request_id: str) -> None:
         """Stop working on a request that was withdrawn or answered."""
-        self._waiting.pop(request_id, None)
+        self._take(request_id)
         task = self._running.get(request_id)
         if task is not None:
             task.cancel()
@@ -110,8 +127,8 @@ class RequestResponder:
     def snapshot(self, asks: list[ControlRequestLine]) -> None:
         """Replace the open requests of the journal with `asks`."""
         asked = {line.request_id for line in asks}
-        for request_id, (_, journalled) in list(self._waiting.items()):
-            if journalled and request_id not in asked:
+        for request_id, waiting in list(self._waiting.items()):
+            if waiting.journalled and request_id not in asked:
                 self.closed(request_id)
         for line in asks:
             self.takes(line, journalled=True)
@@ -120,9 +137,10 @@ class RequestResponder:
         """Forget the requests that are not in the journal: on a new connection the worker repeats those that are still
         open."""
         self._may_start = False
-        for request_id, (_, journalled) in list(self._waiting.items()):
-            if not journalled:
-                del self._waiting[request_id], self._known[request_id]
+        for request_id, waiting in list(self._waiting.items()):
+            if not waiting.journalled:
+                self._take(request_id)
+                self._known.pop(request_id, None)
 
     def work(self, *, driving: bool) -> None:
         """Note that the replay is over. If this client drives, answer the waiting requests."""
@@ -131,8 +149,10 @@ class RequestResponder:
 
     def _start(self) -> None:
         while self._may_start and self._waiting and len(self._running) < MAX_ANSWERING:
-            request_id, (line, _) = self._waiting.popitem(last=False)
-            task = asyncio.create_task(self._answer(line), name=f"answer {request_id}")
+            request_id = next(iter(self._waiting))
+            waiting = self._waiting[request_id]
+            self._take(request_id)
+            task = asyncio.create_task(self._answer(waiting.line), name=f"answer {request_id}")
             self._running[request_id] = task
             task.add_done_callback(partial(self._done, request_id))
 
@@ -170,10 +190,22 @@ class RequestResponder:
     def _note(self, line: ControlRequestLine, *, journalled: bool) -> None:
         if line.request_id in self._known:
             return
-        if len(self._waiting) >= MAX_WAITING:
-            log.warning("a request of the worker is dropped: %d wait already", MAX_WAITING)
+        if len(line.request_id) > MAX_ID:
+            log.warning("a request of the worker is dropped: its id has %d characters", len(line.request_id))
             return
-        self._waiting[line.request_id] = line, journalled
-        self._known[line.request_id] = line.subtype
+        size = len(dump(line.body))
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
+            waiting, total = len(self._waiting), self._waiting_bytes
+            log.warning("a request of the worker is dropped: %d wait already, with %d bytes", waiting, total)
+            return
+        self._waiting[line.request_id] = _Waiting(line, journalled, size)
+        self._waiting_bytes += size
+        self._known[line.request_id] = line.subtype[:MAX_ID]
         while len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
+
+    def _take(self, request_id: str) -> None:
+        """Remove a request from those that wait, if it is one of them."""
+        waiting = self._waiting.pop(request_id, None)
+        if waiting is not None:
+            self._waiting_bytes -= waiting.size

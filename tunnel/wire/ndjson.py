@@ -24,6 +24,18 @@ _PART_CHARS = 40 * 1024  # a character is at most 6 bytes once it is escaped
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+def _finite(text: str) -> float:
+    """Parse a number with a fraction or exponent. Raise ValueError for what JSON lacks: such a value could be read, but
+    neither printed nor sent on."""
+    value = float(text)
+    if value - value != 0:  # of infinity and NaN the difference is NaN
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
 def dump(data: Json) -> str:
     """Return an object as compact JSON text. The wire, the journal and stdout all use this spelling."""
     return _ENCODER.encode(data)
@@ -108,7 +120,7 @@ class FrameDecoder:
         if not line.strip():
             return None
         try:
-            data = json.loads(line)
+            data = _DECODER.decode(line.decode("utf-8"))
         except ValueError as error:
             raise FrameError(f"a line is not JSON ({error})", line) from None
         except RecursionError:
@@ -118,7 +130,7 @@ class FrameDecoder:
             if whole is None:
                 return None
             try:
-                data = json.loads(whole)
+                data = _DECODER.decode(whole)
             except (ValueError, RecursionError) as error:
                 raise FrameError(f"joined parts are not JSON ({error})", line) from None
         return frame_from_dict(data)

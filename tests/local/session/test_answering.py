@@ -12,7 +12,7 @@ import pytest
 from tests.support.link_peer import Peer
 from tests.support.scripted_host import ScriptedHost, no_waits
 
-from ccb.local.session.answering import MAX_ANSWERING, MAX_WAITING
+from ccb.local.session.answering import MAX_ANSWERING, MAX_ID, MAX_WAITING, MAX_WAITING_BYTES
 from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.outbox import MAX_INPUTS
@@ -319,3 +319,38 @@ async def test_requests_that_came_before_their_kinds_were_registered_go_where_th
         assert [item.body for item in seen if isinstance(item, Received)] == [withdrawn, public_withdrawal("q1")]
         assert (await answer_of(peer))["request_id"] == "f1"
         assert service.calls == [{"url": "a"}]
+
+
+async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session_at_its_next_connection(
+    host: ScriptedHost,
+) -> None:
+    """A request that still waits is no longer among those whose ids are remembered."""
+    async with answering(host, Service()) as (session, seen):
+        peer, _ = await host.granted(seq=1)
+        await progress(peer, Request(OTHER, {}, id="f0").public())
+        for number in range(1, 10_100):
+            await progress(peer, Request(OTHER, {}, id=f"f{number}").public())
+            await progress(peer, public_withdrawal(f"f{number}") | {"request_id": f"f{number}"})
+        peer.hang_up()
+        await reaches(session, LinkState.RECONNECTING, seen)
+        again, _ = await host.granted()
+        await progress(again, ask("a", "g1"))
+        assert (await answer_of(again))["response"] == {"text": "page a"}
+
+
+async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
+    host: ScriptedHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    padding = "x" * 200_000
+    fitting = MAX_WAITING_BYTES // 200_100
+    async with answering(host, Service()):
+        peer, _ = await host.granted(seq=1)
+        await progress(peer, Request(OTHER, {}, id="f" * (MAX_ID + 1)).public())
+        for number in range(fitting + 10):
+            await progress(peer, Request(OTHER, {"padding": padding}, id=f"f{number}").public())
+        await peer.say({"type": "system", "subtype": "status"})  # the replay is over
+        answered = [(await answer_of(peer))["request_id"] for _ in range(fitting)]
+        assert answered == [f"f{number}" for number in range(fitting)]
+        assert caplog.text.count("a request of the worker is dropped") == 11
+        await progress(peer, ask("a", "g1"))
+        assert (await answer_of(peer))["request_id"] == "g1", "there is room again"

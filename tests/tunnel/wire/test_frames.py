@@ -100,6 +100,11 @@ def test_parts_over_the_frame_limit_are_refused() -> None:
         b'{"t":"head","epoch":1,"stream":1,"status":200,"headers":{"a":1}}',
         b'{"t":"part","id":1,"i":1,"n":2,"d":"x"}',
         b"[" * 100_000,
+        b'{"t":"event","seq":1,"epoch":1,"kind":"message","body":{"a":NaN}}',
+        b'{"t":"event","seq":1,"epoch":1,"kind":"message","body":{"a":[-Infinity]}}',
+        b'{"t":"event","seq":1,"epoch":1,"kind":"message","body":{"a":1e999}}',
+        b'{"t":"part","id":1,"i":0,"n":1,"d":"{\\"t\\":\\"report\\",\\"kind\\":\\"x\\",\\"body\\":{\\"a\\":1e999}}"}',
+        b'{"t":"report","kind":"\xff","body":{}}',
     ],
 )
 def test_what_breaks_the_rules_is_a_frame_error(line: bytes) -> None:
