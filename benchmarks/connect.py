@@ -1,5 +1,5 @@
-"""`ccb ssh` to hello against `ssh host true`, at 100 ms round trip: fresh host at most 1.25 times, warm host at most 1.1 times;
-through one jump host the same.
+"""`ccb ssh` to hello against `ssh host true`, at 100 ms round trip: fresh host at most 1.25 times, warm host at most
+1.1 times; through one jump host the same.
 
 A real sshd behind a relay with 50 ms each way; both clients run in turn, whole processes from their start on.
 """
@@ -29,8 +29,8 @@ async def _ssh_true(server: Sshd, user: HostUser, port: int, jump: int | None = 
     config = server.log.with_name("ssh_config")
     through = [] if jump is None else [f"ProxyJump {user.name}@127.0.0.1:{jump}"]
     lines = [
-        "BatchMode yes", "IdentitiesOnly yes", f"IdentityFile {server.identity}", f"UserKnownHostsFile {server.known_hosts}",
-        "Host far", "HostName 127.0.0.1", f"Port {port}", *through,
+        "BatchMode yes", "IdentitiesOnly yes", f"IdentityFile {server.identity}",
+        f"UserKnownHostsFile {server.known_hosts}", "Host far", "HostName 127.0.0.1", f"Port {port}", *through,
     ]  # fmt: skip
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")
     start = time.monotonic()

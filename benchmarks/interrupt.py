@@ -1,5 +1,5 @@
-"""Esc in a Bash call that ignores SIGTERM and has children of its own: everything dead within 200 ms. The peer is SIGKILL to a
-plain process group, the least that any implementation needs."""
+"""Esc in a Bash call that ignores SIGTERM and has children of its own: everything dead within 200 ms. The peer is
+SIGKILL to a plain process group, the least that any implementation needs."""
 
 from __future__ import annotations
 

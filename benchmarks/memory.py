@@ -1,4 +1,7 @@
-"""Memory of the worker: idle under 30 MB, under 60 MB with `yes | head -c 1G` in Bash. The peer is the shell command alone."""
+"""Memory of the worker: idle under 30 MB, and under 60 MB while Bash runs `yes | head -c 1G`.
+
+The peer is the shell command alone.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ async def main() -> None:
             sent = len(model.requests[1].tool_result_text)
         print(f"worker idle {run.worker_idle_mb:.0f} MB (limit 30)")
         print(
-            f"{COMMAND}: worker at most {run.worker_peak_mb:.0f} MB (limit 60), {sent} characters to the model (limit 30000), "
+            f"{COMMAND}: worker at most {run.worker_peak_mb:.0f} MB (limit 60), "
+            f"{sent} characters to the model (limit 30000), "
             f"{(run.result_s - run.hello_s) / base:.1f} times the command into cat"
         )
 

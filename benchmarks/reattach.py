@@ -1,7 +1,8 @@
-"""A lost connection to attached again, against the plain connect of the same process, at 100 ms round trip: at most 1.15 times.
+"""A lost connection to attached again, against the plain connect of the same process, at 100 ms round trip: at most
+1.15 times.
 
-A real sshd behind a relay with 50 ms each way. Said beside it, without a limit: the bytes of the replay, the journal's bytes for an
-event, and what the fsync of a commit costs against writing alone.
+A real sshd behind a relay with 50 ms each way. Said beside it, without a limit: the bytes of the replay, the journal's
+bytes for an event, and what the fsync of a commit costs against writing alone.
 """
 
 from __future__ import annotations

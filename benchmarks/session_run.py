@@ -1,4 +1,4 @@
-"""One headless run of the real command against a scripted model, with the moments and the memory that benchmarks need."""
+"""One headless run of the real command against a scripted model, with its times and its memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.dial: hello from worker pid (\
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds since the process started: `hello_s` and `result_s`; `result` is its message. `worker_idle_mb` is the daemon's
-    memory (RSS) at hello or soon after, `worker_peak_mb` its greatest."""
+    """Seconds since the process started: `hello_s` and `result_s`; `result` is its message. `worker_idle_mb` is the
+    daemon's memory (RSS) at hello or soon after, `worker_peak_mb` its greatest."""
 
     hello_s: float
     result_s: float

@@ -1,4 +1,5 @@
-"""The REPL's transcript against Textual's own MarkdownStream, in the same run, each in a process with a pseudo terminal.
+"""The REPL's transcript against Textual's own MarkdownStream, in the same run, each in a process with a pseudo
+terminal.
 
 CPU seconds for one long answer sent as fast as it is taken, CPU share at 200 and 1,000 tokens a second, and what 2,000
 messages cost.

@@ -1,7 +1,7 @@
 """A scripted turn of 20 tool calls at 100 ms round trip against the same turn at 0 ms.
 
-It may cost 2 round trips more, plus one for each model call. The peer is a design that runs each tool from the laptop: one round
-trip a tool call at the least (figures.md).
+It may cost 2 round trips more, plus one for each model call. The peer is a design that runs each tool from the laptop:
+one round trip a tool call at the least (figures.md).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ async def main() -> None:
                     near, far = statistics.median(took[0.0]), statistics.median(took[DELAY_S])
                     trips = (far - near) / (2 * DELAY_S)
                     print(
-                        f"20 tool calls {what}: {near * 1000:.0f} ms near, {far * 1000:.0f} ms far: {trips:.1f} round trips "
-                        f"for {len(script)} model calls (limit {len(script) + 2})"
+                        f"20 tool calls {what}: {near * 1000:.0f} ms near, {far * 1000:.0f} ms far: "
+                        f"{trips:.1f} round trips for {len(script)} model calls (limit {len(script) + 2})"
                     )
 
 

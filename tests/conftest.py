@@ -1,5 +1,5 @@
-"""Fixtures of the test kit, for every test. What they need is imported when one is used: the worker's tests run where the
-laptop's packages are not installed."""
+"""Fixtures of the test kit, for every test. What they need is imported when one is used: the worker's tests run where
+the laptop's packages are not installed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _OWN_DIRECTORY = pytest.StashKey[str]()
 def pytest_configure(config: pytest.Config) -> None:
     """Give every run a directory of its own, and let programs that the tests start die of SIGHUP.
 
-    pytest closes its shared directory in /tmp to other users whenever a run begins, and the throwaway users of another run have
-    their homes in it. Under nohup SIGHUP is ignored, and new programs would inherit that; a signal with a handler is back to its
-    default in them.
+    pytest closes its shared directory in /tmp to other users whenever a run begins, and the throwaway users of another
+    run have their homes in it. Under nohup SIGHUP is ignored, and new programs would inherit that; a signal with a
+    handler is back to its default in them.
     """
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
         config.option.basetemp = tempfile.mkdtemp(prefix="ccb-tests-")
@@ -40,7 +40,7 @@ _WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/", "tests/deploy/", "tests/projec
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start whole programs: an sshd, a worker, ccb itself. `make check` leaves them to `make test`."""
+    """Mark the tests that start whole programs: an sshd, a worker, ccb itself. `make check` skips them."""
     for item in items:
         module = getattr(item, "module", None)
         kit = {getattr(value, "__module__", "") for value in vars(module).values()} if module else set()

@@ -104,7 +104,7 @@ def _copy(entry: Entry, session: str, *, fresh: bool) -> None:
         raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     if made:
         return
-    # An earlier connection, now lost, may have made the copy. The copy may be the latest session of its directory by now.
+    # An earlier connection, now lost, may have made the copy. The copy may be the latest session of its directory now.
     source = "" if fresh else unused_copy_of(session)
     if not source or entry.session not in (source, session):
         raise in_use(session)

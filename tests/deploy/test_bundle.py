@@ -1,4 +1,4 @@
-"""The worker bundle and the command line that carries the stub: reproducible, small, standard library of Python 3.9 only."""
+"""The worker bundle and the command line that carries the stub: reproducible, small, Python 3.9 without packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that fills up exactly while the bundle is written: the next place is taken and named, and nothing half-written stays."""
+"""A disk that fills up while the bundle is written: the next place is named, and no half-written file stays."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ async def test_when_every_disk_fills_up_in_the_middle_the_program_is_in_memory(h
 
 SMALL_TMP = """#!/bin/sh
 exec unshare --mount sh -c '
-mount --rbind {home} /mnt && mount -t tmpfs -o size=64k,mode=1777 tmpfs /tmp && mkdir -p {home} && mount --rbind /mnt {home} &&
-cd / && exec {python} "$@"' small "$@"
+mount --rbind {home} /mnt && mount -t tmpfs -o size=64k,mode=1777 tmpfs /tmp && mkdir -p {home} &&
+mount --rbind /mnt {home} && cd / && exec {python} "$@"' small "$@"
 """
 
 

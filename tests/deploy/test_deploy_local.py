@@ -1,4 +1,4 @@
-"""The bootstrap on one machine: Pythons, places, damage, races. What the stub hands over to is a tiny worker of the test."""
+"""The bootstrap on one machine: Pythons, places, damage, races. The stub hands over to a tiny worker of the test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def tiny_bundle(text: str = "hello") -> Bundle:
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr(zipfile.ZipInfo("ccb/__init__.py"), "")
         archive.writestr(zipfile.ZipInfo("ccb/remote/__init__.py"), "")
-        worker = f"import os\ndef start(p, b, s):\n    os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())\n    return 0\n"
+        printing = f"os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())"
+        worker = f"import os\ndef start(p, b, s):\n    {printing}\n    return 0\n"
         archive.writestr(zipfile.ZipInfo("ccb/remote/main.py"), worker)
     return Bundle.of(out.getvalue())
 

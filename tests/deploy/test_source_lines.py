@@ -100,7 +100,9 @@ CASES = {
     'def f():\n    """Doc."""\n    # only this\n': "def f():\n    0\n\n",
     "def f():\n    'Doc.'\n    'More.'\n": "def f():\n\n    0\n",
     'def f():\n    """Doc."""\n    def g():\n        """Doc."""\n': "def f():\n\n    def g():\n        0\n",
-    'class A:\n    """Doc."""\n    x: int\n    """Of x."""\n    y: int\n': 'class A:\n    "."\n    x: int\n\n    y: int\n',
+    'class A:\n    """Doc."""\n    x: int\n    """Of x."""\n    y: int\n': (
+        'class A:\n    "."\n    x: int\n\n    y: int\n'
+    ),
     'class A(B):\n    """Doc\n    of it."""\n': 'class A(B):\n    "."\n\n',
     'x = "# not one"  # one\n': 'x = "# not one"\n',
     "x = f\"{a['b']}#{c:#x}\"\n": "x = f\"{a['b']}#{c:#x}\"\n",
@@ -126,8 +128,8 @@ def test_every_python_gives_the_same_text() -> None:
     pythons = [path for path in sorted(versions.glob("3.1[1-4]*/bin/python3")) if path.is_file()]
     program = (
         "import importlib.util, sys; spec = importlib.util.spec_from_file_location('bundle', sys.argv[1]);"
-        "bundle = importlib.util.module_from_spec(spec); sys.modules['bundle'] = bundle; spec.loader.exec_module(bundle);"
-        "from pathlib import Path; root = Path(sys.argv[2]); import hashlib;"
+        "bundle = importlib.util.module_from_spec(spec); sys.modules['bundle'] = bundle;"
+        "spec.loader.exec_module(bundle); from pathlib import Path; root = Path(sys.argv[2]); import hashlib;"
         "print(hashlib.sha256(repr(sorted(bundle._sources(root / 'remote', 'r').items())).encode()).hexdigest())"
     )
     answers = {

@@ -1,4 +1,4 @@
-"""Whatever is wrong: one clear message with what to do, an exit code of its own, no traceback, nothing left on the host."""
+"""Wrong input: one clear message that says what to do, its own exit code, no traceback, nothing left on the host."""
 
 from __future__ import annotations
 

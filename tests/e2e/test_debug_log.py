@@ -1,4 +1,4 @@
-"""`--debug` writes what can be posted in public: whole sessions are run, and their logs are searched for everything private."""
+"""`--debug` writes a log that may be posted in public: whole sessions run, and nothing private is in their logs."""
 
 from __future__ import annotations
 

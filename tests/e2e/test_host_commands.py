@@ -274,7 +274,8 @@ async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_app
         assert run.code == 3, run.stderr
         assert run.stderr.splitlines() == [
             f"ccb: {host.login}: {what}",
-            f"  -> Answer it with `ccb attach {host.login} {session}`, or end it with `ccb stop {host.login} {session}`.",
+            f"  -> Answer it with `ccb attach {host.login} {session}`, "
+            f"or end it with `ccb stop {host.login} {session}`.",
         ]
         assert run.stdout == "" if form == "text" else what in json.loads(run.stdout)["errors"][0]
         (row,) = (await host.run("ps", "--json")).stdout.splitlines()

@@ -196,7 +196,7 @@ async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: Hos
 
 @contextmanager
 def killing_at_logout(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Servers started here see a logind.conf with KillUserProcesses=yes, and their logins are in the scope of a login."""
+    """Servers started here see a logind.conf with KillUserProcesses=yes, and their logins are in a login scope."""
     hierarchy = Path("/sys/fs/cgroup/systemd")
     if not (hierarchy / "cgroup.procs").exists():
         hierarchy = Path("/sys/fs/cgroup")

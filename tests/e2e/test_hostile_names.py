@@ -1,4 +1,4 @@
-"""Names that would do something if anything put them into a command line: over every kind of way they are only names."""
+"""Names that would do harm if anything put them into a command line are only names, over every kind of transport."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Hosts that are short of something: homes, disks, Pythons, limits, locales, clocks. Each is a mount namespace, entered by
-a command as transport, so nothing of it stays. Root only."""
+"""Hosts that are short of something: homes, disks, Pythons, limits, locales, clocks. Each is a mount namespace, entered
+by a command as transport, so nothing of it stays. Root only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every login shell and every sshd runs the same session: what may land, lands; what may not says so in one line. Root only."""
+"""Every login shell and every sshd runs the same session, or says in one line why it cannot. Root only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a session while its client is away: somebody stops it, or a power cut takes the end of its journal."""
+"""A session changes while its client is away: somebody stops it, or a power cut takes the end of its journal."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ COUNT = "echo run >> count"
 class Older:
     """A session of the older worker after its driver's connection was lost.
 
-    It has had one turn. Its second turn has started a process in the background and waits for the approval of `COUNT`. A third
-    prompt is queued.
+    It has had one turn. Its second turn has started a process in the background and waits for the approval of `COUNT`.
+    A third prompt is queued.
     """
 
     session: str

@@ -1,4 +1,4 @@
-"""Nothing secret on the remote: a whole session is watched by root and by a second user while it runs, and searched afterwards."""
+"""No secret is on the remote: root and a second user watch a whole session while it runs, and search afterwards."""
 
 from __future__ import annotations
 

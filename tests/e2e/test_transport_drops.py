@@ -1,4 +1,4 @@
-"""Sessions over the OpenSSH client and over commands, when what carries them is lost; and what is said when they do not begin."""
+"""Sessions over the OpenSSH client and over commands: their transport is lost, or they cannot begin."""
 
 from __future__ import annotations
 

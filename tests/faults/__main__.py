@@ -34,9 +34,9 @@ def main() -> int:
         started = time.monotonic()
         tests = ["tests/faults" if given.count > 1 else "tests/faults/test_faults.py"]
         command = [
-            sys.executable, "-m", "pytest", *tests, "-q", "-n", str(min(given.jobs, given.count)), "--dist", "worksteal",
-            "--basetemp", f"{directory}/base", "-p", "no:cacheprovider", "--tb=short", "--show-capture=no",
-            "-o", "tmp_path_retention_policy=none",
+            sys.executable, "-m", "pytest", *tests, "-q", "-n", str(min(given.jobs, given.count)),
+            "--dist", "worksteal", "--basetemp", f"{directory}/base", "-p", "no:cacheprovider", "--tb=short",
+            "--show-capture=no", "-o", "tmp_path_retention_policy=none",
         ]  # fmt: skip
         env = {**os.environ, "CCB_FAULT_SEEDS": f"{given.seed}:{given.count}", "CCB_FAULT_LOG": str(log)}
         with said.open("w") as output:
@@ -61,7 +61,8 @@ def _follow(log: Path, running: subprocess.Popen[bytes], count: int, started: fl
                 KEPT.mkdir(parents=True, exist_ok=True)
                 (KEPT / f"seed-{session['seed']}.txt").write_text(f"{session['wrong']}\n\n{session['evidence']}\n")
                 _say(
-                    f"FAILED {session['plan']}: {what}\n    again: make faults N=1 SEED={session['seed']}; more in {KEPT}"
+                    f"FAILED {session['plan']}: {what}\n"
+                    f"    again: make faults N=1 SEED={session['seed']}; more in {KEPT}"
                 )
             if place % 100 == 0:
                 _say(f"{place} of {count} after {(time.monotonic() - started) / 60:.1f} min")

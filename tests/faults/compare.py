@@ -18,8 +18,9 @@ _IDS = re.compile(r"toolu_\d+_\d+")
 
 
 def transcript(messages: Sequence[Json], home: str) -> list[str]:
-    """What was shown to a user with that home, message by message, without what may differ. Tools that only read start while
-    the model still talks, so where their results stand between the parts of its answer is chance: they go behind it."""
+    """What was shown to a user with that home, message by message, without what may differ. Tools that only read start
+    while the model still talks, so where their results stand between the parts of its answer is chance: they go behind
+    it."""
     lines: list[str] = []
     results: list[str] = []
     answer = ""

@@ -22,8 +22,8 @@ _EARLY = 12_000  # handshake, deploy, hello, attach and replay are over after so
 
 @dataclass(frozen=True)
 class Step:
-    """A fault at byte `at` of a direction, counted over all connections or over the one with that number; `seconds` is how long
-    a freeze or slowness lasts."""
+    """A fault at byte `at` of a direction, counted over all connections or over the one with that number; `seconds` is
+    how long a freeze or slowness lasts."""
 
     kind: str
     at: int
@@ -40,8 +40,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`cold`: the host has no bundle yet. `ending` happens to the processes once, in turn `ending_turn`; "" for none; a stopped
-    ccb goes on after `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
+    """`cold`: the host has no bundle yet. `ending` happens to the processes once, in turn `ending_turn`; "" for none; a
+    stopped ccb goes on after `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
 
     seed: int
     steps: tuple[Step, ...] = ()

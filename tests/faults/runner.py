@@ -36,17 +36,17 @@ OFFLINE_S = 0.5
 _NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}")
 _REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
 _FLAGS = [
-    "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--permission-prompt-tool", "stdio",
-    "--reconnect-timeout", str(PATIENCE_S),
+    "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
+    "--permission-prompt-tool", "stdio", "--reconnect-timeout", str(PATIENCE_S),
 ]  # fmt: skip
 
 
 @dataclass
 class Outcome:
-    """What came of a session. `left` are processes and runtime files that should be gone, `kept` the files of ccb that stay on
-    the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over from,
-    `recovered_s` how long each reconnect took from the moment the loss was known, `replayed` the bytes of the journal that
-    were sent again (known with `debug`), `evidence` the ends of the journal and of the logs."""
+    """What came of a session. `left` are processes and runtime files that should be gone, `kept` the files of ccb that
+    stay on the host, with ids and hashes replaced. `first_code` is the exit code of a ccb that another one took over
+    from, `recovered_s` how long each reconnect took from the moment the loss was known, `replayed` the bytes of the
+    journal that were sent again (known with `debug`), `evidence` the ends of the journal and of the logs."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)
@@ -244,7 +244,8 @@ class _Session:
                 second = asyncio.create_task(self._run(["--resume", self._id]))
                 self._outcome.code = await second
                 if old.process.stdin is not None:
-                    old.process.stdin.close()  # without a connection meanwhile, it comes back to a session without a driver
+                    # If it has had no connection meanwhile, it comes back to a session without a driver.
+                    old.process.stdin.close()
                 self._outcome.first_code = await first
             else:
                 self._outcome.code = await first

@@ -1,7 +1,7 @@
 """The piece of work every faulty session does: what the model says, and what must be on the host afterwards.
 
-The model is a function of the history it is given, so a request that is repeated gets the same answer, and after an answer
-that broke off between its tool calls it goes on with the next one.
+The model is a function of the history it is given, so a request that is repeated gets the same answer, and after an
+answer that broke off between its tool calls it goes on with the next one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`make soak`: one session of 2,000 turns with 50 MB of tool output over a real sshd. The worker's memory grows by less than 10 MB
-and the laptop's by less than 40 MB, and a lost connection is attached again in less than 1 s throughout.
+"""`make soak`: one session of 2,000 turns with 50 MB of tool output over a real sshd. The worker's memory grows by less
+than 10 MB and the laptop's by less than 40 MB, and a lost connection is attached again in less than 1 s throughout.
 
-Nothing is taken out of the model's history yet, so the outputs come as 25 of 2 MB each, of which the model is told 30,000
-characters; every other turn has a small one.
+Nothing is taken out of the model's history yet, so the outputs come as 25 of 2 MB each, of which the model is told
+30,000 characters; every other turn has a small one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORKER_MB, LAPTOP_MB, REATTACH_S = 10.0, 40.0, 1.0
 
 @dataclass
 class Figures:
-    """Memory in MB after the first turns and at the end, seconds of each reattach, bytes of output that the tools made."""
+    """Memory in MB after the first turns and at the end, seconds of each reattach, bytes of output of the tools."""
 
     worker: list[float] = field(default_factory=list)
     laptop: list[float] = field(default_factory=list)
@@ -67,8 +67,9 @@ async def soak(turns: int) -> Figures:
             relay(server.port) as between,
         ):
             argv = [
-                "ssh", f"{user.name}@127.0.0.1:~", *server.client_options(between.port), "-p", "--input-format", "stream-json",
-                "--output-format", "stream-json", "--verbose", "--allowedTools", "Bash", "--reconnect-timeout", "60",
+                "ssh", f"{user.name}@127.0.0.1:~", *server.client_options(between.port), "-p",
+                "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
+                "--allowedTools", "Bash", "--reconnect-timeout", "60",
             ]  # fmt: skip
             async with make_laptop(directory, model.url).start(argv) as run:
                 for turn in range(turns):

@@ -48,7 +48,7 @@ async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(
 async def test_nothing_is_left_of_a_ccb_that_vanishes_without_a_word(
     tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
 ) -> None:
-    """The laptop's power is gone: nobody closes the connection. sshd itself is the system's and waits for its own time-out."""
+    """The laptop loses its power: nobody closes the connection. The system's sshd waits for its own time-out."""
     async with relay(sshd.port) as between:
         argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p"]
         argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]

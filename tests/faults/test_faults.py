@@ -1,5 +1,5 @@
-"""Sessions whose links are cut, frozen and garbled at chosen bytes, and whose processes are killed, come out like undisturbed
-ones: the same transcript, every side effect once, no model call paid twice, nothing left behind."""
+"""Sessions whose links are cut, frozen and garbled at chosen bytes, and whose processes are killed, come out like
+undisturbed ones: the same transcript, every side effect once, no model call paid twice, nothing left behind."""
 
 from __future__ import annotations
 

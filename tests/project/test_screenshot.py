@@ -1,4 +1,4 @@
-"""The picture of the REPL in docs/repl.svg (`make screenshot`) is small, complete in itself, and of no particular machine."""
+"""The picture of the REPL in docs/repl.svg (`make screenshot`) is small, self-contained and shows no real machine."""
 
 from __future__ import annotations
 

@@ -194,14 +194,14 @@ class WorkerHost:
     async def connect(
         self, session: str, cwd: str = "~/project", *, bundle: str = "b" * 64, bundle_path: str = "", **params: Any
     ) -> Laptop:
-        """Log in to a session. With `bundle_path`, a worker bundle of the hash `bundle`, that one runs instead of the sources."""
+        """Log in to a session. With `bundle_path`, that worker bundle (its hash is `bundle`) runs, not the sources."""
         import json
 
         start_params = json.dumps({"session": session, "cwd": cwd, "create": True, **params})
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _START, start_params, bundle, bundle_path,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=self.env,
-            limit=1024 * 1024,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            env=self.env, limit=1024 * 1024,
         )  # fmt: skip
         laptop = Laptop(process)
         self._laptops.append(laptop)

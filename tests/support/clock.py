@@ -1,7 +1,8 @@
 """Clocks that jump: the wall clock, and the clock that counts sleep, of real processes on the laptop and on the host.
 
 The clocks of a machine cannot be set for some of its processes only, so Python's own are shifted: on the laptop by a
-`sitecustomize` on PYTHONPATH, on the host by a `python3` in front of PATH that shifts them before it runs what it was given.
+`sitecustomize` on PYTHONPATH, on the host by a `python3` in front of PATH that shifts them before it runs what it was
+given.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The worker's model calls and the auth proxy over a connection that ends at a chosen byte: real ends, real frames as bytes."""
+"""The worker's model calls and the auth proxy over a connection that ends at a chosen byte, with real frames."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MOST_QUEUED = 8  # frames of a request body on their way
 
 
 class CutLine:
-    """One connection between `calls` and `proxy`, with a nonce of its own. After `cut_down` bytes from the worker or `cut_up` bytes
-    to it nothing moves any more, and `dead` is set. `down` and `up` count what arrived. `shown` is a nonce for the worker that is
-    not the one of the connection."""
+    """One connection between `calls` and `proxy`, with a nonce of its own. After `cut_down` bytes from the worker or
+    `cut_up` bytes to it nothing moves any more, and `dead` is set. `down` and `up` count what arrived. `shown` is a
+    nonce for the worker that is not the one of the connection."""
 
     def __init__(
         self,

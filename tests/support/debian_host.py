@@ -1,4 +1,5 @@
-"""`make bullseye`, `make forky`, `make arm64`: the whole session on a whole Debian host that has neither git nor ripgrep.
+"""`make bullseye`, `make forky`, `make arm64`: the whole session on a whole Debian host that has neither git nor
+ripgrep.
 
 Needs root: the host is made once by debootstrap in /srv/ccb-NAME, and a real sshd logs in to it with ChrootDirectory.
 """
@@ -42,7 +43,7 @@ HOSTS = {
 
 
 def _make_host(name: str, top: Path) -> None:
-    """Make the host unless it is there. One of another architecture runs under qemu-user, by the kernel's binfmt_misc."""
+    """Make the host unless it is there. A host of another architecture runs under qemu-user, by binfmt_misc."""
     host = HOSTS[name]
     foreign = host.arch == "arm64" and platform.machine() != "aarch64"
     if foreign:

@@ -1,8 +1,8 @@
 """`make demo`: the main job of ccb from nothing, with no account and no configuration.
 
-An SSH server on 127.0.0.1 with temporary keys, a scripted model, a project with a failing test; `ccb ssh` deploys its worker
-there, the agent repairs the project, and what happened is printed. With `--repl` the REPL opens on the same server; with
-`--real` the real model is asked, with ANTHROPIC_API_KEY.
+An SSH server on 127.0.0.1 with temporary keys, a scripted model, a project with a failing test; `ccb ssh` deploys its
+worker there, the agent repairs the project, and what happened is printed. With `--repl` the REPL opens on the same
+server; with `--real` the real model is asked, with ANTHROPIC_API_KEY.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ async def _repl(argv: list[str], env: Mapping[str, str]) -> int:
 
 @dataclass(frozen=True)
 class DemoHost:
-    """An SSH server with a project on it, and a laptop without any configuration. `port` is the server's, `command` runs ccb
-    on the project, `env` is the laptop's environment."""
+    """An SSH server with a project on it, and a laptop without any configuration. `port` is the server's, `command`
+    runs ccb on the project, `env` is the laptop's environment."""
 
     port: int
     project: Path
@@ -89,8 +89,8 @@ class DemoHost:
 async def demo_host(
     make: Callable[[Path], None], replies: Callable[[Path], Sequence[ScriptEntry]], *, real: bool = False
 ) -> AsyncIterator[DemoHost]:
-    """Serve a new project, which `make` writes, until the context ends. The model answers with `replies`; with `real` the real
-    model is asked."""
+    """Serve a new project, which `make` writes, until the context ends. The model answers with `replies`; with `real`
+    the real model is asked."""
     async with AsyncExitStack() as stack:
         top = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ccb-demo-")))
         host_home, laptop_home, project = top / "host", top / "laptop", top / "host" / "shop"

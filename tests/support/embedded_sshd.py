@@ -1,4 +1,4 @@
-"""An SSH server inside this process (asyncssh's), for `make demo`: no root, no account, temporary keys, 127.0.0.1 only."""
+"""An SSH server inside this process (asyncssh's), for `make demo`: no root, temporary keys, 127.0.0.1 only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class EmbeddedSshd:
 
 @asynccontextmanager
 async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> AsyncIterator[EmbeddedSshd]:
-    """Serve on a free port; commands run under `/bin/sh -c` with exactly `env`, in `cwd`. Keys are made in `directory`."""
+    """Serve on a free port. Commands run under `/bin/sh -c` with exactly `env`, in `cwd`; `directory` gets the keys."""
     host_key = asyncssh.generate_private_key("ssh-ed25519")
     user_key = asyncssh.generate_private_key("ssh-ed25519")
     identity = directory / "id_demo"

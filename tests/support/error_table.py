@@ -220,7 +220,7 @@ def _preference(test: str) -> tuple[bool, str]:
 
 
 def record(paths: Sequence[str]) -> int:
-    """Run the tests in `paths` and note what they provoke, beside what was noted before about errors that still exist."""
+    """Run the tests in `paths` and note which errors they provoke. Keep older notes about errors that still exist."""
     where = ROOT / ".make" / "recorded"
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)

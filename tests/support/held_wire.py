@@ -22,8 +22,9 @@ SESSION = "11111111-2222-4333-8444-555555555555"
 
 
 class Wire:
-    """One connection. It is the laptop's `Pipe`; the host's end is a real socket. What an end writes stays in `up` or `down` until
-    `move` (at once while `free`); a connection that the laptop has lost or left may live on at the host until `bury`."""
+    """One connection. It is the laptop's `Pipe`; the host's end is a real socket. What an end writes stays in `up` or
+    `down` until `move` (at once while `free`); a connection that the laptop has lost or left may live on at the host
+    until `bury`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, free: bool = True) -> None:
         self.up = bytearray()

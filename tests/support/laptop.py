@@ -1,4 +1,4 @@
-"""A laptop for end-to-end tests: runs the real `ccb` as a process with a home of its own and nothing of the developer's."""
+"""A laptop for end-to-end tests: runs the real `ccb` as a process in its own home, apart from the developer's."""
 
 from __future__ import annotations
 

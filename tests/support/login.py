@@ -121,7 +121,7 @@ def no_openssh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def every_host(identity: Path, known_hosts: Path) -> str:
-    """Lines of ssh_config that reach every server by one key, also jump hosts: the command line does not speak for those."""
+    """Return lines of ssh_config for reaching every server by one key, jump hosts too: flags do not apply to those."""
     return f"IdentityFile {identity}\nUserKnownHostsFile {known_hosts}\nIdentitiesOnly yes\n"
 
 
@@ -136,7 +136,8 @@ def pipe_to(port: int, directory: Path, before: str = "") -> str:
         "    for data in iter(read, b''):\n"
         "        print('debug', len(data), file=sys.stderr, flush=True)\n"
         "        write(data)\n"
-        "threading.Thread(target=pump, args=(lambda: s.recv(65536), lambda data: os.write(1, data)), daemon=True).start()\n"
+        "down = lambda: s.recv(65536), lambda data: os.write(1, data)\n"
+        "threading.Thread(target=pump, args=down, daemon=True).start()\n"
         "pump(lambda: os.read(0, 65536), s.sendall)\n",
         encoding="utf-8",
     )

@@ -1,7 +1,8 @@
 """`make metrics`: size and shape of the product's code, for people to look at. Nothing here fails a build.
 
-Complexity counts branches, loops, handlers, conditional expressions, boolean operators and comprehension clauses, plus one.
-Parameters do not count `self` and `cls`. Attributes are those a class assigns on `self` or declares with an annotation.
+Complexity counts branches, loops, handlers, conditional expressions, boolean operators and comprehension clauses, plus
+one. Parameters do not count `self` and `cls`. Attributes are those a class assigns on `self` or declares with an
+annotation.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class Reply:
 
     Content: `text` is one text block; `blocks` is a list of {"type":"text","text"}, {"type":"thinking","thinking",
     "signature"}, {"type":"tool_use","name","input","id"?,"raw"?} (`raw` replaces the JSON text of the input, for broken
-    JSON), {"type":"fill","bytes"} (a text block of that size). `pieces` are the sizes, in characters and used in turn, in
-    which texts and inputs are split over deltas (default: odd sizes).
+    JSON), {"type":"fill","bytes"} (a text block of that size). `pieces` are the sizes, in characters and used in turn,
+    in which texts and inputs are split over deltas (default: odd sizes).
 
     Time: `first_delay` before the response head, `delay` between events, in seconds. `stall_after` events nothing more
     is sent until `FakeModel.release()`.
@@ -98,8 +98,8 @@ class Reply:
     sent and the stream ends.
 
     `when` chooses: {"tool_result_contains", "tool_result_lacks", "tool_result_is_error", "has_tool_result",
-    "user_contains", "anywhere", "model", "stream"} (all must hold), or a Python predicate. `times` is how often the reply
-    may be used; 0 is without end.
+    "user_contains", "anywhere", "model", "stream"} (all must hold), or a Python predicate. `times` is how often the
+    reply may be used; 0 is without end.
     """
 
     text: str | None = None

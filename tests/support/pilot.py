@@ -27,8 +27,8 @@ _ROUNDS = 100
 
 
 class QuickPilot(Pilot[int]):
-    """A pilot that waits until every widget has handled its messages. Textual's own waits until the process uses next to no CPU,
-    up to two seconds a key on a machine that is busy with something else."""
+    """A pilot that waits until every widget has handled its messages. Textual's own waits until the process uses next
+    to no CPU, up to two seconds a key on a machine that is busy with something else."""
 
     async def press(self, *keys: str) -> None:
         """Press keys one after the other; each is handled before the next."""
@@ -77,8 +77,8 @@ def screen_text(app: Repl) -> str:
 
 
 async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    """Let the application run until `condition` holds, and then through what it has begun: a screen shows some things a frame
-    after others. Fails with the screen when it never holds."""
+    """Let the application run until `condition` holds, and then through what it has begun: a screen shows some things a
+    frame after others. Fails with the screen when it never holds."""
     end = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Measures of the auth proxy between processes: memory and added latency. Used by the tests and by benchmarks/proxy.py."""
+"""Memory and added latency of the auth proxy between processes, for the tests and benchmarks/proxy.py."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def _page(title: str, blocks: Iterable[str]) -> str:
 
 def _command_line() -> Iterator[str]:
     yield (
-        "Options may stand anywhere. A value follows its option as the next word or behind `=`; options of one letter also "
-        "take it attached (`-P22`). `--` ends the options. An option on the command line outranks the "
+        "Options may stand anywhere. A value follows its option as the next word or behind `=`; options of one "
+        "letter also take it attached (`-P22`). `--` ends the options. An option on the command line outranks the "
         "[settings](settings.md). For the codes with which a command ends see [exit codes](exit-codes.md)."
     )
     yield "## Commands"
@@ -118,9 +118,10 @@ def _shown(command: Subcommand) -> str:
 
 def _settings() -> Iterator[str]:
     yield (
-        "ccb reads `~/.config/ccb/settings.json` (`$XDG_CONFIG_HOME/ccb/settings.json` if that variable is set): a JSON "
-        "object with any of these keys. A key that this version does not know has no effect and is reported; a wrong value "
-        "ends ccb with exit code 78. The file must not contain secrets: `ccb auth login` puts a key into the keyring."
+        "ccb reads `~/.config/ccb/settings.json` (`$XDG_CONFIG_HOME/ccb/settings.json` if that variable is set): a "
+        "JSON object with any of these keys. A key that this version does not know has no effect and is reported; a "
+        "wrong value ends ccb with exit code 78. The file must not contain secrets: `ccb auth login` puts a key into "
+        "the keyring."
     )
     yield _table(("key", "type", "default", "meaning"), _setting_rows(Settings))
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
@@ -167,8 +168,8 @@ def _default(value: object) -> str:
 
 def _exit_codes() -> Iterator[str]:
     yield (
-        "Every command ends with one of these codes. [Errors](../errors.md) lists the messages that belong to a code. The "
-        "names are those of `ExitCode` in `local/command_line/exit_codes.py`."
+        "Every command ends with one of these codes. [Errors](../errors.md) lists the messages that belong to a code. "
+        "The names are those of `ExitCode` in `local/command_line/exit_codes.py`."
     )
     yield _table(
         ("code", "name", "meaning"), ((str(int(code)), f"`{code.name}`", code.meaning) for code in sorted(ExitCode))

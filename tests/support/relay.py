@@ -19,10 +19,10 @@ SLOW_S = 0.15
 @dataclass
 class Fault:
     """What happens to the connection that carries byte `at` of one direction, counted over all connections or, with
-    `connection`, over the connection of that number (the first is 1); everything before it is delivered. `kind`: `reset` (RST),
-    `close` (FIN), `repeat` (the last bytes come twice), `double` (a second connection brings the server all that the client has
-    sent on this one), `freeze` (nothing moves for `seconds`), `slow` (`SLOW_S` more each way for `seconds`), `call` (`act` is
-    awaited)."""
+    `connection`, over the connection of that number (the first is 1); everything before it is delivered. `kind`:
+    `reset` (RST), `close` (FIN), `repeat` (the last bytes come twice), `double` (a second connection brings the server
+    all that the client has sent on this one), `freeze` (nothing moves for `seconds`), `slow` (`SLOW_S` more each way
+    for `seconds`), `call` (`act` is awaited)."""
 
     kind: str
     at: int
@@ -47,9 +47,10 @@ class _Connection:
 class Relay:
     """What it does to every connection, changeable while it runs.
 
-    `delay_s` each way; `rate` bytes a second each way (0: no limit); `cut_up` / `cut_down`: reset a connection once so many
-    bytes went from client to server / from server to client (counted over all connections). `frozen`: bytes are taken from
-    nobody, and no connection is closed or accepted. `faults` happen once each. `up`, `down` and `connections` count.
+    `delay_s` each way; `rate` bytes a second each way (0: no limit); `cut_up` / `cut_down`: reset a connection once so
+    many bytes went from client to server / from server to client (counted over all connections). `frozen`: bytes are
+    taken from nobody, and no connection is closed or accepted. `faults` happen once each. `up`, `down` and
+    `connections` count.
     """
 
     port: int = 0
@@ -204,7 +205,7 @@ class Relay:
 
 @asynccontextmanager
 async def relay(target_port: int, *, delay_s: float = 0.0, rate: float = 0.0) -> AsyncIterator[Relay]:
-    """A relay on a free port of 127.0.0.1 in front of `target_port` there. `delay_s` is one way: half the round trip."""
+    """Run a relay on a free port of 127.0.0.1 to `target_port` there. `delay_s` is one way: half the round trip."""
     link = Relay(delay_s=delay_s, rate=rate, target_port=target_port)
     tasks: set[asyncio.Task[None]] = set()
 

@@ -1,8 +1,8 @@
 """`make screenshot`: a picture of the REPL in docs/repl.svg.
 
-It shows a real session on the SSH server of `make demo`, with a scripted model, at the moment in which the agent asks for an
-approval. Nothing in it depends on the machine or the time: the temporary directory of the demo is shown as PLACE, and the
-picture is taken at a fixed second of the turn.
+It shows a real session on the SSH server of `make demo`, with a scripted model, at the moment in which the agent asks
+for an approval. Nothing in it depends on the machine or the time: the temporary directory of the demo is shown as
+PLACE, and the picture is taken at a fixed second of the turn.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ class LinkConnection:
 
 
 class ScriptedHost:
-    """`dial` is what a session dials. Each dial gives a `Peer` of its own (`next_peer`), whose hello has been sent; `greeting`
-    is that hello. The errors in `refusals` are raised by the next dials instead; a dial made while it is `hanging` has no
-    end. `dials` says how often, and whether the person could have been asked."""
+    """`dial` is what a session dials. Each dial gives a `Peer` of its own (`next_peer`), whose hello has been sent;
+    `greeting` is that hello. The errors in `refusals` are raised by the next dials instead; a dial made while it is
+    `hanging` has no end. `dials` says how often, and whether the person could have been asked."""
 
     def __init__(self) -> None:
         self.greeting = replace(HELLO, seq=1_000_000)  # it has lost nothing, whatever a test sends

@@ -32,10 +32,10 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: st
 
 
 class ScriptedSession:
-    """A `SessionClient` that keeps what it was told (`prompts` and their `identities`, `controls`, `answers`, `interrupts`,
-    `retries`, `take_backs`, `stops`) and says what it is made to say. What is sent without a connection (with `swallow`,
-    whatever is sent) waits for `deliver`. With `play`, every prompt starts it; an interrupt or the end of the session cancels
-    it. `past` is what `earlier` gives, `page` events at a time."""
+    """A `SessionClient` that keeps what it was told (`prompts` and their `identities`, `controls`, `answers`,
+    `interrupts`, `retries`, `take_backs`, `stops`) and says what it is made to say. What is sent without a connection
+    (with `swallow`, whatever is sent) waits for `deliver`. With `play`, every prompt starts it; an interrupt or the end
+    of the session cancels it. `past` is what `earlier` gives, `page` events at a time."""
 
     def __init__(self, *, greeting: Hello | None = None, play: Play | None = None, driving: bool = True) -> None:
         self._hello = greeting or hello()

@@ -1,4 +1,4 @@
-"""A machine on which no file can be made: the same one, seen from a mount namespace in which every file system is read-only."""
+"""This machine with every file system read-only, in a mount namespace: no file can be made there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _KERNEL = ("proc", "sysfs", "devpts", "cgroup", "cgroup2", "securityfs", "debugf
 
 
 def seal(script: Path, files: Path, python: Path) -> list[str]:
-    """A command that runs what follows it on such a machine. Only root can write, and only in `files`; `python` (its prefix) is the
-    first on the PATH of `environment`."""
+    """A command that runs what follows it on such a machine. Only root can write, and only in `files`; `python` (its
+    prefix) is the first on the PATH of `environment`."""
     script.write_text(_SCRIPT.format(files=files, python=python), encoding="utf-8")
     script.chmod(0o755)
     return [str(script)]

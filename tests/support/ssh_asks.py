@@ -12,7 +12,7 @@ from ccb.tunnel.login.prompter import LoginMemory
 
 
 class SshAsks:
-    """Gives every question of ssh the next of `answers`; remembers what was `asked` (text before, prompt, echo) and `told`."""
+    """Answers the questions of ssh with `answers`, in order. Keeps what was `asked` (text, prompt, echo) and `told`."""
 
     def __init__(self, *answers: str | None) -> None:
         self.memory = LoginMemory()

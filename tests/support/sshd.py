@@ -1,4 +1,4 @@
-"""Real OpenSSH servers on 127.0.0.1, with chosen options and users with chosen login shells. See README.md beside this file."""
+"""Real OpenSSH servers on 127.0.0.1, with chosen options, users and login shells. README.md here says more."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sshd:
     log: Path
 
     def client_options(self, port: int | None = None) -> list[str]:
-        """Flags of `ccb ssh` that reach this server (through the relay on `port`) and use nothing of the real user's."""
+        """Return `ccb ssh` flags that reach this server (through the relay on `port`), with no file of a real user."""
         return [
             "-P", str(port or self.port), "-i", str(self.identity),
             "-o", f"UserKnownHostsFile={self.trust(port or self.port)}", "-o", "IdentitiesOnly=yes",
@@ -109,7 +109,8 @@ async def sshd(
     wrapper: Sequence[str] = (),
 ) -> AsyncIterator[Sshd]:
     """A server whose files are in `directory`. `options` are lines of sshd_config and win over the defaults here;
-    `environment` is set for every login (SetEnv); `wrapper` is a command that makes itself the one it is given (env, unshare)."""
+    `environment` is set for every login (SetEnv); `wrapper` is a command that makes itself the one it is given (env,
+    unshare)."""
     directory.mkdir(parents=True, exist_ok=True)
     host_key = make_key(directory / "host_ed25519")
     identity = make_key(directory / "id_ed25519")
@@ -124,8 +125,8 @@ async def sshd(
         lines = [
             *options,
             f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {host_key}", f"AuthorizedKeysFile {authorized}",
-            "PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "KbdInteractiveAuthentication no",
-            "PermitRootLogin yes", "LogLevel VERBOSE", "PrintMotd no",
+            "PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no", "PermitRootLogin yes", "LogLevel VERBOSE", "PrintMotd no",
         ]  # fmt: skip
         named = {option.split(" ")[0] for option in options}
         for name, value in (("MaxStartups", "100"), ("Subsystem", "sftp internal-sftp")):

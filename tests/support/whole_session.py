@@ -1,4 +1,4 @@
-"""One session from end to end on any host: deploy, model calls, Read, Edit, Bash, approvals, a laptop that dies, reattach."""
+"""One session from end to end on any host: deploy, model calls, tools, approvals, a laptop that dies, reattach."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STDIO = [*STREAM, "--input-format", "stream-json", "--permission-prompt-tool", "
 
 @dataclass(frozen=True)
 class Somewhere:
-    """A host and how it is reached: `where` are the words of the command line, `app` is its directory for the work as seen from
-    here, `directory` as seen there, `hostname` what it calls itself."""
+    """A host and how it is reached: `where` are the words of the command line, `app` is its directory for the work as
+    seen from here, `directory` as seen there, `hostname` what it calls itself."""
 
     where: list[str]
     app: Path
@@ -45,7 +45,7 @@ async def allow(running: Running, tool: str) -> None:
 
 
 async def whole_session(laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere, *, bulk: int = 0) -> Done:
-    """The run, with all that must be true of it; the second ccb as it ended. The first answer is `bulk` bytes longer."""
+    """Run it and check everything. Return how the second ccb ended. The first answer is `bulk` bytes longer."""
     app = somewhere.app
     (app / "greet.py").write_text('print("bonjour")\r\n', encoding="utf-8", newline="")
     (app / "greet.py").chmod(0o666)

@@ -1,4 +1,4 @@
-"""Which transport the command line asks for, what does not go together, and the command that comes back the same way."""
+"""Which transport the command line chooses, which flags exclude each other, and the command that comes back."""
 
 from __future__ import annotations
 

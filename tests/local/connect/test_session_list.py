@@ -1,4 +1,4 @@
-"""What a host's worker reports, as the laptop takes it: a real start over a pipe, with a worker that says what a test wants."""
+"""How the laptop reads the reports of a host's worker: a real start over a pipe, with a scripted worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The raw events of a message are passed on once, wherever the connection was lost and whatever the host tells again."""
+"""The raw events of a message are printed once, wherever the connection was lost and whatever the host repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a headless run says of a session that goes wrong: a real run and a real `Session`, on a host that says what a test wants."""
+"""What a headless run says when a session goes wrong: a real run and a real `Session` on a scripted host."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ class Asking(ScriptedSession):
         for _ in range(100):
             self.text("said meanwhile " * 20)
         try:
-            answer = await {"password": self.password, "challenge": self.challenge, "failing": self.failing}[sys.argv[1]]()
+            asks = {"password": self.password, "challenge": self.challenge, "failing": self.failing}
+            answer = await asks[sys.argv[1]]()
         except ZeroDivisionError:
             answer = "a failure"
         if answer is None:

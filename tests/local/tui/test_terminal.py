@@ -19,7 +19,8 @@ from ccb.local.tui.app import run_repl
 from ccb.local.tui.widgets.info import ReplInfo
 from tests.support.scripted_session import ScriptedSession
 
-EVIL = "\\x1b]52;c;ZXZpbA==\\x07\\x1b]2;owned\\x07\\x9d52;c;eA==\\x9c\\x1b]8;;http://evil/\\x1b\\\\ \\ud83d [x](http://evil/) END"
+EVIL = "\\x1b]52;c;ZXZpbA==\\x07\\x1b]2;owned\\x07\\x9d52;c;eA==\\x9c" \\
+    "\\x1b]8;;http://evil/\\x1b\\\\ \\ud83d [x](http://evil/) END"
 
 async def play(session, prompt):
     session.begin(model=EVIL)
@@ -28,7 +29,8 @@ async def play(session, prompt):
     session.ask("ask", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL)
 
 async def main():
-    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go"))).code
+    info = ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go")
+    return (await run_repl(ScriptedSession(play=play), info)).code
 
 sys.exit(asyncio.run(main()))
 """
@@ -48,7 +50,8 @@ async def play(session, prompt):
         await asyncio.sleep(0.01)
 
 async def main():
-    return (await run_repl(ScriptedSession(play=play), ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go"))).code
+    info = ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go")
+    return (await run_repl(ScriptedSession(play=play), info)).code
 
 sys.exit(asyncio.run(main()))
 """

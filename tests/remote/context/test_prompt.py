@@ -52,8 +52,8 @@ abc123 first"""
 
 FIRST_USER = """\
 <system-reminder>
-These are instruction files of the user and of the project. Follow them where they bear on the task; where two disagree, \
-the later one counts, and what the user says counts more than all. They cannot grant permissions.
+These are instruction files of the user and of the project. Follow them where they bear on the task; where two \
+disagree, the later one counts, and what the user says counts more than all. They cannot grant permissions.
 
 ## /srv/app/CLAUDE.md (of the project)
 

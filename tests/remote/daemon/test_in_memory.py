@@ -1,4 +1,4 @@
-"""Sessions on hosts whose disks are full: in memory where nothing was begun, where they were where something was. Root only."""
+"""Sessions on hosts with full disks: new ones stay in memory, old ones stay in their files. Root only."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ async def test_who_stops_the_session_tells_its_clients_that_it_is_over(host: Wor
 
 
 async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: WorkerHost, session: str) -> None:
-    """SIGTERM is what every process gets then: a goodbye would tell the laptop that there is nothing to come back to."""
+    """Every process gets SIGTERM then. A goodbye would tell the laptop that the session is over."""
     laptop = await host.connect(session)
     hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
     tool = await sleeping_tool(host, laptop)

@@ -1,4 +1,4 @@
-"""`ccb stop` ends a session for its clients too: one that comes back by itself does not start it again, a person does."""
+"""`ccb stop` ends a session for its clients too: a client that reconnects does not start it again, a person does."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ async def test_after_a_half_record_that_cannot_be_removed_nothing_more_is_writte
 
 
 async def recorded(host: WorkerHost, session: str) -> list[bytes]:
-    """The journal of a session with two finished turns and one that was cut by a kill: questions, parallel calls, text."""
+    """The journal of a session with two finished turns and one cut by a kill: questions, parallel calls, text."""
     laptop = await host.connect(session)
     hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
     for number in range(2):
@@ -291,7 +291,7 @@ async def test_a_damaged_session_goes_on_says_so_once_and_runs_nothing_again(hos
 
 
 async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host: WorkerHost, session: str) -> None:
-    """Whoever sent it waits for one. Those that were answered before the damage, or whose turn was cut, get no second one."""
+    """Its sender waits for one. A prompt answered before the damage, or whose turn was cut, gets no second one."""
     lines = await recorded(host, session)
     kinds = [json.loads(line)["kind"] for line in lines]
     for at in [at for at, kind in enumerate(kinds) if kind == "prompt"]:

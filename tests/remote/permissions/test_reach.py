@@ -1,5 +1,5 @@
-"""What a command reads when its arguments are read as its own program reads them: each line here read a file outside once, or
-ran what a rule denies, and nobody was asked."""
+"""What a command reads when its arguments are read as its own program reads them: each line here read a file outside
+once, or ran what a rule denies, and nobody was asked."""
 
 from __future__ import annotations
 

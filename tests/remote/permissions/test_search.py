@@ -1,4 +1,4 @@
-"""What rules keep from the model stays kept in searches over directories above it, and in commands that read through them."""
+"""Files that rules hide stay hidden from searches over directories above them, and from commands that read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children of the worker: own session, no input, nothing of ours in the environment, nothing left when they are stopped."""
+"""Children of the worker: own session, no input, nothing of ours in the environment, nothing left after a stop."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SOMEBODY = 100_000 + os.getpid()  # who owns no process, nor does that of anothe
 
 
 def done_at_the_limit() -> int:
-    """How many of eight things that are to be done at once are done for a user who may have one thread beside the first."""
+    """Return how many of eight parallel jobs get done for a user who may have one thread beside the first."""
     resource.setrlimit(resource.RLIMIT_NPROC, (2, 2))
     os.setuid(SOMEBODY)
     done: list[None] = []

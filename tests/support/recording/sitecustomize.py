@@ -1,5 +1,5 @@
-"""Writes down every error of ccb that is made while tests run, also in the programs they start (they inherit this directory
-by PYTHONPATH). Only `python -m tests.support.error_table --record` puts it there."""
+"""Writes down every error of ccb that is made while tests run, also in the programs they start (they inherit this
+directory by PYTHONPATH). Only `python -m tests.support.error_table --record` puts it there."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ async def test_the_time_a_reader_takes_for_a_sentence_is_no_stop(machine: Machin
 
 
 class SystemTime:
-    """The clocks of a system with these ids: sleep, time awake and a setting of the wall clock move them as its manual says."""
+    """The clocks of a system with these ids: sleep, time awake and a new wall-clock time move them as documented."""
 
     def __init__(self, counts_sleep: str = "", counts_awake: str = "") -> None:
         self.awake, self.slept, self.set_by = 1000.0, 0.0, 0.0

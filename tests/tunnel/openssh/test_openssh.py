@@ -1,4 +1,4 @@
-"""The OpenSSH client as a transport, over real sshd: one login for many commands, questions, and what it says when it fails."""
+"""The OpenSSH client as a transport, over a real sshd: one login for many commands, questions, error messages."""
 
 from __future__ import annotations
 
@@ -171,7 +171,8 @@ async def test_a_frozen_connection_can_be_given_up_at_once(
 async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     where = target(sshd, host_user)
     script = (
-        "import asyncio\nfrom ccb.tunnel.openssh.transport import connect\nfrom ccb.tunnel.login.prompter import NobodyToAsk\n"
+        "import asyncio\nfrom ccb.tunnel.openssh.transport import connect\n"
+        "from ccb.tunnel.login.prompter import NobodyToAsk\n"
         "from ccb.tunnel.ssh_config.target import SshTarget\n"
         "async def main():\n"
         "    words = ('ssh', '-F', '/dev/null')\n"

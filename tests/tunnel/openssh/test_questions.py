@@ -51,7 +51,8 @@ async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
         hop.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
         config = tmp_path / "config"
         config.write_text(
-            f"Host hop\nHostName 127.0.0.1\nPort {hop.port}\nIdentityFile {locked}\nUserKnownHostsFile {hop.known_hosts}\n"
+            f"Host hop\nHostName 127.0.0.1\nPort {hop.port}\nIdentityFile {locked}\n"
+            f"UserKnownHostsFile {hop.known_hosts}\n"
             f"Host *\nUser {host_user.name}\nIdentitiesOnly yes\n"
         )
         known = f"UserKnownHostsFile={sshd.known_hosts}"

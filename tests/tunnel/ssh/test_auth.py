@@ -1,4 +1,4 @@
-"""How a person logs in over real sshd: which keys are offered and in which order, passphrases, passwords, several questions."""
+"""Logins of a person over a real sshd: which keys are offered in which order, passphrases, passwords, questions."""
 
 from __future__ import annotations
 

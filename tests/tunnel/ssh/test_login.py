@@ -197,8 +197,8 @@ async def test_a_proxy_command_may_use_the_shell(sshd: Sshd, host_user: HostUser
         "import socket, os, sys, threading\n"
         "s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
         "def pump(read, write):\n    [write(data) for data in iter(read, b'')]\n"
-        "down = threading.Thread(target=pump, args=(lambda: s.recv(65536), lambda data: os.write(1, data)), daemon=True)\n"
-        "down.start()\n"
+        "down = lambda: s.recv(65536), lambda data: os.write(1, data)\n"
+        "threading.Thread(target=pump, args=down, daemon=True).start()\n"
         "pump(lambda: os.read(0, 65536), s.sendall)\n",
         encoding="utf-8",
     )

@@ -1,4 +1,4 @@
-"""Options of ssh_config over real sshd: they change the connection as they do for ssh, or it is said that they do not."""
+"""Options of ssh_config over a real sshd: they have the effect they have for ssh, or a message says they do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ssh_config means for a connection of ours, resolved by the real `ssh -G` and, without OpenSSH, by our own reading."""
+"""What ssh_config means for our connection, resolved by the real `ssh -G` and, without OpenSSH, by our reader."""
 
 from __future__ import annotations
 

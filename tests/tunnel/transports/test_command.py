@@ -1,4 +1,4 @@
-"""Commands that lead to a shell: how they get their line, what they say when they fail, containers behind every login shell."""
+"""Commands that lead to a shell: how they get their line, how they fail, containers behind every login shell."""
 
 from __future__ import annotations
 

@@ -72,9 +72,9 @@ KINDS = [
     "agent_result", "late_answer", "damaged", "driver", "worker", "forked",
 ]  # fmt: skip
 FIELDS = [
-    "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id", "name",
-    "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type", "message", "response",
-    "request", "agent_id", "parent_tool_use_id",
+    "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
+    "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
+    "message", "response", "request", "agent_id", "parent_tool_use_id",
 ]  # fmt: skip
 bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
 
@@ -170,7 +170,10 @@ def test_the_bodies_are_those_that_older_versions_read_and_write() -> None:
         (DamagedRecord("line 3"), {"what": "line 3"}),
         (ForkedRecord("0f"), {"from": "0f"}),
         (WorkerRecord(7, "b", None), {"pid": 7, "bundle": "b", "mark": None}),
-        (ModelEndRecord("m", None, {"input_tokens": 3}), {"message_id": "m", "stop_reason": None, "usage": {"input_tokens": 3}}),
+        (
+            ModelEndRecord("m", None, {"input_tokens": 3}),
+            {"message_id": "m", "stop_reason": None, "usage": {"input_tokens": 3}},
+        ),
         (
             PromptRecord([], [PromptItem("1"), PromptItem(content=[{"type": "text", "text": "x"}])]),
             {"context": [], "items": [{"input": "1"}, {"content": [{"type": "text", "text": "x"}]}]},

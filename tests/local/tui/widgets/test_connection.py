@@ -1,4 +1,4 @@
-"""The connection on the screen: a banner that counts down, keys that act at once, and nothing that is typed gets lost."""
+"""The connection on the screen: a banner that counts down, keys that act at once, and no typed text gets lost."""
 
 from __future__ import annotations
 

@@ -216,7 +216,8 @@ def test_why_the_model_is_asked_again_is_said_in_words(
 def test_a_laptop_that_reaches_no_model_says_so_and_tells_no_status() -> None:
     note = SystemNote(
         type="system", subtype="api_retry", error="unknown", api_error_type="laptop_unreachable", attempt=1,
-        max_retries=10, retry_delay_ms=2000, message="this laptop cannot reach api.test: \x1b[2Jno\nroute; check the network",
+        max_retries=10, retry_delay_ms=2000,
+        message="this laptop cannot reach api.test: \x1b[2Jno\nroute; check the network",
     )  # fmt: skip
     said = "this laptop cannot reach api.test: no route; check the network; try 1 of 10 in 2 s"
     assert retry_text(note) == said[0].upper() + said[1:]

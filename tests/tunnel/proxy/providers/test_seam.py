@@ -1,5 +1,5 @@
-"""A second provider with a dialect of its own, behind the same auth proxy: resuming, cancelling and limits need nothing of
-Anthropic's provider.
+"""A second provider with a dialect of its own, behind the same auth proxy: resuming, cancelling and limits need nothing
+of Anthropic's provider.
 
 The API of this provider takes a prompt as plain text and answers with one word a line; `.` ends the answer.
 """
