@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ccb.tunnel.wire.ndjson import dump, to_bytes
@@ -27,11 +28,12 @@ class HeadlessOutput(Protocol):
         """Print what comes at the end of the run."""
 
 
-class TextOutput:
-    """Prints the text of the last result."""
+class LastResultOutput:
+    """Prints only the last result, in the form that `text_of` gives it."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
         self._writer = writer
+        self._text_of = text_of
         self._last: Json | None = None
 
     async def message(self, body: Json) -> None:
@@ -45,29 +47,8 @@ class TextOutput:
 
     async def finish(self) -> None:
         if self._last is not None:
-            text = result_text(self._last)
+            text = self._text_of(self._last)
             await self._writer.write(to_bytes(text if text.endswith("\n") else text + "\n"))
-
-
-class JsonOutput:
-    """Prints the last result as one object."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._last: Json | None = None
-
-    async def message(self, body: Json) -> None:
-        pass
-
-    async def progress(self, body: Json) -> None:
-        pass
-
-    async def result(self, body: Json) -> None:
-        self._last = body
-
-    async def finish(self) -> None:
-        if self._last is not None:
-            await self._writer.write(to_bytes(dump(self._last) + "\n"))
 
 
 class JsonArrayOutput:
@@ -115,5 +96,5 @@ def make_output(output_format: str, writer: Writer, *, verbose: bool) -> Headles
     if output_format == "stream-json":
         return StreamOutput(writer)
     if output_format == "json":
-        return JsonArrayOutput(writer) if verbose else JsonOutput(writer)
-    return TextOutput(writer)
+        return JsonArrayOutput(writer) if verbose else LastResultOutput(writer, dump)
+    return LastResultOutput(writer, result_text)

@@ -151,9 +151,7 @@ class Remover:
         except OSError as error:
             self.reports.kept(path, error.strerror or str(error))
             return False
-        self.gone.add(path)
-        self.reports.removed(path, what, size, why)
-        return True
+        return self._removed(path, what, size, why)
 
     def tree(self, path: str, what: str, why: str) -> bool:
         """Remove a directory and everything in it."""
@@ -164,9 +162,7 @@ class Remover:
             if failed and os.path.lexists(path):
                 self.reports.kept(path, failed[0])
                 return False
-        self.gone.add(path)
-        self.reports.removed(path, what, size, why)
-        return True
+        return self._removed(path, what, size, why)
 
     def directory(self, path: str, why: str, *, empty_only: bool = False, mark: str = "") -> bool:
         """Remove a directory if it is empty, apart from a file called `mark`, which is removed with it. Otherwise
@@ -190,8 +186,12 @@ class Remover:
         except OSError as error:
             self.reports.kept(path, error.strerror or str(error))
             return False
+        return self._removed(path, "directory", 0, why)
+
+    def _removed(self, path: str, what: str, size: int, why: str) -> bool:
+        """Report a removal. Return True."""
         self.gone.add(path)
-        self.reports.removed(path, "directory", 0, why)
+        self.reports.removed(path, what, size, why)
         return True
 
 

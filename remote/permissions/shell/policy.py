@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,13 +159,19 @@ class BashPolicy:
         return None
 
     def _input_problem(self, word: Word) -> _Problem | None:
+        return self._first_problem(word, self._place_problem, "read")
+
+    def _first_problem(
+        self, word: Word, problem_of: Callable[[str], _Problem | None], what_happens: str
+    ) -> _Problem | None:
+        """Return the first problem of the files that a word may stand for."""
         try:
             for real in self._resolved(word):
-                problem = self._place_problem(real)
+                problem = problem_of(real)
                 if problem:
                     return problem
         except Unknown as reason:
-            return _Problem(f"It is not clear which file is read: {reason}.")
+            return _Problem(f"It is not clear which file is {what_happens}: {reason}.")
         return None
 
     def _place_problem(self, real: str) -> _Problem | None:
@@ -176,16 +182,9 @@ class BashPolicy:
     def _write_problem(self, word: Word) -> _Problem | None:
         if is_null(word):
             return None
-        try:
-            if word.is_glob:
-                raise Unknown("it is written with wildcards")
-            for real in self._resolved(word):
-                problem = self._edit_problem(real)
-                if problem:
-                    return problem
-        except Unknown as reason:
-            return _Problem(f"It is not clear which file is written: {reason}.")
-        return None
+        if word.is_glob:
+            return _Problem("It is not clear which file is written: it is written with wildcards.")
+        return self._first_problem(word, self._edit_problem, "written")
 
     def _edit_problem(self, real: str) -> _Problem | None:
         why = protection(real, self._places.home)
