@@ -88,7 +88,7 @@ def test_a_traceback_of_the_worker_names_the_line_of_the_source(tmp_path: Path) 
     )
     source = (ROOT / "tunnel" / "wire" / "ndjson.py").read_text(encoding="utf-8").splitlines()
     named = re.search(r'wire/ndjson\.py", line (\d+), in dump', done.stderr)
-    assert named and "json.dumps(" in source[int(named[1]) - 1], done.stderr
+    assert named and "_ENCODER.encode(" in source[int(named[1]) - 1], done.stderr
 
 
 CASES = {
