@@ -25,7 +25,7 @@ DELAY_S = 0.05
 
 
 async def _ssh_true(server: Sshd, user: HostUser, port: int, jump: int | None = None) -> float:
-    """Seconds of `ssh host true` on `port`, through the jump host on port `jump`."""
+    """Return the seconds that `ssh host true` takes on `port`, through the jump host on port `jump`."""
     config = server.log.with_name("ssh_config")
     through = [] if jump is None else [f"ProxyJump {user.name}@127.0.0.1:{jump}"]
     lines = [
@@ -77,7 +77,7 @@ async def _through_a_jump_host(top: Path, server: Sshd, user: HostUser, model: F
 
 
 def _configure_jump_host(top: Path, server: Sshd) -> None:
-    """From now on ssh reads a configuration for every host: the command line does not speak for jump hosts."""
+    """Make ssh read a configuration for every host: options of the command line do not apply to jump hosts."""
     config, program = top / "every_host", top / "bin" / "ssh"
     config.write_text(
         f"IdentitiesOnly yes\nIdentityFile {server.identity}\nUserKnownHostsFile {server.known_hosts}\n",

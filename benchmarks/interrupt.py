@@ -24,7 +24,7 @@ async def _up(path: Path) -> None:
 
 
 async def _interrupt(directory: Path) -> float:
-    """Milliseconds from the cancellation of the call to its end; by then its processes are dead."""
+    """Return the milliseconds from the cancellation of the call to its end; by then its processes are dead."""
     context = make_context(str(directory), str(directory / "outputs"))
     bash = next(tool for tool in default_tools() if tool.name == "Bash")
     call = asyncio.ensure_future(bash.run({"command": COMMAND}, context))

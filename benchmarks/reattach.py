@@ -51,7 +51,7 @@ async def _answered(session: RemoteSession) -> None:
 async def _measure(
     server: Sshd, user: HostUser, link: Relay, environ: Mapping[str, str], model: FakeModel
 ) -> tuple[list[float], list[float], float]:
-    """Seconds of plain connects, seconds of reattaches, bytes that came down for one reattach."""
+    """Return the seconds of plain connects, the seconds of reattaches, and the bytes received for one reattach."""
     connects, reattaches, replayed = [], [], []
     argv = ["ssh", f"{user.name}@127.0.0.1:~", *server.client_options(link.port)]
     for number in range(RUNS + 1):
@@ -62,7 +62,7 @@ async def _measure(
         async with connect_session(arguments, session_id=session_id, prompts=prompts, environ=environ) as connected:
             session = connected.session
             usage = Request(client_kind("get_context_usage", lambda fields: None), None)
-            await session.request(usage)  # it goes with the attach and is answered with its grant
+            await session.request(usage)  # sent together with the attach, answered together with its grant
             took = time.monotonic() - start
             model.add({"text": "ok"})
             await session.prompt("hello")
@@ -71,7 +71,7 @@ async def _measure(
             start = time.monotonic()
             link.cut()
             await _until(session, LinkState.CONNECTED)
-            if number:  # the first one imports
+            if number:  # the first one includes the imports
                 connects.append(took)
                 reattaches.append(time.monotonic() - start)
                 replayed.append(link.down - before)
@@ -81,7 +81,7 @@ async def _measure(
 
 
 async def _journal(directory: Path) -> tuple[float, float, float]:
-    """Bytes of an event, seconds of an append, seconds of an append with its commit."""
+    """Return the bytes of an event, the seconds of an append, and the seconds of an append with its commit."""
     path = directory / "journal.jsonl"
     journal = Journal(str(path))
     body = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "x" * 300}]}}

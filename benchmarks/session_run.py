@@ -32,7 +32,7 @@ class Run:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory of a process in MB; 0 when it is gone."""
+    """Return the resident memory of a process in MB; 0 if the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except FileNotFoundError:

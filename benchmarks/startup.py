@@ -11,7 +11,7 @@ RUNS = 15
 
 
 def _cpu_ms(*argv: str) -> float:
-    """User and system time of a child, median of RUNS."""
+    """Return the user and system time of a child process, the median of RUNS."""
     taken = []
     for _ in range(RUNS):
         before = os.times()

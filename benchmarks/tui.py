@@ -44,7 +44,7 @@ ROW = "| {n} | name {n} | `value_{n}` | a remark on {n} |\n"
 
 
 def sample(kind: str, size: int) -> str:
-    """`size` characters of one kind of Markdown."""
+    """Return `size` characters of one kind of Markdown."""
     item = {"list": ITEM, "prose": PARAGRAPH, "fence": FENCED, "table": ROW}[kind]
     head = {"fence": "```python\n", "table": "| n | name | value | remark |\n|---|---|---|---|\n"}.get(kind, "")
     return head + "".join(item.format(n=n) for n in range(size // len(item) + 1))[:size]
@@ -60,7 +60,7 @@ async def stream(text: str, write: Write, *, tokens_per_s: float = 0) -> None:
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process so far."""
+    """Return the CPU seconds of this process so far."""
     return time.process_time()
 
 
@@ -167,7 +167,7 @@ async def _child(job: Json, answer: Path) -> None:
 
 
 def run(**job: Any) -> Json:
-    """One measurement in a process of its own on a 120x40 terminal."""
+    """Make one measurement in a process of its own, on a 120x40 terminal."""
     with tempfile.TemporaryDirectory() as directory:
         answer = Path(directory) / "answer.json"
         ours, theirs = pty.openpty()
@@ -193,7 +193,7 @@ def _drain(descriptor: int) -> None:
 
 
 def main() -> int:
-    """Print the figures; 1 when the long list costs too much."""
+    """Print the figures. Return 1 if the long list costs too much."""
     worst = 0.0
     for kind in ("list", "prose", "fence", "table"):
         small = run(side="ours", what="answer", kind=kind, size=16_384)["cpu_s"]

@@ -1,4 +1,4 @@
-"""Makes text from the remote safe to show: removes escape sequences, control characters and direction overrides."""
+"""Make text from the remote safe to show: remove escape sequences, control characters and direction overrides."""
 
 from __future__ import annotations
 

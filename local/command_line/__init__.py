@@ -1,1 +1,1 @@
-"""The command line: its options, what they mean together, help texts, exit codes and error texts."""
+"""The command line: options and the rules for combining them, help texts, exit codes and error texts."""

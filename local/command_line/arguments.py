@@ -1,7 +1,8 @@
-"""From argv to `Arguments`: the scanner cuts it, this module says what the words mean, `validation` what goes together.
+"""Parse argv into `Arguments`: `scanner` cuts it, this module interprets the words, `validation` checks the
+combination.
 
-Words are what is left when the options are taken out: after `ssh` host, directory and prompt; after a host command host
-and session; otherwise directory and prompt of a session on this machine.
+Words are the parts of argv that are not options: after `ssh` host, directory and prompt; after a host command host and
+session; otherwise directory and prompt of a session on this machine.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
 
 
 def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arguments:
-    """`ssh HOST [DIR] [PROMPT…]`, without HOST where a command leads to one place.
+    """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
 
     `variadic` may have taken the host.
     """
@@ -74,7 +75,8 @@ def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arg
 
 
 def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """`COMMAND HOST [ID]`; without HOST for `ps` and `doctor`, with --local, and where a command leads to one place."""
+    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps` and `doctor`; there is none with --local or a
+    `--transport` command."""
     command = arguments.command
     only_session = command in _WITH_SESSION and len(words) == 1 and is_session_id(words[0])
     if needs_host(arguments.connection) or (words and not only_session):
@@ -90,7 +92,7 @@ def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments
 
 
 def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """The first word is the host of a host command."""
+    """Take the first word as the host of a host command."""
     command = arguments.command
     if not words:
         raise UsageError(
@@ -103,7 +105,7 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
 
 
 def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """The first word is the session of `attach` (optional), `logs` or `stop` (optional with --all)."""
+    """Take the first word as the session of `attach` (optional), `logs` or `stop` (optional with --all)."""
     command, stops_all = arguments.command, arguments.command == "stop" and arguments.host_command.all
     if words:
         if not is_session_id(words[0]):
@@ -118,7 +120,8 @@ def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
 
 
 def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: bool) -> Arguments:
-    """`[PATH] [PROMPT…]`: the first word is the path if there is such a directory, or if it is written like a path."""
+    """Interpret `[PATH] [PROMPT…]`. The first word is the path if it names an existing directory or is written like a
+    path."""
     directory = str(Path.cwd())
     if words and words[0] and (Path(words[0]).expanduser().is_dir() or _is_written_as_path(words[0])):
         directory, words = str(Path(words[0]).expanduser().absolute()), words[1:]
@@ -147,7 +150,7 @@ def _check_spelling(words: Sequence[str]) -> None:
 
 
 def _with_target(arguments: Arguments, target: Target) -> Arguments:
-    """The connection goes to `target`; its port comes from there or from -P."""
+    """Connect to `target`, on its port or that of -P. Raises UsageError if the two differ."""
     port = arguments.connection.port
     if target.port is not None and port is not None and target.port != port:
         raise UsageError(f"the target says port {target.port}, -P says {port}", do="Give the port once.")
@@ -163,10 +166,10 @@ def _prompt(words: Sequence[str]) -> str | None:
 
 
 def _starts_as_path(word: str) -> bool:
-    """Whether `word` after a host is a directory there."""
+    """Return whether `word`, which follows a host, is a directory on that host."""
     return word[:1] in ("/", "~", ".")
 
 
 def _is_written_as_path(word: str) -> bool:
-    """Whether `word` is a path of this machine even if nothing is there."""
+    """Return whether `word` is written like a path of this machine, even if nothing exists there."""
     return word in (".", "..", "~") or (word.startswith(("/", "~/", "./", "../")) and not any(map(str.isspace, word)))

@@ -36,7 +36,7 @@ def _cut(text: str) -> str:
 
 
 def bug_text(error: BaseException, log_file: Path) -> str:
-    """The message for a bug in ccb."""
+    """Return the message for a bug in ccb."""
     return (
         f"ccb: a bug in ccb: {type(error).__name__}\n"
         f"  The details are in {log_file}\n"
@@ -45,5 +45,5 @@ def bug_text(error: BaseException, log_file: Path) -> str:
 
 
 def code_of(error: CcbError) -> ExitCode:
-    """The exit code of an error."""
+    """Return the exit code of an error."""
     return ExitCode[error.exit_name]

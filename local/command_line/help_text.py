@@ -24,7 +24,7 @@ HOSTS = "HOST: [user@]host or ssh://[user@]host[:port], without a path; write --
 
 
 def help_text(width: int = 100, command: str = "") -> str:
-    """The help of `command`, or all of it for any other word, wrapped to `width` columns."""
+    """Return the help of `command`, or the whole help for any other word, wrapped to `width` columns."""
     one = next((each for each in SUBCOMMANDS if command and each.name == command), None)
     if one is None or not one.groups:
         return _whole_help(width)
@@ -40,14 +40,14 @@ def _whole_help(width: int) -> str:
 
 
 def _usage(command: Subcommand) -> str:
-    """The forms of a command, and beside the last one what it does."""
+    """Return the forms of a command, with its summary beside the last one."""
     *before, last = (f"  {form}" for form in command.usage)
     beside = f"{last:<{_USAGE_WIDTH}}  {command.summary}"
     return "\n".join([*before, beside])
 
 
 def _grouped(options: Iterable[Option], width: int, *, named: bool = False) -> str:
-    """The options under the headings of their groups. `named`: say which command an option belongs to."""
+    """Return the options under the headings of their groups. `named`: say which command an option belongs to."""
     listed = list(options)
     parts = []
     for group in _in_order(listed):

@@ -18,7 +18,7 @@ from .target import Target
 class ConnectionOptions:
     """How to reach the host.
 
-    `target` is None for this machine, and where the command in `transport` leads to one place by itself.
+    `target` is None for this machine, and if the command in `transport` leads to one place.
     """
 
     target: Target | None = None
@@ -111,13 +111,13 @@ class Arguments:
 
     @property
     def headless(self) -> bool:
-        """Whether to run without the REPL: asked for by -p, or by a format that makes sense only without it."""
+        """Whether to run without the REPL: because of -p, or of a format that makes sense only without it."""
         streams = self.streams
         return streams.print or streams.output_format != "text" or streams.input_format != "text"
 
 
 def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:
-    """The arguments with the options in `values` set and no words placed yet."""
+    """Return arguments with the options in `values` set and no words interpreted yet."""
     arguments = Arguments()
     for group in Group:
         given = cast(dict[str, Any], {each.field: value for each, value in values.items() if each.group is group})
@@ -129,5 +129,5 @@ def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:
 
 
 def private_texts(connection: ConnectionOptions) -> list[str]:
-    """Commands and options that may contain passwords, so that logs and the doctor can hide them."""
+    """Return the commands and options that may contain passwords, so that logs and the doctor can hide them."""
     return [text for text in (connection.transport, connection.ssh_command, *connection.ssh_options) if text]

@@ -1,4 +1,4 @@
-"""How the value of an option is read: one function for each form of value. All raise UsageError for a wrong value."""
+"""Parse option values: one function for each form of value. Each raises UsageError for a wrong value."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORE
 
 
 def is_session_id(text: str) -> bool:
-    """Whether `text` looks like the ID of a session, or like the first four or more characters of one."""
+    """Return whether `text` looks like the ID of a session, or like at least the first four characters of one."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
 def read_text(value: str, shown: str) -> str:
-    """The value unchanged."""
+    """Return the value unchanged."""
     return value
 
 
 def read_duration(unit: str) -> ReadValue:
-    """A reader of non-negative numbers of `unit` (seconds, days)."""
+    """Return a parser of non-negative numbers of `unit` (seconds, days)."""
 
     def read(value: str, shown: str) -> float:
         try:
@@ -46,21 +46,21 @@ def read_duration(unit: str) -> ReadValue:
 
 
 def read_count(value: str, shown: str) -> int:
-    """A whole number from 1 to 999999."""
+    """Parse a whole number from 1 to 999999."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
         raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
     return int(value)
 
 
 def read_session_id(value: str, shown: str) -> str:
-    """The ID of an existing session or the start of one, in lower case."""
+    """Parse the ID of an existing session, or the start of one; return it in lower case."""
     if not is_session_id(value):
         raise UsageError(f"error: '{shortened(value)}' is not a session ID", do="`ccb ps HOST` lists them.")
     return value.lower()
 
 
 def read_uuid(value: str, shown: str) -> str:
-    """A UUID in its usual spelling."""
+    """Parse a UUID in its usual spelling."""
     try:
         return str(uuid.UUID(value))
     except ValueError:
@@ -70,19 +70,19 @@ def read_uuid(value: str, shown: str) -> str:
 
 
 def read_port(value: str, shown: str) -> int:
-    """A TCP port."""
+    """Parse a TCP port."""
     return parse_port(value)
 
 
 def read_ssh_option(value: str, shown: str) -> str:
-    """An option of ssh_config: `Name=value` or `Name value`."""
+    """Parse an option of ssh_config: `Name=value` or `Name value`."""
     if not _SSH_OPTION.fullmatch(value):
         raise UsageError(f"error: '-o {shortened(value)}' is not an ssh option", do="Write -o Name=value.")
     return value
 
 
 def read_model(value: str, shown: str) -> str:
-    """The name of a model; not empty."""
+    """Parse the name of a model, which must not be empty."""
     if not value.strip():
         raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave out the option.")
     return value
@@ -96,5 +96,5 @@ def split_rules(text: str) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    """`text` as error messages quote it: control characters neutralised, at most 80 characters."""
+    """Return `text` as error messages quote it: control characters neutralised, at most 80 characters."""
     return neutralise(text)[:80]

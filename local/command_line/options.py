@@ -1,7 +1,7 @@
 """The commands and options of `ccb` as tables.
 
-`scanner` reads values by them, `validation` and `help_text` know from them which command takes what, and
-docs/reference/command-line.md is made of them.
+`scanner` parses values with them, `validation` and `help_text` read from them which command takes which option, and
+docs/reference/command-line.md is generated from them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .option_values import (
 
 
 class Group(Enum):
-    """Options that belong together; the value is the attribute of `Arguments` that holds them (`""`: itself)."""
+    """Options that belong together. The value is the attribute of `Arguments` that holds them (`""`: `Arguments`
+    itself)."""
 
     SESSION = "session"
     AGENT = "agent"
@@ -35,7 +36,7 @@ class Group(Enum):
 
     @property
     def title(self) -> str:
-        """The heading of the group in the help."""
+        """The heading of the group in the help text."""
         return _TITLES[self]
 
 
@@ -50,7 +51,7 @@ _TITLES = {
 
 
 class OptionKind(Enum):
-    """What follows an option."""
+    """The kind of value that follows an option."""
 
     FLAG = "flag"
     VALUE = "value"
@@ -79,7 +80,7 @@ class Option:
 
     @property
     def shown(self) -> str:
-        """The option as messages name it: `--output-format <format>`."""
+        """Return the option as messages name it: `--output-format <format>`."""
         return f"{self.names[0]} <{self.metavar}>" if self.metavar else self.names[0]
 
 
@@ -99,7 +100,7 @@ class Subcommand:
     without: tuple[str, ...] = ()
 
     def takes(self, option: Option) -> bool:
-        """Whether the option does something with this command."""
+        """Return whether the option has an effect with this command."""
         if option.commands:
             return self.name in option.commands
         if option.group is Group.GENERAL:
@@ -364,7 +365,7 @@ COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
 
 
 def options_of(command: Subcommand) -> Iterator[Option]:
-    """The options that a command takes, its own ones first."""
+    """Return the options that a command takes, its own first."""
     taken = [option for option in OPTIONS if command.takes(option)]
     yield from (option for option in taken if option.commands)
     yield from (option for option in taken if not option.commands)

@@ -1,4 +1,4 @@
-"""Command lines to show the person: the one that comes back to a session, and those that act on it."""
+"""Command lines to show the person: the one that returns to a session, and those that act on it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .transport_choice import needs_host
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
-    """What to type to continue `session_id` over the same connection, quoted for a shell.
+    """Return the command line that continues `session_id` over the same connection, quoted for a shell.
 
-    `directory` is the session's on its host. Whoever only watched gets the command that watches again, so that nothing
-    is taken from the driver.
+    `directory` is the session's directory on its host. A viewer gets the command that watches again, so that it does
+    not take the session from the driver.
     """
     if arguments.host_command.view:
         return host_command(arguments, "attach", session_id, "--view")
@@ -27,7 +27,7 @@ def resume_command(arguments: Arguments, session_id: str, *, directory: str | No
 
 
 def host_command(arguments: Arguments, command: str, session_id: str, *options: str) -> str:
-    """What to type for `ccb COMMAND HOST ID` over the same connection, quoted for a shell."""
+    """Return the command line `ccb COMMAND HOST ID` for the same connection, quoted for a shell."""
     connection = arguments.connection
     if connection.local or (connection.target is None and needs_host(connection)):
         container = ["--container", connection.container] if connection.container is not None else []
@@ -38,7 +38,7 @@ def host_command(arguments: Arguments, command: str, session_id: str, *options: 
 
 
 def _options(connection: ConnectionOptions) -> list[str]:
-    """The options that lead to the host."""
+    """Return the options that lead to the host."""
     words = []
     for name, value in (
         ("--transport", connection.transport),
@@ -58,7 +58,7 @@ def _options(connection: ConnectionOptions) -> list[str]:
 
 
 def _place(target: Target | None, path: str | None) -> list[str]:
-    """Host and path as one word; nothing if there is neither."""
+    """Return host and path as one word, or no word if there is neither."""
     if target is None:
         return [path] if path else []
     host = f"[{target.host}]" if ":" in target.host else target.host

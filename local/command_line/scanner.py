@@ -18,7 +18,7 @@ from .options import BY_NAME, Option, OptionKind
 
 @dataclass(frozen=True)
 class Scanned:
-    """The words that are no options, in order, and the value of each option.
+    """The words that are not options, in order, and the value of each option.
 
     `variadic` is the last option that took more than one word: it may have swallowed a prompt. `ended_at_start` says
     that the first word came after `--`, so it is not a command.
@@ -87,7 +87,7 @@ class _Scanner:
         return attached if attached is not None else self._one(option)
 
     def _one(self, option: Option) -> str:
-        """The next word as the option's value."""
+        """Return the next word as the option's value."""
         if self._next >= len(self._argv) or self._argv[self._next] == "--":
             raise UsageError(f"error: option '{option.shown}' argument missing")
         value = self._argv[self._next]
@@ -100,14 +100,14 @@ class _Scanner:
         return value
 
     def _session_id(self) -> str:
-        """The next word if it is a session's ID, else `""`: what follows the option may be a prompt as well."""
+        """Return the next word if it is a session's ID, else `""`: the word after the option may also be a prompt."""
         if self._next < len(self._argv) and is_session_id(self._argv[self._next]):
             self._next += 1
             return self._argv[self._next - 1].lower()
         return ""
 
     def _following(self, option: Option) -> list[str]:
-        """The words up to the next option, at least one."""
+        """Return the words up to the next option, at least one."""
         found = [self._one(option)]
         while self._next < len(self._argv) and not self._argv[self._next].startswith("-"):
             found.append(self._argv[self._next])
@@ -118,7 +118,7 @@ class _Scanner:
 
 
 def _named(word: str) -> tuple[Option, str | None]:
-    """The option that `word` names, and the value attached to it."""
+    """Return the option that `word` names, and the value attached to it."""
     name, equals, attached = word.partition("=")
     if not word.startswith("--") and len(word) > 2 and word[:2] in BY_NAME:
         name, equals, attached = word[:2], "=", word[2:]

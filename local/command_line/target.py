@@ -30,7 +30,7 @@ class Target:
     path: str | None = None
 
     def __str__(self) -> str:
-        """The shortest spelling that `parse_target` reads as the same target."""
+        """Return the shortest spelling that `parse_target` parses as the same target."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         user = f"{self.user}@" if self.user else ""
         if self.port is None:
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def login(self) -> str:
-        """The host as messages name it: `user@host` or `host`."""
+        """Return the host as messages name it: `user@host` or `host`."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
 
@@ -58,7 +58,7 @@ def parse_target(text: str) -> Target:
 
 
 def remote_path(path: str) -> str:
-    """`path` in the form the worker expects: absolute, or starting with `~`."""
+    """Return `path` in the form that the worker expects: absolute, or starting with `~`."""
     if not path:
         return HOME
     return path if path[0] in "/~" else f"~/{path}"

@@ -1,4 +1,4 @@
-"""Which transport the connection options ask for, and how it is opened."""
+"""Choose the transport that the connection options ask for, and open it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TransportKind(Enum):
-    """How the host is reached."""
+    """The way to reach the host."""
 
     LOCAL = "local"  # this machine
     ASYNCSSH = "asyncssh"
@@ -28,7 +28,7 @@ class TransportKind(Enum):
 
 
 def transport_kind(connection: ConnectionOptions) -> TransportKind:
-    """The transport that the options ask for. Raises UsageError if a command in them cannot be parsed."""
+    """Return the transport that the options ask for. Raises UsageError if a command in them cannot be parsed."""
     from ccb.tunnel.transports.command_line import is_openssh, words_of
 
     if connection.ssh_command is not None:
@@ -41,7 +41,8 @@ def transport_kind(connection: ConnectionOptions) -> TransportKind:
 
 
 def host_label(connection: ConnectionOptions) -> str:
-    """The host as the person wrote it, for messages: `ann@devbox`, `local`, `web on devbox` for a container."""
+    """Return the host as the person wrote it, for messages: `ann@devbox`, `local`, or `web on devbox` for a
+    container."""
     host = connection.target.login if connection.target else "local"
     if transport_kind(connection) is TransportKind.COMMAND and connection.target is None:
         host = str(connection.transport).strip()
@@ -49,12 +50,13 @@ def host_label(connection: ConnectionOptions) -> str:
 
 
 def needs_host(connection: ConnectionOptions) -> bool:
-    """Whether a host must be named. A `--transport` command leads to one place, so it needs none."""
+    """Return whether the command line must name a host. A `--transport` command leads to one place, so it needs
+    none."""
     return connection.transport in (None, TransportKind.ASYNCSSH.value, TransportKind.OPENSSH.value)
 
 
 def ssh_target(connection: ConnectionOptions) -> SshTarget:
-    """The host with the options for SSH. There must be a target."""
+    """Return the host with the options for SSH. The options must have a target."""
     from ccb.tunnel.ssh_config.target import SshTarget
 
     target = connection.target

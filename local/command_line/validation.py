@@ -1,4 +1,4 @@
-"""Which options go together.
+"""Check which options can be used together.
 
 Each rule is one row of a table, or one small function where it needs more than a condition.
 
@@ -22,7 +22,7 @@ Rule = tuple[Callable[[Arguments], bool], type[UsageError], str, str]
 
 
 def validate(arguments: Arguments) -> None:
-    """Raise UsageError for options that do not go together."""
+    """Raise UsageError for options that cannot be used together."""
     _apply(_STOP_RULES, arguments)
     kind = transport_kind(arguments.connection)
     _apply(_CONNECTION_RULES, arguments)
@@ -35,14 +35,14 @@ def validate(arguments: Arguments) -> None:
 
 
 def refuse_ssh_options(connection: ConnectionOptions, instead: str) -> None:
-    """Raise UsageError for options of SSH where there is no host; `instead` is the command line that has one."""
+    """Raise UsageError for SSH options without a host. `instead` is a command line with a host, for the hint."""
     for name, given in _ssh_options(connection):
         if given:
             raise UsageError(f"{name} needs a host", do=f"Write `{instead}`, or leave it out.")
 
 
 def unknown_tools(arguments: Arguments) -> Iterable[str]:
-    """A sentence for each rule that names a tool which does not exist, so that it can never apply."""
+    """Return a sentence for each rule that can never apply, because no tool has the name in it."""
     agent = arguments.agent
     for option, rules in (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools)):
         for rule in rules:
@@ -190,14 +190,14 @@ _STREAM_RULES: tuple[Rule, ...] = (
 
 
 def _check_host(arguments: Arguments, kind: TransportKind) -> None:
-    """SSH needs a host."""
+    """Check that a connection over SSH has a host."""
     command = arguments.command
     if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and arguments.connection.target is None:
         raise UsageError(f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host …`.")
 
 
 def _check_commands(connection: ConnectionOptions, kind: TransportKind) -> None:
-    """The container's name and the command of --transport can be used."""
+    """Check the container's name and the command of --transport."""
     if connection.container is not None:
         from ccb.tunnel.openssh.container import container_name
 
@@ -209,7 +209,7 @@ def _check_commands(connection: ConnectionOptions, kind: TransportKind) -> None:
 
 
 def _check_ssh_options(connection: ConnectionOptions, kind: TransportKind) -> None:
-    """Options of SSH do not reach a program that ccb does not know."""
+    """Refuse SSH options for a program that ccb cannot pass them to."""
     if kind not in (TransportKind.COMMAND, TransportKind.WRAPPER):
         return
     option = "--transport" if kind is TransportKind.COMMAND else "--ssh-command"
@@ -222,7 +222,7 @@ def _check_ssh_options(connection: ConnectionOptions, kind: TransportKind) -> No
 
 
 def _check_own_options(arguments: Arguments) -> None:
-    """Options that belong to single commands make no sense with another."""
+    """Refuse options that belong to other commands."""
     for option in OPTIONS:
         if option.group is not Group.HOST_COMMAND or arguments.command in option.commands:
             continue

@@ -88,7 +88,7 @@ def _read_key(host: str, *, from_stdin: bool) -> Secret:
 
 
 async def _check(key: Secret, host: str) -> str:
-    """Check the key: ask the API for its models.
+    """Check the key by requesting the API's list of models.
 
     Returns a note for the person. Raises CredentialError or Unreachable.
     """
@@ -150,7 +150,8 @@ def _logout(host: str, environ: Mapping[str, str]) -> int:
 
 
 def _shadowed_by(environ: Mapping[str, str]) -> str:
-    """What ccb uses before the keyring: a variable or the helper; "" if neither is set."""
+    """Return the name of the source that ccb uses before the keyring: a variable or the helper; "" if neither is
+    set."""
     found = environ_credential(environ)
     if found is not None:
         return found.source

@@ -70,7 +70,7 @@ async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os
 
 @contextlib.contextmanager
 def _shown_when_slow(text: str) -> Iterator[None]:
-    """On a terminal, show `text` if the work inside takes longer than a moment."""
+    """On a terminal, show `text` if the work in this context takes longer than a moment."""
     if not sys.stderr.isatty():
         yield
         return
@@ -137,7 +137,7 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
 
 
 async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) -> ExitCode:
-    """`gc` and `clean`. Returns AGENT_FAILED if `clean` had to leave something on the host."""
+    """Run `gc` or `clean`. Returns AGENT_FAILED if `clean` had to leave something on the host."""
     dry_run = arguments.host_command.dry_run
     command: dict[str, object] = {"command": arguments.command, "dry_run": dry_run}
     if arguments.host_command.older_than is not None:
@@ -156,7 +156,7 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
 
 
 def _change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
-    """What a report of `gc` or `clean` says; "" for kinds of a newer worker."""
+    """Return a report of `gc` or `clean` as a line; "" for a kind that only a newer worker knows."""
     match kind:
         case "removed":
             return f"{_removed(dry_run)} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}"

@@ -18,7 +18,7 @@ _ESCAPE = "\x1b"
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
-    """The ID of the session that the person chose from `rows` (not empty); None if they gave up.
+    """Return the ID of the session that the person chose from `rows` (not empty), or None if they gave up.
 
     Raises UsageError where there is no terminal to ask on.
     """
@@ -46,7 +46,8 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
 
 
 def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: str) -> list[SessionRow]:
-    """The rows that `answer` names: by number in the list, by the start of the ID, or by a part of path or prompt."""
+    """Return the rows that `answer` names: by number in the list, by the start of the ID, or by a part of the path or
+    prompt."""
     if answer.isdigit() and len(answer) < 4:
         return [shown[int(answer) - 1]] if 0 < int(answer) <= len(shown) else []
     wanted = answer.lower()

@@ -22,7 +22,7 @@ _NUMBERS = ("AGE", "USED", "RSS")
 
 
 def age_text(seconds: float) -> str:
-    """An age as `12s`, `5m`, `3h` or `2d`."""
+    """Return an age as `12s`, `5m`, `3h` or `2d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
@@ -30,19 +30,19 @@ def age_text(seconds: float) -> str:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes as `26M` or `512K`; "" for 0."""
+    """Return a number of bytes as `26M` or `512K`; "" for 0."""
     if size <= 0:
         return ""
     return f"{round(size / 1048576)}M" if size >= 1048576 else f"{max(1, round(size / 1024))}K"
 
 
 def cut(text: str, width: int) -> str:
-    """`text`, cut to at most `width` cells of the terminal."""
+    """Return `text`, cut to at most `width` cells of the terminal."""
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
 
 
 def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
-    """For each session ID its shortest unique start, of eight or more characters."""
+    """Return for each session ID its shortest unique start, of eight or more characters."""
     for length in (_SHORT_ID, 13, 18, 36):
         found = {row.session: one_line(row.session[:length]) for row in rows}
         if len(set(found.values())) == len(found):
@@ -51,7 +51,7 @@ def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
-    """A heading and a line for each session, at most `width` cells each (36 or more).
+    """Return a heading and a line for each session, at most `width` cells each (36 or more).
 
     In a narrow terminal, long names are cut first, then columns are left out.
     """
@@ -67,7 +67,7 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
 
 
 def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
-    """The cells of each column but the last, from left to right."""
+    """Return the cells of each column but the last, from left to right."""
     ids = short_ids(rows)
     return {
         "ID": [ids[row.session] for row in rows],
@@ -81,7 +81,7 @@ def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
 
 
 def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str, int], int]:
-    """The widths of the columns that fit into `width`, and the room that is left for the last prompt."""
+    """Return the widths of the columns that fit into `width`, and the width that remains for the last prompt."""
     widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
     left = width - sum(widths.values()) - len(_GAP) * len(widths)
     for name, least in (("DRIVER", _MIN_DRIVER), ("PATH", _MIN_PATH)):
@@ -95,7 +95,7 @@ def _fitted(columns: Mapping[str, Sequence[str]], width: int) -> tuple[dict[str,
 
 
 def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: str, left: int) -> str:
-    """One line of the table; a cell that is None shows the name of its column."""
+    """Return one line of the table. A cell that is None shows the name of its column."""
     shown = []
     for name, size in widths.items():
         cell = cells[name]
@@ -112,7 +112,8 @@ def _state(row: SessionRow) -> str:
 
 
 def _driver(row: SessionRow, width: int) -> str:
-    """Who drives (without the process ID), whether they are away if there is room for it, and how many watch."""
+    """Return who drives (without the process ID), whether the driver is away if there is room for it, and the number of
+    viewers."""
     watching = f" +{row.viewers}" if row.viewers else ""
     name, room = one_line(row.driver).split(" ")[0], width - len(watching)
     if name and row.driver_away and room >= _MIN_AWAY:
@@ -121,7 +122,7 @@ def _driver(row: SessionRow, width: int) -> str:
 
 
 def _path(path: str, width: int) -> str:
-    """A path cut at its start, because its end says more."""
+    """Return a path cut at its start, because its end says more."""
     text = one_line(path)
     if cell_len(text) <= width:
         return text

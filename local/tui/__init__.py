@@ -1,4 +1,4 @@
 """The REPL: a Textual application that shows one attached session.
 
-It knows the session only as a `SessionClient`, and what the session says only as typed records and messages.
+It sees the session only through `SessionClient`, and its events only as typed records and messages.
 """

@@ -122,7 +122,7 @@ class Repl(App[int]):
             Level.DIM,
         )
         hello = self._client.hello
-        level = Level.DIM if hello.storage == "disk" else Level.WARNING  # a session that may not last is worth a look
+        level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         for note in hello.notes:
             self.reducer.notice(f"On the host: {one_line(note)}", level)
         presenter = ConnectionPresenter(
@@ -143,11 +143,11 @@ class Repl(App[int]):
         if self._driver is not None and not self.is_headless:
             self._driver.write("\x1b]2;\x07\x1b[23;2t")
 
-    # What the session says.
+    # Events of the session.
 
     @work(exit_on_error=True)
     async def _listen(self, presenter: ConnectionPresenter) -> None:
-        """Show what the session says, to its end."""
+        """Show the events of the session until it ends."""
         router = EventRouter(self._client, self.reducer, self.approvals, self._history, self._ring)
         try:
             async for event in self._client.events():
@@ -167,7 +167,7 @@ class Repl(App[int]):
     def _link_changed(self, presenter: ConnectionPresenter, change: LinkChange) -> None:
         if not presenter.changed(change, time.monotonic()):
             return
-        self._status.clear_hint()  # "connecting" has come true, or has not
+        self._status.clear_hint()  # the attempt that a hint announced has succeeded or failed
         if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
             self._ring()
         self._status.show()
@@ -189,7 +189,7 @@ class Repl(App[int]):
         self.composer.invite("Nothing can be sent any more: Ctrl+D leaves")
 
     def _ring(self) -> None:
-        """Ring the bell if the person looks at another window."""
+        """Ring the bell if another window has the focus."""
         if not self.app_focus and not self.login_handover.active:
             self.bell()
 
@@ -201,11 +201,11 @@ class Repl(App[int]):
         self._status.tick(now)
 
     def login_says(self, text: str) -> None:
-        """Show what a login says without a question. A ProxyCommand may say something even after the login."""
+        """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""
         if self.connection.state is not LinkState.CONNECTED:
             self.call_later(self.reducer.notice, text)  # the caller does not run in the context of this app
 
-    # What the person does.
+    # Actions of the person.
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         command = parse_command(event.text)
@@ -249,7 +249,7 @@ class Repl(App[int]):
             self.run_worker(self._history.load(hole, turn_page=False))
 
     def on_text_selected(self) -> None:
-        """Copy what is selected with the mouse at once: the terminal's own selection does not work here."""
+        """Copy the text selected with the mouse at once: the terminal's own selection does not work here."""
         text = self.screen.get_selected_text()
         if text:
             self.copy_to_clipboard(text)

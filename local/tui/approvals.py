@@ -1,4 +1,5 @@
-"""The open questions of a session, and the approval card of the first one: when it appears, and gets the focus."""
+"""The open questions of a session, and the approval card of the first one: when it appears and when it gets the
+focus."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _MAX_GIVEN = 100
 
 
 class Settlement(Enum):
-    """What an answer in the journal means to the person: nothing new, another client answered a question that the
-    person has seen, or it answered before the person, whose answer was dropped."""
+    """What a journalled answer means for the person: nothing new, another client answered a question that the person
+    has seen, or another client was faster and the person's answer was dropped."""
 
     NOTHING_NEW = "nothing new"
     BY_ANOTHER = "by another client"
@@ -48,32 +49,33 @@ class Approvals(Vertical):
         self.card: ApprovalCard | None = None
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
-        self._given: dict[str, Json] = {}  # answers from here, until the journal says which answer counts
+        self._given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
 
-    # What the event router says.
+    # Called by the event router.
 
     @property
     def last_seq(self) -> int:
-        """The number of the last event that came."""
+        """The number of the last event received."""
         return self._replay.seq
 
     def event_came(self, seq: int, *, replayed: bool) -> None:
-        """Note an event. `replayed`: it had happened before this client attached."""
+        """Note an event. `replayed`: it happened before this client attached."""
         self._replay.event_came(seq, time.monotonic(), replayed=replayed)
 
     def opened(self, request: ControlRequest) -> bool:
-        """The worker asks. Return False if the question is known already."""
+        """Add a question of the worker. Return False if it is already known."""
         is_new = self._questions.opened(request)
         self._show_soon()
         return is_new
 
     def withdrawn(self, request_id: str) -> None:
-        """The worker no longer asks."""
+        """Remove a question that the worker has withdrawn."""
         self._questions.closed(request_id)
         self._show_soon()
 
     def settled(self, request_id: str, response: Json | None) -> Settlement:
-        """The journal has an answer, which settles the question for everybody. `response` has the public shape."""
+        """Close a question: the journal has its answer, which counts for every client. `response` is the public
+        object."""
         ours = self._given.pop(request_id, None)
         seen = self._questions.closed(request_id)
         self._show_soon()
@@ -82,12 +84,12 @@ class Approvals(Vertical):
         return Settlement.BEFORE_US if ours is not None and ours != response else Settlement.NOTHING_NEW
 
     def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
-        """Exactly these questions are open. Return whether one that the person has seen is no longer among them."""
+        """Replace the open questions. Return whether one that the person has seen is no longer open."""
         gone = self._questions.replace_all(requests)
         self._show_soon()
         return gone
 
-    # What the app asks and says.
+    # Called by the app.
 
     @property
     def open_count(self) -> int:
@@ -96,7 +98,7 @@ class Approvals(Vertical):
 
     @property
     def replaying(self) -> bool:
-        """Whether the host still sends what had happened before this client attached."""
+        """Whether the host is still sending events from before this client attached."""
         return not self._replay.over(self._client.hello.seq, time.monotonic())
 
     @property
@@ -105,19 +107,19 @@ class Approvals(Vertical):
         return self.card is not None and self.card.can_focus and not self.card.has_focus_within
 
     def clear(self) -> None:
-        """The session has ended: nothing is asked any more."""
+        """Remove all questions: the session has ended."""
         self._questions.clear()
         self._show_soon()
 
     def answered(self, answer: ApprovalAnswer) -> ControlRequest | None:
-        """The person has answered. Return the question, for `not_answered`."""
+        """Close the card that the person has answered. Return its question, for `not_answered`."""
         head = self._questions.show_head()
         self._questions.answered(answer.request_id)
         self._show_soon()
         return head if head is not None and head.request_id == answer.request_id else None
 
     def not_answered(self, request: ControlRequest) -> None:
-        """The answer could not be sent: ask again."""
+        """Ask again, because the answer could not be sent."""
         self._questions.not_answered(request)
 
     def tick(self, now: float) -> None:
@@ -141,7 +143,7 @@ class Approvals(Vertical):
             self._focused_at = now
 
     def focus_card(self) -> None:
-        """The person wants to answer."""
+        """Give the card the focus, because the person wants to answer."""
         if self.card is not None and self.wants_focus:
             self.card.focus()
 
@@ -154,12 +156,12 @@ class Approvals(Vertical):
             self._composer.focus()
 
     def turn_page(self, direction: int) -> bool:
-        """Scroll the card that has the focus. Return False if there is none, or all of it is on the screen."""
+        """Scroll the card that has the focus. Return False if no card has it, or the whole card is on the screen."""
         card = self.card
         return card is not None and card.has_focus_within and card.turn(direction)
 
     def fit_card(self) -> None:
-        """The screen has another size."""
+        """Fit the card to the new size of the screen."""
         if self.card is not None:
             self.card.call_after_refresh(self.card.fit)
 

@@ -1,4 +1,4 @@
-"""What the REPL does and answers when the person types a slash command."""
+"""Run the slash commands that the person types, and show their answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CommandReplies:
         self._info = info
 
     async def answer(self, typed: TypedCommand) -> None:
-        """Do what the person typed, and show the answer."""
+        """Run a command and show its answer."""
         argument = typed.argument
         match typed.name if typed.command is not None else "":
             case "help":

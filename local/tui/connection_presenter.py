@@ -1,4 +1,4 @@
-"""Shows the state of the connection, and adapts the composer, waiting prompts and the approval card to it."""
+"""Show the state of the connection, and adapt the composer, waiting prompts and the approval card to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ConnectionPresenter:
         self._was_connected = True
 
     def changed(self, change: LinkChange, now: float) -> bool:
-        """The connection has changed. Return whether it is in another state than before."""
+        """Handle a change of the connection. Return whether its state is another one than before."""
         before = self._view.state
         self._view.changed(change, now)
         self.tick(now)

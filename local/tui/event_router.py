@@ -1,4 +1,4 @@
-"""Routes what a session says to the transcript, to the approvals and to the history loader."""
+"""Route the events of a session to the transcript, the approvals and the history loader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .widgets.history import HistoryLoader
 
 
 class EventRouter:
-    """`ring` is called for what the person may be waiting for, but never during a replay."""
+    """Routes events. `ring` is called for events that the person may be waiting for, but never during a replay."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class EventRouter:
         self._approvals = approvals
         self._history = history
         self._ring = ring
-        client.register(CAN_USE_TOOL)  # the person answers, on an approval card
+        client.register(CAN_USE_TOOL)  # the person answers on an approval card
 
     def skipped(self, item: Skipped) -> None:
-        """Events are not loaded: show a line in their place, and take over the state that they leave behind."""
+        """Show a line in place of events that are not loaded, and take over the state after them."""
         state = parse_snapshot(item.body)
         self._history.skipped(self._approvals.last_seq, item.seq + 1)
         self._approvals.event_came(item.seq, replayed=True)
@@ -50,7 +50,7 @@ class EventRouter:
         if item.kind == "progress":
             message = parse_message(item.body)
             self._reducer.apply_progress(message)
-            if not isinstance(message, StreamEvent | ToolProgress):  # the journal cannot be written any more
+            if not isinstance(message, StreamEvent | ToolProgress):  # so the journal can no longer be written
                 self._message(MessageRecord(item.body), replayed=item.replayed)
             return
         self._reducer.apply_event(item.record, replayed=item.replayed)
@@ -72,7 +72,7 @@ class EventRouter:
             self._ring()
 
     def _answer(self, answer: ControlResponseLine) -> None:
-        """Somebody has answered a question, which settles it for everybody."""
+        """Close a question that a client has answered, and tell the person if another client did."""
         if not answer.request_id:
             return
         settlement = self._approvals.settled(answer.request_id, answer.payload)

@@ -14,17 +14,17 @@ QUIT_WINDOW_S = 2.0
 
 
 class SessionFate(Enum):
-    """What has become of the session, as far as this terminal knows."""
+    """Whether the session goes on or how it ended, as far as this terminal knows."""
 
     OPEN = "open"
     STOPPING = "stopping"  # the person gave /stop
     STOPPED = "stopped"
-    ENDED = "ended"  # on the host, without /stop here
+    ENDED = "ended"  # it ended on the host, without a /stop from here
     LOST = "lost"
 
 
 class Leaving:
-    """Knows what has become of the session, and whether the person is about to quit."""
+    """Keeps the fate of the session, and whether the person is about to quit."""
 
     def __init__(self) -> None:
         self.fate = SessionFate.OPEN
@@ -38,15 +38,15 @@ class Leaving:
 
     @property
     def exit_code(self) -> int:
-        """The exit code if the person leaves now."""
+        """The exit code to return if the person leaves now."""
         return code_of(self.error) if self.error is not None else ExitCode.OK
 
     def stop_requested(self) -> None:
-        """The person ends the session on the host."""
+        """Note that the person ends the session on the host."""
         self.fate = SessionFate.STOPPING
 
     def session_ended(self, error: CcbError | None) -> SessionFate:
-        """No more events come, with `error` because the session was lost. Return its fate."""
+        """Note that no more events will come; `error` is set if the session was lost. Return the session's fate."""
         if error is not None:
             self.fate, self.error = SessionFate.LOST, error
         else:
@@ -54,7 +54,7 @@ class Leaving:
         return self.fate
 
     def quit_pressed(self, now: float) -> bool:
-        """The person pressed the quit key. Return whether it was the second time."""
+        """Note that the person pressed the quit key. Return whether it was the second time."""
         second, self._quit_pressed_at = self._quit_pressed_at > 0, now
         return second
 

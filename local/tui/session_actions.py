@@ -1,4 +1,4 @@
-"""What the person makes the session do: send a prompt, answer, interrupt, change the mode or the model, stop."""
+"""The actions of the person on the session: send a prompt, answer, interrupt, change the mode or the model, stop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SessionActions:
         self._reducer.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
 
     async def send_prompt(self, text: str) -> bool:
-        """Send a prompt. Return False if the person has to get it back, since nothing can be sent now."""
+        """Send a prompt. Return False if nothing can be sent now, so that the text must go back into the composer."""
         uuid = str(uuid4())
         self._reducer.prompt_sent(text, uuid, connected=self._connection.state is LinkState.CONNECTED)
         try:
@@ -63,7 +63,7 @@ class SessionActions:
             self._status.hint(f"not sent: {one_line(error.what)}")
             return False
         except CcbError as error:
-            if error is not self._leaving.error:  # that one is on the screen already
+            if error is not self._leaving.error:  # the prompt is already on the screen
                 self.show_error(error)
             self._reducer.prompt_failed(uuid)
         return True
@@ -118,7 +118,7 @@ class SessionActions:
         await self._attempt(self._client.stop())
 
     async def _attempt(self, action: Awaitable[object]) -> bool:
-        """Await an action of the client. Return False if it failed, which is shown."""
+        """Await an action of the client. If it fails, show the error and return False."""
         if not self._connection.up:
             self._status.hint(_SENT_LATER)
         try:

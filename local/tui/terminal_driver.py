@@ -1,8 +1,7 @@
 """The terminal under the interface: its driver, which survives a closed window, and handing the terminal to a login.
 
-Textual writes from a thread through a short queue. A write to a closed window raises an error, which ends the
-thread; then the queue fills, and the event loop waits for room in it for ever, so that no signal would end the
-program.
+Textual writes from a thread through a short queue. A write to a closed window raises an error, which ends the thread.
+The queue then fills, and the event loop waits for ever for room in it, so that no signal could end the program.
 """
 
 from __future__ import annotations
@@ -65,9 +64,9 @@ class TerminalDriver(LinuxDriver):
             self._window_closed()
 
     def _sigcont_application(self, *_: object) -> None:
-        """Continue after SIGSTOP, for which nothing could be prepared: undo what a shell did to screen and terminal
-        meanwhile. Without leaving application mode first there would be two readers of the keys, and a raw terminal
-        at the end."""
+        """Continue after SIGSTOP, which a program cannot prepare for: undo the changes of the shell to screen and
+        terminal. Without leaving application mode first there would be two readers of the keys, and a raw terminal at
+        the end."""
         stopped_unprepared = self._auto_restart and not self._must_signal_resume
         if stopped_unprepared:
             self.suspend_application_mode()
@@ -77,7 +76,7 @@ class TerminalDriver(LinuxDriver):
                 self._loop.call_soon_threadsafe(partial(self._app.refresh, layout=True))
 
     def _window_closed(self) -> None:
-        with suppress(RuntimeError):  # the loop has ended
+        with suppress(RuntimeError):  # the event loop has already ended
             self._loop.call_soon_threadsafe(self._app.exit, int(ExitCode.HANGUP))
 
 
@@ -95,7 +94,7 @@ class LoginHandover:
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Suspend the interface, which draws nothing until it comes back: always, unless the person has left."""
+        """Suspend the interface. It draws nothing until it resumes, which it does unless the person has left."""
         self.active = True
         try:
             with _suspended(self._app, f"ccb: logging in to {self._host} again"):

@@ -26,7 +26,7 @@ def waits(rand: Callable[[], float] = random.random) -> Iterator[float]:
 
 STEADY_S = 1.0
 MAX_QUICK = 5
-"""How many connections in a row may break off within STEADY_S seconds before the waits grow."""
+"""Connections in a row that may break off within STEADY_S seconds before the waits grow."""
 
 
 class Pace:
@@ -42,7 +42,7 @@ class Pace:
         self._quick = 0
 
     def connected(self) -> None:
-        """A connection was made."""
+        """Note that a connection was made."""
         self._since = time.monotonic()
 
     def next(self) -> float:

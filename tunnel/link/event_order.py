@@ -15,7 +15,7 @@ ACK_SECONDS = 1.0
 
 
 class EventOrder:
-    """Counts events and has them acknowledged: `send_ack` is called with the number of the last one."""
+    """Checks the numbers of events and acknowledges them: `send_ack` is called with the number of the last one."""
 
     def __init__(self, send_ack: Callable[[int], None], ack_seconds: float) -> None:
         self._send_ack = send_ack
@@ -30,7 +30,7 @@ class EventOrder:
         return self._seq
 
     def begin(self, have: int) -> None:
-        """The client has all events up to `have`."""
+        """Start after event `have`: the client has all events up to it."""
         self._seq = self._acked = have
 
     def close(self) -> None:
@@ -39,9 +39,9 @@ class EventOrder:
             self._timer.cancel()
 
     def take(self, seq: int) -> bool:
-        """Event `seq` has arrived.
+        """Note that event `seq` has arrived.
 
-        Return False if it came before. Raise ProtocolError if events before it are missing.
+        Return False if it had arrived before. Raise ProtocolError if events before it are missing.
         """
         if seq <= self._seq:
             return False
@@ -54,7 +54,8 @@ class EventOrder:
         return True
 
     def skip_to(self, seq: int, host: str) -> None:
-        """A snapshot stands for all events up to `seq`. Raise ProtocolError if later ones have arrived already."""
+        """Count all events up to `seq` as arrived: a snapshot stands for them. Raise ProtocolError if later ones have
+        arrived already."""
         if seq < self._seq:
             raise ProtocolError(f"{host} sent a snapshot of events that are there already")
         self._arrived(seq)

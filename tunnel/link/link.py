@@ -1,7 +1,8 @@
 """The link: the frames of one connection over a pipe.
 
-It orders and acknowledges events, watches the silence of the other end, and hands the frames of model calls to the auth
-proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its owner.
+It checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to the
+auth proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its
+owner.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | Fenced 
 
 
 class StreamHandler(Protocol):
-    """Takes the frames of model calls: the in-band front of the auth proxy. Must not wait for the provider."""
+    """Handles the frames of model calls: the in-band front of the auth proxy. It must not wait for the provider."""
 
     async def handle(self, frame: Open | Data | End | Credit | Cancel) -> None: ...
 
@@ -167,7 +168,7 @@ class Link:
         streams: StreamHandler | None,
         tail: int = 0,
     ) -> None:
-        """Ask for the next epoch and for everything after event `have`. From here on silence is watched.
+        """Ask for the next epoch and for everything after event `have`. From now on a silent peer is detected.
 
         With `tail`, ask for a snapshot and about `tail` bytes of events behind it. Frames of model calls go to
         `streams`, None for a viewer without calls. Raise ConnectionLost.
@@ -192,7 +193,7 @@ class Link:
         await self._writer.send(frame)
 
     def probe(self) -> None:
-        """Doubt the connection: it is dead unless something arrives within PROBE_S."""
+        """Test the connection: it counts as dead unless something arrives within PROBE_S."""
         self._liveness.probe()
 
     def ping(self) -> None:
@@ -232,7 +233,7 @@ class Link:
             frame = await self._next_frame()
             match frame:
                 case Event():
-                    if self._events.take(frame.seq):  # else it was replayed twice around an attach
+                    if self._events.take(frame.seq):  # otherwise the event was replayed twice around an attach
                         yield frame
                 case Attached() | Snapshot() | Fenced() if frame.epoch < self._least_epoch:
                     log.info("a %s frame of an earlier connection is ignored", frame.t)

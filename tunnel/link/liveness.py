@@ -1,4 +1,4 @@
-"""Whether the other end of a link still lives: pings in silence, and the end of a connection that stays silent."""
+"""Detect a dead peer: ping after a silence, and end a connection that stays silent."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PROBE_S = 3.0
 
 
 class Watched(Protocol):
-    """The link as the watch sees it."""
+    """What the watch needs from a link."""
 
     def ping(self) -> None:
         """Send a ping."""
 
     def declare_dead(self, silence: float) -> None:
-        """Nothing has arrived for `silence` seconds."""
+        """Give the connection up: nothing has arrived for `silence` seconds."""
 
 
 class Liveness:
@@ -54,15 +54,15 @@ class Liveness:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def heard(self) -> None:
-        """Something has arrived."""
+        """Note that bytes have arrived."""
         self._heard = time.monotonic()
 
     def reading(self, active: bool) -> None:
-        """The link waits for bytes (`active`), or its consumer holds a frame."""
+        """Note whether the link waits for bytes (`active`) or its consumer holds a frame."""
         self._reading = active
 
     def probe(self) -> None:
-        """Doubt the connection: it is dead unless something arrives within PROBE_S."""
+        """Test the connection: it counts as dead unless something arrives within PROBE_S."""
         self._heard = min(self._heard, time.monotonic() - self._dead_after + PROBE_S)
         self._link.ping()
 

@@ -1,4 +1,4 @@
-"""The refusals of a worker as errors for the person."""
+"""Turn the refusals of a worker into errors for the person."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
 
 
 def _similar(refused: Refused) -> str:
-    """Return the names that the worker offers instead, on one line; "" if none."""
+    """Return the similar names that the worker suggests, on one line, or "" if there are none."""
     near = refused.data.get("near")
     return ", ".join(neutralise(str(each)) for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
 
@@ -107,11 +107,11 @@ _ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
     "waits_for_answer": _waits_for_answer,
     "bad_attach": _bad_attach,
 }
-"""By the code of a refusal: from the frame, the host's name and the neutralised message to the error."""
+"""For each refusal code: makes the error from the frame, the host's name and the neutralised message."""
 
 
 def listed_host(host: str) -> str:
-    """Return the words by which a host command names `host`."""
+    """Return `host` as the argument of a host command such as `ccb ps`."""
     return "--local" if host == "local" else host
 
 

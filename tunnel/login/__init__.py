@@ -1,1 +1,2 @@
-"""What every login shares: the prompter, host keys, askpass, and what servers and failed commands say."""
+"""The parts that every login shares: the prompter, host keys, askpass, and the messages of servers and failed
+commands."""

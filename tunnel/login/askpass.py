@@ -1,5 +1,5 @@
-"""Brings the questions of ssh and its wrappers to the person: a program for SSH_ASKPASS, and the socket it asks
-through."""
+"""Bring the questions of ssh and its wrappers to the person: a program for SSH_ASKPASS, and the socket through which it
+asks."""
 
 from __future__ import annotations
 

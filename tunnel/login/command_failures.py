@@ -1,4 +1,4 @@
-"""Turns what ssh and other commands say when they do not reach a host into errors."""
+"""Turn the output of ssh and other commands that did not reach a host into errors."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         "Try again. If it happens again, read the host's SSH log.",
     ),
 )
-"""What ssh says, and the error that it means: pattern, class, what happened, what to do. The first row that matches
+"""Messages of ssh and the errors they mean: pattern, class, what happened, what to do. The first matching row
 counts. Patterns are anchored to the start of a line: a banner or ProxyCommand may use the same words elsewhere."""
 
 _ALSO_SSH = (
@@ -130,10 +130,10 @@ _WAY_ENDED = re.compile(_WAY_ENDED_PATTERN, re.IGNORECASE | re.MULTILINE)
 _NO_REASON = re.compile(
     r"^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)", re.IGNORECASE
 )
-"""What ssh says when its ProxyCommand ends, without a reason."""
+"""Messages of ssh about the end of its ProxyCommand that give no reason."""
 
 _UNKNOWN_PORT = re.compile(r"^(banner exchange: )?connection .*\bunknown port \d+", re.IGNORECASE | re.MULTILINE)
-"""Said once by each ssh whose jump host or ProxyCommand did not reach the next host."""
+"""Printed once by each ssh whose jump host or ProxyCommand did not reach the next host."""
 
 _ON_THE_WAY = re.compile(
     r"^host key for (\S+) has changed|^\S+ host key for (\S+) was revoked|host key is known for (\S+) and"
@@ -178,7 +178,7 @@ def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, 
 
 
 def _failed_host(name: str, said: str) -> str:
-    """Return which host ssh's output is about: `name`, or one on the way to it."""
+    """Return the host that ssh's output is about: `name`, or a host on the way to it."""
     others = len(_UNKNOWN_PORT.findall(said))
     # "open failed" is what a jump host says about the next host. If only one ssh failed, that is the host itself.
     if not _WAY_ENDED.search(said) or (others <= 1 and re.search(r"^channel \d+: open failed", said, re.MULTILINE)):
@@ -188,7 +188,7 @@ def _failed_host(name: str, said: str) -> str:
 
 
 def last_words(said: str) -> str:
-    """Return the last lines of `said` that are ssh's own and say why it ended.
+    """Return the last lines of `said` in which ssh itself says why it ended.
 
     If they give no reason, add the line before them: a ProxyCommand or jump host may have said it.
     """
@@ -207,7 +207,8 @@ def _without_frames(said: str) -> str:
 
 
 def _without_old_key(said: str) -> str:
-    """Return how to remove the old key of a host, "" if ssh does not name its place: only that of some systems does."""
+    """Return how to remove the old key of a host, or "" if ssh does not name the key's place (only some versions of ssh
+    do)."""
     found = _OFFENDING.search(said)
     if found is None:
         return ""
@@ -218,7 +219,7 @@ def _without_old_key(said: str) -> str:
 
 
 def session_failure(name: str, status: int | None, said: str, by_hand: str = "") -> CcbError | None:
-    """Return the error that the output of a client of our master means, None if it has none.
+    """Return the error that the output of a client of our master means, or None if it means none.
 
     The client cannot log in by itself, so "no way to the host" only means that the master has ended.
     """
@@ -236,7 +237,7 @@ def wrapper_failure(name: str, shown: str, status: int | None, said: str) -> Ccb
 
 
 def command_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
-    """Return the error that the output of any other command means that ended at once."""
+    """Return the error for any other command that ended at once, from its output."""
     if status is None or status in _OURS:
         return None
     by_hand = f"Make this work in a terminal first: {shown}"

@@ -1,4 +1,4 @@
-"""known_hosts as ssh reads it, and what to make of a host key.
+"""Read known_hosts as ssh does, and judge the key that a host shows.
 
 asyncssh only gets the keys that are trusted for a host. If the server shows another one, `judge` tells an unknown key
 from a changed one; asyncssh does not.
@@ -124,7 +124,7 @@ def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
 
 
 def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (file:line, marker or "", rest of the line).
+    """Yield the place (`file:line`), the marker or "", and the rest of each line.
 
     Add a sentence to `unread` for each file that cannot be read.
     """

@@ -42,12 +42,13 @@ class Overheard(socket.socket):
 
 
 def too_many_logins(said: str) -> bool:
-    """Return whether a server that says this, or nothing, takes no login at the moment (MaxStartups)."""
+    """Return whether this text of the server, perhaps empty, means that it accepts no login at the moment
+    (MaxStartups)."""
     return not said or re.search(r"MaxStartups|not allowed at this time", said, re.IGNORECASE) is not None
 
 
 def closed_before_login(name: str, said: str) -> Dropped:
-    """Return the error for a server that takes no login at the moment."""
+    """Return the error for a server that accepts no login at the moment."""
     return Dropped(
         f"{name} closed the connection before any login",
         evidence=said,
@@ -56,7 +57,7 @@ def closed_before_login(name: str, said: str) -> Dropped:
 
 
 def expired(name: str, said: str) -> AuthFailed | None:
-    """Return the error if `said` (neutralised) tells that the account or its password has expired, else None."""
+    """Return an error if `said` (neutralised) says that the account or its password has expired, else None."""
     if not _EXPIRED.search(said):
         return None
     return AuthFailed(

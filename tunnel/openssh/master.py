@@ -1,7 +1,7 @@
 """A master connection of the OpenSSH client: it logs in once and carries the commands of clients that connect to its
 socket.
 
-It ends with the ccb that started it, even if that is killed.
+It ends when the ccb that started it ends, even if that ccb is killed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A task of the auth proxy appends what the provider sends. One reader at a time takes bytes out by offset and
 acknowledges them. Bytes that are not acknowledged stay, so after a lost connection another reader can go on at any of
-them. When the buffer is full the provider waits, whether somebody reads or not.
+them. When the buffer is full the provider waits, whether or not there is a reader.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Call:
         return self._failure
 
     def start(self, head: ResponseHead) -> None:
-        """The response head has arrived."""
+        """Note the response head."""
         self._head = head
         self.state = CallState.STREAMING
         self._news.set()
@@ -99,12 +99,12 @@ class Call:
         self._news.set()
 
     def finish(self) -> None:
-        """The body is complete."""
+        """Note that the body is complete."""
         self.state = CallState.DONE
         self._news.set()
 
     def fail(self, error: Refusal | ProviderError) -> None:
-        """The call is over without a complete response. What has arrived can still be read."""
+        """End the call without a complete response. Bytes that have arrived can still be read."""
         if not self.over:
             self._failure = error
             self.state = CallState.FAILED
@@ -172,7 +172,7 @@ class Reader:
             await self._wait()
 
     def ack(self, offset: int) -> None:
-        """The worker has the bytes before `offset`; they need not be kept."""
+        """Release the bytes before `offset`: the worker has them."""
         self._call._trim(self, min(offset, self.offset))
 
     def _check(self) -> None:

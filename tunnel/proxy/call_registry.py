@@ -1,4 +1,4 @@
-"""The calls of one auth proxy by id: those under way, and those that are over and kept for a worker that comes back."""
+"""The calls of one auth proxy by id: running calls, and finished ones that are kept for a worker that reconnects."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ class CallRegistry:
         self._calls[call.id] = call
 
     def reader_came(self, call: Call) -> None:
-        """`call` has a reader again."""
+        """Stop the clock of `call`: it has a reader again."""
         self._stop_clock(call.id)
         self._unread.pop(call.id, None)
         call.limit = BUFFER
         self._share()
 
     def reader_left(self, call: Call) -> None:
-        """Nobody reads `call` now. Keep it for HOLD seconds of link."""
+        """Start the clock of `call`, which has no reader now: keep it for HOLD seconds, counted while the link is
+        up."""
         if self._calls.get(call.id) is not call:
             return
         self._unread[call.id] = call
@@ -64,13 +65,13 @@ class CallRegistry:
             self._evict()
 
     def link_down(self) -> None:
-        """No worker is connected: stop the clocks."""
+        """Stop the clocks: no worker is connected."""
         self._link_down = True
         for call_id in list(self._expiries):
             self._stop_clock(call_id)
 
     def link_up(self) -> None:
-        """A worker is connected and can ask for its calls: start the clocks."""
+        """Start the clocks: a worker is connected and can ask for its calls."""
         self._link_down = False
         for call in self._unread.values():
             self._start_clock(call)

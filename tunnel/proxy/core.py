@@ -52,12 +52,12 @@ class ProxiedResponse:
         return piece
 
     def ack(self, offset: int) -> None:
-        """The worker has everything before `offset`."""
+        """Release the bytes before `offset`: the worker has them."""
         if isinstance(self._source, Reader):
             self._source.ack(offset)
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The bytes as they arrive. Asking for the next piece acknowledges the one before."""
+        """Yield the bytes as they arrive. Asking for the next piece acknowledges the one before."""
         while piece := await self.read():
             yield piece
             self.ack(self.offset)
@@ -90,7 +90,7 @@ class AuthProxy:
 
     @property
     def under_way(self) -> int:
-        """How many calls the provider has not finished."""
+        """The number of calls that the provider has not finished."""
         return len(self._tasks)
 
     @property
@@ -125,11 +125,11 @@ class AuthProxy:
                 self._leave(call, reader, keep)
 
     def link_up(self) -> None:
-        """A connection serves the worker. From now on the time that unread calls are kept counts."""
+        """Note that a connection serves the worker. From now on the clocks of unread calls run."""
         self._calls.link_up()
 
     def link_down(self) -> None:
-        """No connection serves the worker. Its calls go on and are kept until one does."""
+        """Note that no connection serves the worker. Its calls go on, and are kept until a connection does."""
         self._calls.link_down()
 
     def knows(self, call_id: str) -> bool:
@@ -138,7 +138,7 @@ class AuthProxy:
         return call is not None and call.uploaded
 
     def discard(self, call_id: str) -> None:
-        """The worker does not want the call any more: abort and forget it."""
+        """Abort and forget a call that the worker no longer wants."""
         call = self._calls.find(call_id)
         if call is not None:
             self._calls.drop(call)

@@ -1,4 +1,4 @@
-"""Which headers cross the proxy. Each direction has a closed list, so a new header does not leak by default."""
+"""The headers that may cross the proxy. Each direction has a closed list, so a new header does not leak by default."""
 
 from __future__ import annotations
 

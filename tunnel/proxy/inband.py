@@ -91,7 +91,7 @@ class _Stream:
                 await self._grant(self.opened.stream, len(chunk))
 
     def take(self, count: int) -> None:
-        """The worker has taken `count` more bytes of the response."""
+        """Note that the worker has taken `count` more bytes of the response."""
         self.credit += count
         self._taken += count
         self.acknowledge()
@@ -152,7 +152,7 @@ class InbandCalls:
 
     @property
     def open_streams(self) -> int:
-        """How many streams have a response that the worker has not taken whole."""
+        """The number of streams whose response the worker has not completely taken."""
         return len(self._streams)
 
     async def read_out(self) -> None:
@@ -214,7 +214,7 @@ class InbandCalls:
             log.debug("answers to model streams ended with their connection: %s", error.what)
 
     async def _cancel(self, stream: _Stream) -> None:
-        """The worker does not want the response any more: abort the call, do not keep it."""
+        """Abort the call and do not keep it: the worker no longer wants the response."""
         self._forget(stream)
         if stream.opened.id:
             self._proxy.discard(stream.opened.id)

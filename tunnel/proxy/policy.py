@@ -1,4 +1,5 @@
-"""Which requests the auth proxy lets through. The check comes before a credential is read or a connection is opened."""
+"""Decide which requests the auth proxy lets through. The check comes before a credential is read or a connection is
+opened."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ _ERROR_TYPES = {
 class RequestHead:
     """A model call as a front received it.
 
-    `id` names the call for ever; a call with an empty id cannot be resumed. `path` is the raw request target with its
-    query. `size` is the announced length of the body in bytes, None if it was not announced.
+    `id` identifies the call permanently; a call with an empty id cannot be resumed. `path` is the raw request target
+    with its query. `size` is the announced length of the body in bytes, None if it was not announced.
     """
 
     id: str

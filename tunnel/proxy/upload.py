@@ -28,9 +28,9 @@ class Upload:
         call.uploaded = size == 0
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece.
+        """Yield the body, piece by piece.
 
-        Raise Refusal if it is too large, not as long as announced, or not wanted any more.
+        Raise Refusal if it is too large, differs from its announced length, or is no longer wanted.
         """
         sent = 0
         try:

@@ -43,8 +43,8 @@ class LoginRecord:
 class LoginClient(asyncssh.SSHClient):
     """The callbacks of one login.
 
-    `shown_key` is the host key if it is not among the trusted ones. `opened` is set when the connection is made,
-    `greeted` when the server has come to ask for a login.
+    `shown_key` is the host key, if it is not a trusted one. `opened` is set when the connection is made, `greeted` when
+    the server first asks for a login.
     """
 
     def __init__(self, name: str, config: HostConfig, prompts: Prompts) -> None:

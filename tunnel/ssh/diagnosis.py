@@ -23,7 +23,7 @@ _GARBLED = asyncssh.ProtocolError | asyncssh.MACError | asyncssh.CompressionErro
 
 @dataclass(frozen=True)
 class FailedLogin:
-    """What is known of a login that failed."""
+    """The known facts about a failed login."""
 
     hop: Hop
     client: LoginClient
@@ -40,7 +40,8 @@ class FailedLogin:
 
 
 def untrusted(failed: FailedLogin, error: asyncssh.HostKeyNotVerifiable) -> HostKeyError:
-    """The host did not prove itself. Raise HostKeyError at once if its key is revoked: no other key may be tried."""
+    """Return the error for a host that did not prove its identity. Raise HostKeyError if its key is revoked: no other
+    key may be tried."""
     said = neutralise(str(error))
     if "revoked" in said:
         raise revoked(failed.name, said) from error
@@ -48,7 +49,7 @@ def untrusted(failed: FailedLogin, error: asyncssh.HostKeyNotVerifiable) -> Host
 
 
 def no_answer_through(through: SshTarget, failed: FailedLogin) -> Unreachable:
-    """The jump host `through` did not reach the next host in time."""
+    """Return the error for a jump host `through` that did not reach the next host in time."""
     return Unreachable(
         f"the jump host {through.shown} got no answer from {failed.place}"
         f" in {failed.hop.config.route.connect_timeout_s:.0f} s",
@@ -58,7 +59,7 @@ def no_answer_through(through: SshTarget, failed: FailedLogin) -> Unreachable:
 
 
 def not_reached_through(through: SshTarget, failed: FailedLogin, error: asyncssh.ChannelOpenError) -> Unreachable:
-    """The jump host `through` was reached, but cannot or will not connect to the next host."""
+    """Return the error for a jump host `through` that was reached but does not connect to the next host."""
     said = neutralise(error.reason)
     if error.code == OPEN_ADMINISTRATIVELY_PROHIBITED:
         return Unreachable(
@@ -75,7 +76,7 @@ def not_reached_through(through: SshTarget, failed: FailedLogin, error: asyncssh
 
 
 def refused(failed: FailedLogin, error: asyncssh.PermissionDenied) -> AuthFailed:
-    """The server accepted no login."""
+    """Return the error for a server that accepted no login."""
     name, client, record = failed.name, failed.client, failed.client.record
     nobody_to_ask = isinstance(failed.prompts, NobodyToAsk)
     if record.gave_up and not nobody_to_ask:
@@ -106,7 +107,7 @@ def refused(failed: FailedLogin, error: asyncssh.PermissionDenied) -> AuthFailed
 
 
 async def broken_off(failed: FailedLogin, error: Exception) -> ConnectError:
-    """The connection broke off, or the server did not speak SSH in time."""
+    """Return the error for a connection that broke off, or a server that did not speak SSH in time."""
     name = failed.name
     command_failed = await failed.carrier.command_failed()
     words = failed.carrier.command_output()
@@ -118,7 +119,7 @@ async def broken_off(failed: FailedLogin, error: Exception) -> ConnectError:
     dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | _GARBLED)
     sock = failed.carrier.sock
     if dropped and not command_failed and sock is not None and not sock.spoke_ssh:
-        # In a pipeline the exit status is the last command's, so words without any of the server's blame the command.
+        # A pipeline has the exit status of its last command. So if only the command printed something, blame it.
         command_failed = not sock.said and bool(words)
         if too_many_logins(sock.said) and not command_failed:
             return closed_before_login(f"{name} ({failed.place})", _heard(failed.carrier, sock.said, words))

@@ -1,4 +1,4 @@
-"""The way to a host over jump hosts: ProxyJump, also that of the jump hosts themselves."""
+"""Find the route to a host over jump hosts, from ProxyJump options, including those of the jump hosts themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_JUMP_HOSTS = 8
 
 
 class Hop(NamedTuple):
-    """A host on the way, or the last one, and the options that apply to it."""
+    """A jump host or the destination, and the options that apply to it."""
 
     target: SshTarget
     config: HostConfig
@@ -49,6 +49,6 @@ def ssh_of_jump_hosts(ssh: Sequence[str]) -> list[str]:
 
 
 def _through_the_last(hop: Hop) -> Hop:
-    """Return `hop` without a way of its own, because it is reached through the hop before it."""
+    """Return `hop` without its own ProxyJump and ProxyCommand, because it is reached through the hop before it."""
     route = dataclasses.replace(hop.config.route, proxy_jump=None, proxy_command=None)
     return hop._replace(config=dataclasses.replace(hop.config, route=route))

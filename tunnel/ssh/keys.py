@@ -31,7 +31,7 @@ AskPassphrase = Callable[[str, int], Awaitable[str | None]]
 class KeyFile:
     """An identity file, or only its public half.
 
-    `key` is None if it is locked or missing, `public` if it is not known.
+    `key` is None if the private key is locked or missing; `public` is None if it is unknown.
     """
 
     path: Path
@@ -49,7 +49,8 @@ def read_key_files(paths: Sequence[Path]) -> list[KeyFile]:
 
 
 def unusable_keys(paths: Sequence[Path], found: Sequence[KeyFile]) -> list[str]:
-    """Return which identity files give no key, and why. Blocking. Default files (~/.ssh/id_*) may be missing."""
+    """Return a sentence for each identity file that gives no key. Blocking. Default files (~/.ssh/id_*) may be
+    missing."""
     there = {file.path for file in found}
     return [f"{path}: {why}" for path in dict.fromkeys(paths) if path not in there and (why := _why_unusable(path))]
 

@@ -1,4 +1,4 @@
-"""One login over SSH: the host proves itself, then the person does."""
+"""One login over SSH: first the host proves its identity, then the person does."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Attempt:
     async def run(self, known: KnownKeys, *, certificates: bool) -> asyncssh.SSHClientConnection | ConnectError:
         """Return the connection, or the error if the host did not prove itself with what is trusted.
 
-        Raise that error if no other key or certificate is left to try, and what else keeps the person out.
+        Raise that error if no other key or certificate is left to try, and any other error that prevents the login.
         """
         await asyncio.to_thread(self.client.keys.load)
         connecting = asyncio.create_task(self._connect(known, certificates=certificates))
@@ -92,7 +92,7 @@ class _Attempt:
             raise await broken_off(self._failed, error) from error
         except asyncio.CancelledError:
             if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
-                connecting.result().abort()  # it was made in this moment, and nobody will take it
+                connecting.result().abort()  # the connection was made just now, but nobody will use it
             raise
         finally:
             if not connecting.done():
@@ -119,7 +119,7 @@ class _Attempt:
             lambda: self.client,
             config.hostname,
             config.port,
-            config=None,  # else asyncssh reads ~/.ssh/config itself
+            config=None,  # otherwise asyncssh reads ~/.ssh/config itself
             options=connection_options(config, known, certificates=certificates),
             sock=self._carrier.sock,
             tunnel=tunnel if tunnel is not None else (),

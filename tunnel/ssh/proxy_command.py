@@ -1,7 +1,7 @@
 """What carries an SSH connection: TCP, a ProxyCommand, or the connection to a jump host.
 
 A ProxyCommand is a child of the person's shell. Its stdin and stdout are the connection, or it hands over an open one.
-asyncssh could run one itself, but takes what the command says on stderr for bytes of the server.
+asyncssh could run one itself, but it treats the command's stderr as bytes from the server.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class FirstStream:
 
     @property
     def runs_command(self) -> bool:
-        """Whether the stream is that of a command."""
+        """Whether a ProxyCommand carries the stream."""
         return self._child is not None
 
     def command_output(self) -> str:
@@ -144,7 +144,7 @@ class FirstStream:
 
 
 class Carrier:
-    """What one login goes over:
+    """What carries one login:
 
     `sock`, which `stream` has opened, or `tunnel`, the connection to the jump host `through`.
     """

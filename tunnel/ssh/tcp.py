@@ -99,7 +99,7 @@ def _bind_to_interface(sock: socket.socket, name: str) -> None:
         if sock.family == socket.AF_INET:
             request = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", os.fsencode(name)))
             sock.bind((socket.inet_ntoa(request[20:24]), 0))
-        elif sys.platform == "darwin":  # there is no list of addresses to read
+        elif sys.platform == "darwin":  # this system has no list of addresses to read
             sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_BOUND_IF, socket.if_nametoindex(name))
         else:
             sock.bind((_ipv6_address(name), 0))

@@ -92,8 +92,8 @@ def _naming_jump_host(hop: Hop, target: SshTarget) -> Iterator[None]:
 def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -> None:
     """Tell the person which of their ssh options ccb's own SSH does not honour.
 
-    At a jump host (not the `last` hop) only options that ssh itself would honour there count: nothing is forwarded or
-    run.
+    For a jump host (not the `last` hop), name only options that ssh itself would honour there: on a jump host, ssh
+    forwards and runs nothing.
     """
     options = hop.config.no_effect if last else only_openssh(hop.config.no_effect)
     if options:

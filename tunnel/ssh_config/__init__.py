@@ -1,1 +1,1 @@
-"""ssh_config as ssh means it: from `ssh -G` where OpenSSH is present, else from the files."""
+"""Read ssh_config as ssh does: with `ssh -G` if OpenSSH is installed, else from the files."""

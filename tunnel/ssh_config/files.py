@@ -56,7 +56,7 @@ _OLD_NAMES = {
 
 
 def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple[dict[str, list[str]], tuple[str, ...]]:
-    """Return the options of `target` by lower-case name, and the names of those that only OpenSSH understands.
+    """Return the options of `target` by lower-case name, and the names of options that only OpenSSH understands.
 
     The command line counts first, then `files` (default: the user's and the system's). Blocking: `Match exec` commands
     run. Raise ConfigError.
@@ -111,7 +111,7 @@ def _unknown_of(config: SSHConfig) -> tuple[str, ...]:
 
 
 class _Named(NamedTuple):
-    """What is known of the target in the middle of a file."""
+    """The facts about the target that are known in the middle of a file."""
 
     host: str
     user: str | None
@@ -119,7 +119,7 @@ class _Named(NamedTuple):
 
 
 def clean_line(line: str, target: _Named, include_from: Path, unknown: set[str]) -> str:
-    """Return a line of an ssh_config file in a form that asyncssh reads as ssh does; "" if there is none.
+    """Return a line of an ssh_config file in a form that asyncssh reads as ssh does, or "" if there is no such form.
 
     Relative names in an Include are below `include_from`. Add what only OpenSSH understands to `unknown`.
     """

@@ -128,8 +128,8 @@ def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | No
     """Return the options of `target`. Raise UsageError for a port that is not a number, ConfigError for an unknown
     home.
 
-    `defaults` are the lines of ssh without any configuration. `home` is the directory that `~` means; None: that of
-    HOME.
+    `defaults` are the lines of ssh without any configuration. `home` is the directory that `~` means (None: the one in
+    HOME).
     """
     options = _Options(lines, target, home)
     return HostConfig(
@@ -159,7 +159,7 @@ def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | No
 
 
 class _Options:
-    """Option lines, read as the kinds of values that ssh_config has."""
+    """Option lines, with one method for each kind of ssh_config value."""
 
     def __init__(self, lines: Lines, target: SshTarget, home: str | None) -> None:
         self.lines = lines
@@ -216,7 +216,7 @@ class _Options:
 
     @cached_property
     def tokens(self) -> Mapping[str, str]:
-        """What `%x` stands for (ssh_config(5), TOKENS)."""
+        """The values of the `%x` tokens (ssh_config(5), TOKENS)."""
         tokens = {
             "%": "%",
             "d": self._home or str(Path.home()),

@@ -54,7 +54,8 @@ class AppliedOption:
 
 @dataclass
 class _Trace:
-    """What ssh says about reading its files: their names, the blocks (file, line) that applied, included files."""
+    """What ssh reports about reading its files: their names, the blocks (file, line) that applied, and included
+    files."""
 
     files: list[str] = field(default_factory=list)
     blocks: set[tuple[str, int]] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What `ssh` would do for a host: asked of `ssh -G` where OpenSSH is installed, else read from the files."""
+"""Find the options that `ssh` would use for a host: from `ssh -G` if OpenSSH is installed, else from the files."""
 
 from __future__ import annotations
 

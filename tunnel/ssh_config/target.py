@@ -58,7 +58,7 @@ class SshTarget:
 
     @property
     def shown(self) -> str:
-        """How messages name the host: `user@host`, or `host` if the person named no user."""
+        """The host's name in messages: `user@host`, or `host` if the person named no user."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
     def flags(self) -> list[str]:
@@ -71,7 +71,7 @@ class SshTarget:
     def with_flags(self, flags: Sequence[tuple[str, str]]) -> SshTarget:
         """Return the target with the options that flags of ssh set.
 
-        Of a port only whether it was given is kept (22).
+        A port is kept only as 22, to note that one was given.
         """
         given = dict(flags)
         options = [value for flag, value in flags if flag == "-o"]

@@ -204,7 +204,7 @@ class CommandTransport:
 
     @property
     def warm(self) -> bool:
-        """False: the command may log in before it gives a shell."""
+        """False, because the command may log in before it gives a shell."""
         return False
 
     def abort(self) -> None:

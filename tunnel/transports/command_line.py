@@ -1,4 +1,4 @@
-"""How a command line is passed to a local command that leads to a shell."""
+"""Pass a command line to a local command that leads to a shell."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ class Transport(Protocol):
 
     @property
     def name(self) -> str:
-        """How messages name the host: `user@devbox`, `local`."""
+        """The host's name in messages, such as `user@devbox` or `local`."""
 
     async def execute(self, command: str) -> Pipe:
         """Start `command` in the login shell and return its pipe without waiting for output. Raise CcbError."""
 
     @property
     def alive(self) -> bool:
-        """Whether a command may still be started. A silent connection counts as alive until somebody notices."""
+        """Whether a command may still be started. A silent connection counts as alive until its silence is detected."""
 
     @property
     def warm(self) -> bool:

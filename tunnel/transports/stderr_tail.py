@@ -23,7 +23,7 @@ class StderrTail:
 
     def __init__(self) -> None:
         self._data = b""
-        self._shown = False  # whether the unfinished line was given to `notice`
+        self._shown = False  # whether `notice` has already received the unfinished line
 
     async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
         """Read stderr to its end, in a task of the pipe that owns it. Give every line to `notice`.

@@ -30,7 +30,7 @@ class AgentMessages:
         self._orphans = orphans
         self._live = LiveMessage(container, tools)
         self._blocks: dict[str, list[Block]] = {}  # of the newest messages, by message id
-        self._finished: dict[str, int] = {}  # message id -> how many of its content blocks are finished
+        self._finished: dict[str, int] = {}  # message id -> number of its finished content blocks
         self.last_answer = ""
 
     def stream(self, event: ApiStreamEvent | None) -> None:
@@ -58,7 +58,7 @@ class AgentMessages:
                 shown.append(self._tools.call(content, announced))
 
     def withdraw(self, message_id: str) -> None:
-        """Remove a message that the worker took back, as when the model is asked again after a cut-off answer."""
+        """Remove a message that the worker withdrew, for example to ask the model again after a cut-off answer."""
         if self._live.message_id == message_id:
             self._live.drop()
         if message_id not in self._blocks:
@@ -67,17 +67,17 @@ class AgentMessages:
             self._container.take_away(block)
 
     def drop_live(self) -> None:
-        """Remove what was streamed and never finished."""
+        """Remove streamed text that was never finished."""
         self._live.drop()
 
     def end_turn(self) -> None:
-        """The turn is over: nothing of it is streamed or withdrawn any more."""
+        """Forget the messages of the turn: it is over, so none of them will be streamed or withdrawn."""
         self._live.drop()
         self._blocks.clear()
         self._finished.clear()
 
     def end_session(self) -> None:
-        """Nothing more comes: keep the text that the person has read of an unfinished answer."""
+        """Keep the text of an unfinished answer that the person has read: nothing more will come."""
         self._live.keep_text_and_drop()
 
     def _thought(self, thinking: str) -> ThoughtBlock:

@@ -1,4 +1,5 @@
-"""The blocks of the transcript: prompts, answers, tool calls and notices as data, and what holds them in order."""
+"""The blocks of the transcript (prompts, answers, tool calls and notices) as data, and the containers that keep their
+order."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ class LiveMessage:
         self.message_id = ""
 
     def apply(self, event: ApiStreamEvent | None, finished_blocks: dict[str, int]) -> None:
-        """Apply one event. `finished_blocks`: how many blocks of each message are finished already, by the message's
-        id; after a reconnect the host sends the whole message again."""
+        """Apply one event. `finished_blocks` is the number of finished blocks of each message, by message id: after a
+        reconnect the host sends the whole message again."""
         if isinstance(event, MessageStart):
             self.drop()
             self.message_id = event.message_id
@@ -66,7 +66,7 @@ class LiveMessage:
         return None, []
 
     def drop(self) -> None:
-        """Remove what was never confirmed: its message was cut off."""
+        """Remove the blocks that were never finished: their message was cut off."""
         for live in self._live.values():
             for piece in live.pieces:
                 self._container.take_away(piece)
@@ -76,7 +76,7 @@ class LiveMessage:
         self._live.clear()
 
     def keep_text_and_drop(self) -> None:
-        """Nothing more comes. Keep the text and thinking that the person has read, and remove the rest."""
+        """Keep the text and thinking that the person has read, and remove the rest: nothing more will come."""
         for index, live in list(self._live.items()):
             block = live.block
             if isinstance(block, MarkdownBlock | ThoughtBlock) and (block.text or live.pieces):
@@ -95,7 +95,7 @@ class LiveMessage:
             block = self._tools.announce(start.tool_id, start.tool_name)
         if block is not None:
             self._live[start.index] = LiveBlock(block)
-            if not isinstance(block, MarkdownBlock):  # a text is shown with its first delta
+            if not isinstance(block, MarkdownBlock):  # a text block appears with its first delta
                 self._container.add(block)
 
     def _grow(self, live: LiveBlock, more: str) -> None:

@@ -18,7 +18,7 @@ class Notices:
         self._container = container
         self._own_name = own_name
         self._driver: str | None = None
-        self._another_drove = False  # the last notice named another client as the driver
+        self._another_drove = False  # whether the last notice named another client as the driver
         self._retry: NoticeBlock | None = None
 
     def add(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
@@ -29,7 +29,8 @@ class Notices:
 
     def driver(self, name: str, *, silent: bool) -> None:
         """Announce a change of driver. Say nothing about ourselves unless another client drove in between: every
-        reconnect repeats it. With `silent` only remember it: nobody cares who drove before this terminal attached."""
+        reconnect repeats it. With `silent`, only remember the driver: who drove before this terminal attached does not
+        matter."""
         is_me, changed = name == self._own_name, name not in ("", self._driver)
         if changed and self._driver is not None and (not is_me or self._another_drove) and not silent:
             who = "You drive" if is_me else f"{one_line(shown_name(name))} drives"
@@ -38,11 +39,12 @@ class Notices:
         self._driver = name or self._driver
 
     def late_answer(self) -> None:
-        """The worker dropped an answer of this client."""
+        """Say that the worker dropped an answer of this client."""
         self.add("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
 
     def damage(self, what: str) -> None:
-        """A part of the journal cannot be read. `what` is empty for a part that the worker has reported already."""
+        """Say that a part of the journal cannot be read. `what` is empty for a part that the worker has already
+        reported."""
         if what:
             self.add(f"The session's journal is damaged: {one_line(what)}", Level.WARNING)
 
@@ -59,7 +61,7 @@ class Notices:
             self.add("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
 
     def model_call_over(self) -> None:
-        """The model has answered, or was given up: the next retry gets a notice of its own."""
+        """Note that the model has answered or was given up: the next retry gets a notice of its own."""
         self._retry = None
 
     def _show_retry(self, text: str) -> None:

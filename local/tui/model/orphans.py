@@ -1,4 +1,4 @@
-"""What arrived for messages, tool calls and prompts whose beginning is not loaded yet."""
+"""Data that arrived for messages, tool calls and prompts whose beginning is not loaded yet."""
 
 from __future__ import annotations
 

@@ -14,14 +14,14 @@ _MAX_KNOWN = 1_000
 
 
 class PromptTracker:
-    """Keeps prompts that wait (for the connection, or for the agent) below everything else. A prompt is known by the
-    id of its input and by the uuid of its message."""
+    """Keeps prompts that wait (for the connection or the agent) below everything else. A prompt is identified by the id
+    of its input and by the uuid of its message."""
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
-        self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of prompts that are shown
+        self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
-        self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here, and not yet in the journal as far as we know
+        self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
         self._from_snapshot: dict[str, tuple[BlockContainer, PromptBlock]] = {}
 
@@ -45,13 +45,13 @@ class PromptTracker:
         self._from_snapshot = other._from_snapshot
 
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool) -> None:
-        """Show a prompt that the person sends here. It is queued if a turn is `running`."""
+        """Show a prompt that the person has sent here. It is queued if a turn is `running`."""
         state = PromptState.QUEUED if running else PromptState.TAKEN
         block = self._show(text, state if connected else PromptState.UNSENT, uuid)
         self._unconfirmed[uuid] = block
 
     def arrived(self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False) -> bool:
-        """The journal has a prompt. Return whether it is new here. `taken`: the agent is known to have it already."""
+        """Note that the journal has a prompt. Return whether it is new here. `taken`: the agent already has it."""
         for each in ids:
             block = self._unconfirmed.pop(each, None)
             if block is not None:
@@ -59,14 +59,15 @@ class PromptTracker:
                 return False
         early = [self._from_snapshot.pop(each) for each in ids if each in self._from_snapshot]
         for container, shown in early:
-            container.take_away(shown)  # its place is here
+            container.take_away(shown)  # this is its place in the conversation
         if self._knows(ids) and not early:
             return False
         self._show(text, PromptState.QUEUED if running and not taken else PromptState.TAKEN, *ids)
         return True
 
     def snapshot(self, prompts: Iterable[SnapshotPrompt]) -> None:
-        """Events are not loaded. `prompts` are those that wait after them, or whose turn runs."""
+        """Take over the prompts of a snapshot, which stands for events that are not loaded: `prompts` wait, or their
+        turn is running."""
         prompts = list(prompts)
         waiting = {each for prompt in prompts if not prompt.taken for each in prompt.ids}
         for each, block in list(self._waiting.items()):
@@ -76,7 +77,8 @@ class PromptTracker:
             self._show_from_snapshot(prompt)
 
     def taken(self, uuid: str) -> bool:
-        """The agent takes a prompt, which moves up to the conversation. Return False for an unknown prompt."""
+        """Move a prompt up into the conversation, because the agent has taken it. Return False for an unknown
+        prompt."""
         block = self._waiting.pop(uuid, None)
         self._unconfirmed.pop(uuid, None)
         if block is not None:
@@ -87,7 +89,7 @@ class PromptTracker:
         return block is not None or uuid in self._known
 
     def failed(self, uuid: str) -> bool:
-        """The prompt did not leave the laptop. Return whether it was waiting."""
+        """Mark a prompt that did not leave the laptop as failed. Return whether it was waiting."""
         block = self._unconfirmed.pop(uuid, None)
         waited = self._waiting.pop(uuid, None) is not None
         if block is not None:
@@ -96,14 +98,15 @@ class PromptTracker:
         return waited
 
     def refused(self, uuid: str) -> None:
-        """The prompt was not sent. Remove it: its text is in the composer again."""
+        """Remove a prompt that was not sent: its text is in the composer again."""
         self._waiting.pop(uuid, None)
         block = self._unconfirmed.pop(uuid, None)
         if block is not None:
             self._container.take_away(block)
 
     def link_lost(self) -> bool:
-        """Prompts that the journal has not confirmed wait for the connection. Return whether there are any."""
+        """Mark the prompts that the journal has not confirmed as waiting for the connection. Return whether there are
+        any."""
         for uuid, block in self._unconfirmed.items():
             if uuid not in self._waiting:
                 self._container.take_away(block)
@@ -113,21 +116,21 @@ class PromptTracker:
         return bool(self._unconfirmed)
 
     def all_sent(self, *, running: bool) -> None:
-        """The host has all prompts, though the events that say so were not loaded."""
+        """Mark all prompts as sent: the host has them, although the events that say so were not loaded."""
         for uuid, block in list(self._unconfirmed.items()):
             self._confirmed(uuid, block, running=running)
         self._unconfirmed.clear()
 
     def forked(self) -> None:
-        """The session becomes a copy. Prompts that wait for the agent of the original are not part of it; those that
-        the person sends here are."""
+        """Note that the session is now a copy. Prompts that wait for the agent of the original do not belong to it;
+        prompts sent from here do."""
         for uuid, block in list(self._waiting.items()):
             if uuid not in self._unconfirmed:
                 del self._waiting[uuid]
                 self._container.take_away(block)
 
     def settle(self) -> None:
-        """These are earlier events, after which others are shown: every prompt here was taken."""
+        """Mark every prompt as taken: these are earlier events, and later ones are on the screen."""
         for uuid in list(self._waiting):
             self.taken(uuid)
 

@@ -1,4 +1,4 @@
-"""Edits of files as coloured lines, with line numbers where they are known."""
+"""Draw edits of files as coloured lines, with line numbers if they are known."""
 
 from __future__ import annotations
 

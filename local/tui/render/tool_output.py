@@ -26,7 +26,7 @@ _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id")
 
 
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
-    """Return what a call does in one line: the command, the file (relative to `cwd` if it is there), the pattern.
+    """Return what a call does in one line: the command, the file (relative to `cwd` if it is in there), or the pattern.
     With `whole` return all lines of it."""
     if traits_of(name).view is View.CHECKLIST:
         return ""
@@ -56,7 +56,8 @@ def tool_output(block: ToolBlock, palette: Palette, *, details: bool) -> Text | 
 
 
 def _folded(block: ToolBlock, lines: list[str], style: str) -> Text:
-    """Draw a few lines of a result: of a file only their number, of a command the last lines, else the first."""
+    """Draw a few lines of a result: for a file only the number of lines, for a command the last lines, else the
+    first."""
     view = traits_of(block.name).view
     if view is View.FILE_LINES and block.state is ToolState.DONE:
         count = sum(_NUMBERED.match(line) is not None for line in lines)

@@ -1,7 +1,8 @@
 """The approval card: what a tool call would do, why the worker asks, and the three answers.
 
 It never takes keys that were meant for the composer. It gets the focus only if the composer is empty and no key was
-pressed for GRACE_S, or if the person goes there with Tab or Alt+A. Keys that are no answer go on to the composer.
+pressed for GRACE_S, or if the person goes there with Tab or Alt+A. Keys that are not an answer are passed to the
+composer.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MAX_RULE = 1_000
 _MAX_REASON = 500
 _DENIED = "The user denied this; it was not done."
 _MAX_SHARE = 0.7  # of the screen
-_OTHER_LINES = 3  # of transcript, composer and status line, which stay on a small screen
+_OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen
 _SCROLL_KEYS = {"up": -1, "down": 1, "home": -_MAX_CHARS, "end": _MAX_CHARS}
 
 
@@ -104,7 +105,7 @@ class ApprovalCard(Vertical, can_focus=True):
 
     @dataclass
     class TextTyped(Message):
-        """The person typed something that is no answer."""
+        """The person typed text that is not an answer."""
 
         text: str
 
@@ -142,8 +143,8 @@ class ApprovalCard(Vertical, can_focus=True):
         self.show_titles()
 
     def show_titles(self) -> None:
-        """Show the tool and the host, whether there is more to read below (nobody shall allow what they have not
-        seen), and how many questions wait."""
+        """Show the tool and the host, whether there is more to read below (nobody should allow what they have not
+        seen), and the number of waiting questions."""
         title = f"{one_line(self.request.request.tool_name)} on {self._place}"
         below = self._subject_box.max_scroll_y - round(self._subject_box.scroll_y) if self.is_attached else 0
         more = f"↓ {below} more line{'s' if below != 1 else ''}" if below > 0 else ""

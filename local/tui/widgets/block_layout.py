@@ -10,7 +10,7 @@ from ..model.blocks import Block
 
 MAX_BLOCKS = 5_000
 MAX_CHARS = 20_000_000
-_SHARE_FOR_EARLIER = 3 / 4  # of the limits, for earlier events that are loaded; the rest is for what comes
+_SHARE_FOR_EARLIER = 3 / 4  # share of the limits for earlier events; the rest is for new ones
 
 
 class BlockLayout:
@@ -28,12 +28,12 @@ class BlockLayout:
 
     @property
     def is_full(self) -> bool:
-        """Whether the oldest blocks have to go."""
+        """Whether the oldest blocks have to be removed."""
         return len(self.blocks) > MAX_BLOCKS or self._chars > MAX_CHARS
 
     @property
     def has_room_for_earlier(self) -> bool:
-        """Whether earlier blocks may still be put in."""
+        """Whether there is room for earlier blocks."""
         return len(self.blocks) < MAX_BLOCKS * _SHARE_FOR_EARLIER and self._chars < MAX_CHARS * _SHARE_FOR_EARLIER
 
     @property
@@ -43,7 +43,7 @@ class BlockLayout:
 
     @property
     def ends(self) -> Sequence[int]:
-        """For each block the line after it, at the last `lay_out`."""
+        """For each block, the number of the line after it at the last `lay_out`."""
         return self._ends
 
     def position(self, block: Block) -> int:
@@ -73,7 +73,7 @@ class BlockLayout:
         self._sizes[block] = block.size()
 
     def lay_out(self) -> None:
-        """Make line numbers of the heights."""
+        """Compute the line numbers from the heights."""
         self._ends = list(accumulate(self.heights))
 
     def is_laid_out(self, position: int) -> bool:

@@ -49,7 +49,7 @@ class ConnectionView:
         self._change = LinkChange(client.state)
         self._down_at: float | None = None
         self._tried_at = time.monotonic()
-        self._may_ask = False  # the attempt may ask the person something, who may take any time to answer
+        self._may_ask = False  # the attempt may ask the person, whose answer may take any time
         self._shown = LinkChange(client.state)
         self._has_driven = client.driving
 
@@ -75,7 +75,7 @@ class ConnectionView:
 
     @property
     def up(self) -> bool:
-        """Whether there is a connection, so that what is sent arrives at once."""
+        """Whether there is a connection, so that inputs arrive at once."""
         return self.state in (LinkState.CONNECTED, LinkState.FENCED)
 
     @property
@@ -89,7 +89,7 @@ class ConnectionView:
         return not self._client.driving and self.state not in (LinkState.LOST, LinkState.CLOSED)
 
     def changed(self, change: LinkChange, now: float) -> None:
-        """The connection has changed."""
+        """Take over a change of the connection."""
         self._may_ask = self.state is LinkState.NEEDS_PERSON
         self._tried_at = now if change.retry_at is None else change.retry_at
         self._change = change
@@ -111,7 +111,7 @@ class ConnectionView:
             self._shown = self._change
 
     def only_watches_hint(self) -> str:
-        """Return the answer to a person who wants to do something that only the driver can."""
+        """Return a hint for a person who tries an action that only the driver may do."""
         key = TAKE_KEY if TAKE_KEY in self.keys() else _CHORDS[TAKE_KEY]
         return f"this terminal only watches: {key} drives the session"
 
@@ -155,7 +155,7 @@ class ConnectionView:
         return None
 
     def _reconnecting(self, now: float, retry: str) -> BannerMessage:
-        """Describe the wait for the next attempt, or the attempt that runs and, once it may hang, its age."""
+        """Describe the wait for the next attempt, or the running attempt and, once it may hang, its age."""
         shown, age = self._shown, now - self._tried_at
         attempt = f"attempt {shown.attempt}" if shown.attempt else ""
         if age < 0:

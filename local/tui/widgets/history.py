@@ -1,4 +1,4 @@
-"""Events that are not loaded: the lines in their place, and loading them when the person scrolls there."""
+"""Events that are not loaded: show lines in their place, and load them when the person scrolls there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HistoryLoader:
         self._loading = False
 
     def skipped(self, after: int, before: int) -> None:
-        """The events between these numbers are not loaded: show a line in their place."""
+        """Show a line in place of the events between these numbers, which are not loaded."""
         if before <= after + 1:
             return  # the host has lost events that are on the screen
         hole = HoleBlock(level=Level.DIM, after=after, before=before)
@@ -61,7 +61,7 @@ class HistoryLoader:
 
     def _fill(self, hole: HoleBlock, events: Sequence[Received], *, turn_page: bool) -> None:
         if not self._transcript.has_block(hole):
-            return  # the transcript has dropped it meanwhile, since it was full
+            return  # the full transcript has dropped the hole meanwhile
         loaded = BlockList()
         earlier = TranscriptReducer(loaded, orphans=self._reducer.orphans)
         earlier.prompts.share(self._reducer.prompts)

@@ -1,4 +1,4 @@
-"""What the REPL knows of its session from the command line, and the text that stays on the terminal after it."""
+"""The facts about the session from the command line, and the text that stays on the terminal after the REPL."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ccb.tunnel.plain_text import one_line
 
 @dataclass(frozen=True)
 class ReplInfo:
-    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of
-    ccb, `resume` the command that comes back to the session, `client_name` the name of this client at the host,
-    `first_prompt` the prompt of the command line."""
+    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
+    `resume` the command that returns to the session, `client_name` the name of this client at the host, `first_prompt`
+    the prompt of the command line."""
 
     host: str
     path: str
@@ -52,7 +52,8 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> str:
-    """Return the text that stays on the terminal: the session, what it used, its state, how to come back."""
+    """Return the text that stays on the terminal: the session, its tokens and cost, its state, and how to return to
+    it."""
     lines = [f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else "")]
     if left.stopped:
         lines.append("It was stopped on the host.")

@@ -1,4 +1,4 @@
-"""A cache of drawn blocks: the lines of those drawn last, and the heights of all."""
+"""A cache of drawn blocks: the lines of the recently drawn ones, and the heights of all."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MIN_BLOCKS = 8  # always cached, so that a screen of very long blocks is not dr
 
 
 class LineCache:
-    """Keeps at most `max_lines` lines, but always those of the few blocks used last. A key holds everything that the
-    lines depend on, such as width and version; what was kept under another key is not found."""
+    """Keeps at most `max_lines` lines, but always those of the few blocks used last. A key contains everything that the
+    lines depend on, such as width and version; lines kept under another key are not found."""
 
     def __init__(self, max_lines: int) -> None:
         self._max_lines = max_lines

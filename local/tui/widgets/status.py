@@ -1,4 +1,4 @@
-"""The status line: the host and directory, the mode, what goes on, the model, and what was used."""
+"""The status line: the host and directory, the mode, the current activity, the model, tokens and cost."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
     line.append(f"{mark} ", style=tone)
     line.append(place or _squeezed(host, path, room_for_place), style="bold")
     for text, style in shown + [(text, palette.dim) for text in _other_texts(facts)]:
-        if text and line.cell_len + _cells(text) <= width:  # else the next one may fit
+        if text and line.cell_len + _cells(text) <= width:  # otherwise the next one may fit
             line.append(_GAP, style=palette.dim)
             line.append(text, style=style)
     return line
@@ -147,7 +147,7 @@ def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
 
 
 def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
-    """Return what goes on now, the most important first. `tone` is the colour of the connection."""
+    """Return the current activities, the most important first. `tone` is the colour of the connection."""
     entries = []
     if facts.hint:
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
@@ -172,7 +172,7 @@ def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
 
 
 def _other_texts(facts: StatusFacts) -> list[str]:
-    """Return what is shown only where there is room for it: the model, the context, what was used."""
+    """Return the entries that are shown only if there is room: the model, the context, tokens and cost."""
     context = [f"context {tokens(facts.totals.context_tokens)}"] if facts.totals.context_tokens else []
     return [one_line(facts.model), *context, *_used(facts.totals)]
 

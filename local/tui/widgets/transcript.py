@@ -27,18 +27,18 @@ from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
 from .line_cache import CacheKey, LineCache
 
-_MAX_ANIMATED = 60  # the newest blocks, among which running tools are looked for
+_MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _MAX_CACHED_LINES = 2_000  # about 10 KB each with what Textual keeps for them
 _ESTIMATED_TOOL_LINES = 5
-_EXACT_LINES = 500  # at the end of the transcript; further up heights are estimated
-_OVERLAP_LINES = 2  # of the page before, which stay when a page is turned
+_EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
+_OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
 _MIN_FRAME_S = 0.04
 _MAX_FRAME_S = 0.5
-_FRAME_PER_LAYOUT = 6  # a frame lasts this many times as long as the layout before it took
+_FRAME_PER_LAYOUT = 6  # a frame lasts this many times as long as the previous layout took
 
 
 class Transcript(ScrollView, can_focus=False):
-    """Shows blocks. It follows what comes at the bottom unless the person has scrolled up."""
+    """Shows blocks. It follows new blocks at the bottom unless the person has scrolled up."""
 
     DEFAULT_CSS = """
     Transcript {
@@ -112,8 +112,8 @@ class Transcript(ScrollView, can_focus=False):
         return layout.end(position) > top and layout.start(position) < top + self.size.height
 
     def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
-        """Put earlier blocks in behind one that is there. What follows stays at its place on the screen; with
-        `turn_page` it moves to the bottom."""
+        """Insert earlier blocks after a block of the transcript. The blocks after them stay at their place on the
+        screen; with `turn_page` they move to the bottom."""
         layout = self._block_layout
         position = layout.position(after) + 1
         if position < len(layout.blocks) and layout.is_laid_out(position - 1):
@@ -201,7 +201,7 @@ class Transcript(ScrollView, can_focus=False):
             exact -= height
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
-        """After a layout, scroll to where the person was. `top`: the block at the top before, and its line there."""
+        """After a layout, scroll back to the person's place. `top`: the block at the top before, and its line there."""
         layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
         if kept is not None and kept[0] in layout:

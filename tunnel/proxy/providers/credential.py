@@ -46,7 +46,7 @@ class Credential:
 
 
 class CredentialSource(Protocol):
-    """Gives the credential for each call."""
+    """Returns the credential for each call."""
 
     async def get(self) -> Credential:
         """Return the current credential. Raise CredentialError or ConfigError if there is none."""

@@ -62,7 +62,7 @@ class ProviderClient:
 
     @asynccontextmanager
     async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        """Send `request` and give its response as a context. Leaving the context early aborts the call.
+        """Send `request` and yield its response as a context. Leaving the context early aborts the call.
 
         The path of the request is appended to that of the base URL unchanged. Raise ProviderError.
         """
@@ -100,7 +100,7 @@ class ProviderClient:
             raise self._error(error) from None
 
     def _error(self, error: Exception) -> ProviderError:
-        """Say in one sentence which host failed and why, without anything of the request."""
+        """Say in one sentence which host failed and why, without any part of the request."""
         host = self.endpoint.host
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             cause = str(error.certificate_error)

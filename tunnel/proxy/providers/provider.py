@@ -1,7 +1,7 @@
 """The one seam between the auth proxy and a model API.
 
 The worker speaks the Anthropic Messages API and nothing else. A provider takes one such request, calls its own API with
-its own credential, and gives the answer back as an Anthropic response: status, headers, and a body of Anthropic events.
+its own credential, and returns the answer as an Anthropic response: status, headers, and a body of Anthropic events.
 The auth proxy checks the request before the provider sees it, and buffers the answer behind it, so resuming, cancelling
 and the limits are the same for every provider.
 """
@@ -17,7 +17,7 @@ from typing import Protocol, Self
 class ProviderError(Exception):
     """The provider could not be reached, or broke off. `permanent`: the same call will fail again.
 
-    The text reaches the worker, so it holds neither a credential nor anything of the request.
+    The text reaches the worker, so it contains neither a credential nor any part of the request.
     """
 
     def __init__(self, message: str, *, permanent: bool = False) -> None:
@@ -64,7 +64,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """What the person knows the provider by: its host."""
+        """The name under which the person knows the provider: its host."""
 
     @property
     def what_to_check(self) -> str:
@@ -85,7 +85,7 @@ class Provider(Protocol):
         """
 
     def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Send one request and give its response, as a context. Leaving the context early aborts the call.
+        """Send one request and yield its response as a context. Leaving the context early aborts the call.
 
         Raise ProviderError when the provider cannot be reached, and CredentialError or ConfigError when there is no
         credential to send. An answer 401 to a credential that may be replaced carries `x-should-retry: true`.
