@@ -127,7 +127,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
         directory, words = str(Path(words[0]).expanduser().absolute()), words[1:]
     elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):
         raise UsageError(
-            f"{shortened(words[0])!r} names a place on a host, and this would be a session here",
+            f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
             do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
         )
     elif words and may_be_command and not arguments.streams.print:

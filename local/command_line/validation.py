@@ -108,7 +108,7 @@ _STOP_RULES: tuple[Rule, ...] = (
     (
         lambda given: given.command == "stop" and given.host_command.all and bool(given.session.resume),
         UsageError,
-        "an ID and --all exclude each other",
+        "an ID and --all cannot be used together",
         "Give one of them.",
     ),
 )
@@ -132,14 +132,14 @@ _SESSION_RULES: tuple[Rule, ...] = (
     (
         lambda given: given.session.continue_latest and given.session.resume is not None,
         UsageError,
-        "--continue and --resume exclude each other",
+        "--continue and --resume cannot be used together",
         "Give one of them.",
     ),
     (
         lambda given: given.session.fork_session and not _continues(given.session),
         UsageError,
         "--fork-session needs --continue or --resume",
-        "Say which session is to be copied.",
+        "Say which session to copy.",
     ),
     (
         lambda given: bool(given.session.session_id) and _continues(given.session) and not given.session.fork_session,

@@ -113,7 +113,9 @@ def _read(path: Path) -> dict[str, Any] | None:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
     if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
-        raise ConfigError(f"{path} can be changed by other users", do=f"Make it yours, and run `chmod go-w {path}`.")
+        raise ConfigError(
+            f"{path} can be changed by other users", do=f"Make yourself its owner, and run `chmod go-w {path}`."
+        )
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
     try:

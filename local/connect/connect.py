@@ -171,7 +171,8 @@ def _attach_options(
 
 
 def _other_directory(arguments: Arguments, cwd: str) -> tuple[str, ...]:
-    """Return a warning if the session works in another directory than the one on the command line, else ""."""
+    """Return a tuple with a warning if the session works in another directory than the command line names, else an
+    empty one."""
     asked = arguments.directory or ""
     if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd:
         return ()
@@ -196,7 +197,7 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     rows = await list_sessions(await dialer.transport(ask=True), bundle)
     if not rows:
         host = host_label(arguments.connection)
-        raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
+        raise NoSuchSession(f"{host}: this host has no sessions", do="`ccb ssh HOST:/path` starts one.")
     if arguments.command == "attach":
         rows = [row for row in rows if row.alive] or rows
         if len(rows) == 1:

@@ -89,7 +89,7 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
                     case Report():
                         count += 1
                         if count > MAX_REPORTS:
-                            raise ProtocolError(f"{transport.name} sends reports without end")
+                            raise ProtocolError(f"{transport.name} sends too many reports")
                         yield frame
                     case Bye():
                         return

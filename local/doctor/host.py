@@ -68,7 +68,7 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
             yield Finding(HOST, row.name, State(row.state), row.found, row.fix)
             count += 1
             if count > _MAX_CHECKS:
-                raise ProtocolError(f"{transport.name} sends reports without end")
+                raise ProtocolError(f"{transport.name} sends too many reports")
         socket_path = row_of(ReadyRow, report.body, transport.name).socket
         for finding in await measured_findings(channel):
             yield finding
@@ -99,7 +99,7 @@ def _shell_findings(heard: Heard, used: str) -> list[Finding]:
 
 
 def _noise_finding(heard: Heard, pipe: Pipe) -> Finding:
-    """Return a finding about output of the login shell's start-up files."""
+    """Return a finding about output that the login shell prints before the worker starts."""
     lines = pipe.stderr_tail().splitlines(keepends=True)
     errors = "".join(line for line in lines if not line.startswith(_SSHD_MESSAGE))
     text = f"{heard.noise} bytes on stdout, {len(errors.encode())} on stderr before the worker"

@@ -169,23 +169,23 @@ class HeadlessRun:
             return
         self._inputs.ended = True
         if self._results.pending:
-            self._results.came.clear()
+            self._results.printed.clear()
             with suppress(TimeoutError, CcbError, RequestFailed):
                 async with asyncio.timeout(GOODBYE_S):
                     await session.interrupt()
-                    await self._results.came.wait()
+                    await self._results.printed.wait()
         await self._stop(session)
 
     async def stop_at_once(self) -> None:
         """Stop the session without waiting for a result. Otherwise it would go on waiting on the host."""
         session = self._session
-        if session is None or session.state is LinkState.FENCED or session.ended_there:
+        if session is None or session.state is LinkState.FENCED or session.ended_on_host:
             return
         with suppress(TimeoutError, CcbError):
             async with asyncio.timeout(HURRIED_GOODBYE_S):
                 await session.stop()
                 await session.ended()
-        if not session.ended_there:
+        if not session.ended_on_host:
             command = host_command(self._arguments, "stop", self._session_id)
             report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
 
@@ -244,7 +244,7 @@ class HeadlessRun:
                 await session.stop()
                 await session.ended()
                 return
-        if not session.ended_there:
+        if not session.ended_on_host:
             report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
 
     def _come_back(self) -> str:

@@ -62,7 +62,7 @@ class TurnResults:
         self._last: Json | None = None
         self._finished = False
         self.pending = PendingPrompts()
-        self.came = asyncio.Event()
+        self.printed = asyncio.Event()
         """Set when a result was printed."""
         self.denied_unasked = False
         """Whether the worker denied something because nobody could be asked."""
@@ -101,4 +101,4 @@ class TurnResults:
         self._last = result
         self._retries.turn_ended(result)
         await self._output.result(result)
-        self.came.set()
+        self.printed.set()

@@ -57,7 +57,7 @@ async def log_in_unattended(
         raise AuthFailed(
             f"the login to {host} waits for you: {one_line(watch.banners[-1])[:_MAX_QUOTED]}",
             evidence="\n".join(watch.banners),
-            do="Press r to log in again: what it asks is shown there.",
+            do="Press r to log in again: its questions appear then.",
         ) from None
     finally:
         watch.over = True

@@ -85,7 +85,7 @@ class RequestResponder:
         self._services[kind.name] = serve
 
     def begin(self) -> None:
-        """The reader is there, and every kind is registered: from here on requests are answered."""
+        """Start answering requests: every kind is registered, and the reader has started."""
         self._begun = True
         for request_id, kind in list(self._known.items()):
             if kind in self._for_reader:

@@ -98,8 +98,8 @@ class SessionClient(Protocol):
         """Inputs that the host has not confirmed yet."""
 
     def events(self) -> AsyncIterator[Item]:
-        """Yield everything from here on, in order, until the session ends. Raises CcbError when the session is lost for
-        good."""
+        """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
+        is lost for good."""
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
         """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the

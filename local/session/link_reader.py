@@ -136,7 +136,7 @@ class LinkReader:
 
     async def _another_drives(self, frame: Fenced) -> None:
         if frame.by and frame.by == self._options.who:
-            raise ConnectionLost("an earlier connection of this ccb reached the host late")
+            raise ConnectionLost("an earlier connection of this ccb reached the host after this one")
         if (
             self._feed.standing.claims
         ):  # our person asked to drive: that outranks a client that attached at the same moment

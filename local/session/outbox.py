@@ -44,7 +44,9 @@ class Outbox:
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
-            raise UsageError("the message is too large to be sent", evidence=error.reason, do="Send less.") from None
+            raise UsageError(
+                "the message is too large to be sent", evidence=error.reason, do="Send a shorter message."
+            ) from None
         while self._inputs and (len(self._inputs) >= MAX_INPUTS or self._bytes + size > MAX_BYTES):
             self._room.clear()
             await self._room.wait()

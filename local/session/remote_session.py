@@ -143,7 +143,7 @@ class RemoteSession:
         """See SessionClient."""
         connection = self._connection
         if connection is None:
-            raise ConnectionLost("there is no connection to load earlier events over", do="Wait for the reconnect.")
+            raise ConnectionLost("earlier events cannot be loaded without a connection", do="Wait for the reconnect.")
         number, answer = self._requests.open_page()
         try:
             await connection.link.send(Fetch(connection.link.epoch, number, before, most))
@@ -244,7 +244,7 @@ class RemoteSession:
         await self._feed.wait_ended()
 
     @property
-    def ended_there(self) -> bool:
+    def ended_on_host(self) -> bool:
         """Whether the session has ended on the host."""
         return self._feed.ended and self._feed.failure is None
 

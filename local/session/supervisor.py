@@ -144,7 +144,7 @@ class Supervisor:
         client needs every event."""
         gone = self._reader.rewind(hello)
         self.hello = hello
-        lost = EventsLost(f"the host has lost the last {gone} event(s) that were seen here", do=self.come_back())
+        lost = EventsLost(f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back())
         if not self._options.later_tail:
             raise lost
         await self._feed.put(Received("damaged", {"what": lost.what}, hello.seq))

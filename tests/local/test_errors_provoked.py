@@ -259,7 +259,7 @@ async def test_a_login_shell_that_does_something_else(command: str, says: str, m
 async def test_frames_that_tell_of_what_cannot_be() -> None:
     for frames, says in (
         ([Event(2, 1, "message", {})], "are missing"),
-        ([Event(1, 1, "message", {}), Snapshot(1, 0, {})], "events that are there already"),
+        ([Event(1, 1, "message", {}), Snapshot(1, 0, {})], "events that have already arrived"),
     ):
         async with link_pair() as (pipe, peer), Link(pipe) as link:
             await peer.hello()

@@ -57,7 +57,7 @@ class EventOrder:
         """Count all events up to `seq` as arrived: a snapshot stands for them. Raise ProtocolError if later ones have
         arrived already."""
         if seq < self._seq:
-            raise ProtocolError(f"{host} sent a snapshot of events that are there already")
+            raise ProtocolError(f"{host} sent a snapshot of events that have already arrived")
         self._arrived(seq)
 
     def _arrived(self, seq: int) -> None:

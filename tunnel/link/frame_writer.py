@@ -14,7 +14,7 @@ from ..wire import Credit, Data, End, Frame, Head, encode_frame
 _BATCH = 64 * 1024  # bytes for one write of the pipe
 _MAX_INPUTS = 64  # frames
 _MAX_DATA = 8  # frames of at most CHUNK bytes
-_MAX_URGENT = 4096  # frames; more answers to a peer that floods us are dropped
+_MAX_URGENT = 4096  # frames; beyond that, answers to a peer that floods us are dropped
 
 
 class FrameWriter:

@@ -83,7 +83,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
     (
         _WAY_ENDED_PATTERN,
         Unreachable,
-        "the jump host or ProxyCommand does not lead to {name}",
+        "the jump host or ProxyCommand does not reach {name}",
         "Correct its options until `{by_hand}` works.",
     ),
     (

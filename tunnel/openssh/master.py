@@ -97,9 +97,9 @@ async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Pro
             return Master(child, command.socket, listening)
         if gave_up.is_set():
             raise AuthFailed(
-                f"the login to {name} was given up",
+                f"the login to {name} was cancelled",
                 evidence=last_words(neutralise(tail.text())) if is_told(prompts) else neutralise(tail.text().strip()),
-                do="Answer what it asks, or let a key or an agent log in.",
+                do="Answer its questions, or log in with a key or an agent.",
             )
         await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of the person may hold it open
         said, status = neutralise(tail.text().strip()), await child.exited()

@@ -140,7 +140,7 @@ def _select(text: str, known: Sequence[str], default: Sequence[str], option: str
         names = {"+": [*default, *named], "^": [*named, *default]}.get(operator, named)
     if not names:
         raise ConfigError(
-            f"{option} in your ssh configuration allows nothing that ccb's own SSH knows",
+            f"{option} in your ssh configuration names only algorithms that ccb's own SSH does not know",
             evidence=text,
             do="Allow one more, or connect with ssh itself: --transport ssh.",
         )

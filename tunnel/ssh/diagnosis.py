@@ -81,9 +81,9 @@ def refused(failed: FailedLogin, error: asyncssh.PermissionDenied) -> AuthFailed
     nobody_to_ask = isinstance(failed.prompts, NobodyToAsk)
     if record.gave_up and not nobody_to_ask:
         return AuthFailed(
-            f"the login to {name} was given up",
+            f"the login to {name} was cancelled",
             evidence=client.tried(),
-            do="Answer what it asks, or let a key or an agent log in.",
+            do="Answer its questions, or log in with a key or an agent.",
         )
     lines, wanted = [client.tried()], " or ".join(record.wanted)
     if record.key_accepted:

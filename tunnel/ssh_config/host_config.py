@@ -193,7 +193,7 @@ class _Options:
             return Path(text).expanduser()
         except RuntimeError as error:
             raise ConfigError(
-                "the ssh configuration names the home of a user who does not exist here",
+                "the ssh configuration names the home of a user who does not exist on this machine",
                 evidence=text,
                 do="Correct that path.",
             ) from error

@@ -36,9 +36,9 @@ class SshTarget:
 
     def __post_init__(self) -> None:
         if not self.host or self.host.startswith("-") or any(c.isspace() or not c.isprintable() for c in self.host):
-            raise UsageError(f"{self.host!r} is not a host name", do="Name a host as ssh does: [user@]host.")
+            raise UsageError(f"{self.host!r} is not a host name", do="Name the host as for ssh: [user@]host.")
         if self.user is not None and (self.user.startswith("-") or any(c.isspace() for c in self.user)):
-            raise UsageError(f"{self.user!r} is not a user name", do="Name a host as ssh does: [user@]host.")
+            raise UsageError(f"{self.user!r} is not a user name", do="Name the host as for ssh: [user@]host.")
 
     @classmethod
     def of_jump_host(cls, spec: str) -> SshTarget:

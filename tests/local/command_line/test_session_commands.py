@@ -59,7 +59,7 @@ def test_every_command_takes_the_connection_options(command: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["ssh", "h", "--continue", "--resume", ID], "exclude each other"),
+        (["ssh", "h", "--continue", "--resume", ID], "cannot be used together"),
         (["ssh", "h", "--fork-session"], "needs --continue or --resume"),
         (["ssh", "h", "--session-id", ID, "--continue"], "--fork-session is also specified"),
         (["ssh", "h", "--view"], "belongs to"),
@@ -71,7 +71,7 @@ def test_every_command_takes_the_connection_options(command: str) -> None:
         (["logs", "h"], "needs the ID"),
         (["logs", "h", ID, "-n", "99999999999"], "not a number from 1 to 999999"),
         (["stop", "h"], "or --all"),
-        (["stop", "h", ID, "--all"], "exclude each other"),
+        (["stop", "h", ID, "--all"], "cannot be used together"),
         (["ps", "h:/path"], "without a path"),
         (["ps", "h", "what"], "does not take"),
         (["gc", "h", "--yes"], "belongs to `ccb clean`"),

@@ -395,7 +395,7 @@ async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_
         change = await until(session, LinkState.CLOSED)
         assert change.reason == "the session was stopped"
         assert await rest(session) == []
-        assert session.ended_there
+        assert session.ended_on_host
 
 
 async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_what_there_is(

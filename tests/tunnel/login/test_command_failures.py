@@ -77,7 +77,7 @@ def test_the_banner_of_a_host_does_not_say_why_a_login_failed(banner: str) -> No
 def test_the_words_of_a_proxy_command_are_those_of_a_way_that_does_not_lead_there(words: str) -> None:
     error = failure(f"{words}\n{NO_WAY}")
     assert type(error) is Unreachable
-    assert error.what == "the jump host or ProxyCommand does not lead to box" and words in error.evidence
+    assert error.what == "the jump host or ProxyCommand does not reach box" and words in error.evidence
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_ssh_itself_says_is_understood(said: str, kind: type[CcbError], wha
 def test_a_way_that_stays_silent_is_not_blamed_on_the_host() -> None:
     for words in ("", "Opening a tunnel …\n"):
         error = failure(words + SILENT_WAY)
-        assert type(error) is Unreachable and error.what == "the jump host or ProxyCommand does not lead to box"
+        assert type(error) is Unreachable and error.what == "the jump host or ProxyCommand does not reach box"
     jump = failure("ssh: connect to host hop port 22: Connection timed out\n" + NO_WAY)
     assert jump.what == "cannot reach hop port 22 (on the way to box)"
 
@@ -196,7 +196,7 @@ async def test_a_banner_that_was_shown_is_not_the_evidence(host_user: HostUser, 
 async def test_a_proxy_command_that_may_not_be_run_is_no_refused_login(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
-    with ssh_environment(tmp_path) as env, pytest.raises(Unreachable, match="does not lead to box") as caught:
+    with ssh_environment(tmp_path) as env, pytest.raises(Unreachable, match="does not reach box") as caught:
         await openssh.connect(
             SshTarget("box", options=(f"ProxyCommand={script} %p",)), NobodyToAsk(), env=env, words=PLAIN
         )
@@ -208,7 +208,7 @@ async def test_a_proxy_command_that_goes_silent_is_named_and_not_the_host(tmp_pa
     proxy.write_text("#!/bin/sh\necho 'Opening a tunnel' >&2\nexec sleep 60\n")
     proxy.chmod(0o755)
     options = (f"ProxyCommand={proxy}", "ConnectTimeout=3")
-    with ssh_environment(tmp_path) as env, pytest.raises(Unreachable, match="does not lead to box") as caught:
+    with ssh_environment(tmp_path) as env, pytest.raises(Unreachable, match="does not reach box") as caught:
         await openssh.connect(SshTarget("box", options=options), NobodyToAsk(), env=env, words=PLAIN)
     assert "Opening a tunnel" in caught.value.evidence and "timed out" in caught.value.evidence
 

@@ -68,7 +68,7 @@ async def test_what_a_proxy_command_says_is_the_evidence(
 ) -> None:
     proxy = program(tmp_path / "proxy", "echo 'ERROR: your login \033[1mhas expired' >&2; exit 1")
     error = await refused(words, env, f"ProxyCommand={proxy}")
-    assert type(error) is Unreachable and "does not lead to box" in error.what
+    assert type(error) is Unreachable and "does not reach box" in error.what
     assert "ERROR: your login" in error.evidence and "\033" not in error.evidence
 
 

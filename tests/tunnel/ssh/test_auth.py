@@ -437,7 +437,7 @@ async def test_several_questions_at_once_and_a_person_who_takes_long(host_user: 
 async def test_a_person_who_gives_up_is_not_asked_again(host_user: HostUser, tmp_path: Path) -> None:
     async with bank(tmp_path / "bank") as server:
         person = Person()
-        with pytest.raises(AuthFailed, match="was given up"):
+        with pytest.raises(AuthFailed, match="was cancelled"):
             await connect(target(server, host_user), person)
         assert len(person.challenges) == 1
         with pytest.raises(AuthFailed, match="refused the login"):
