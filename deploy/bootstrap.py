@@ -38,8 +38,9 @@ _SHOWN_NOISE = 600
 class Launched:
     """A pipe on which the bridge speaks frames.
 
-    `rest` are bytes that were read from it already. `facts` is the first message of the stub (`py`, `exe`, `notes`).
-    `uploaded` says whether the bundle had to be sent, `noise` how many bytes the login shell printed before.
+    `rest` holds the bytes that were already read from it. `facts` is the first message of the stub (`py`, `exe`,
+    `notes`). `uploaded` says whether the bundle had to be sent. `noise` is the number of bytes the login shell printed
+    before.
     """
 
     pipe: Pipe
@@ -60,9 +61,9 @@ async def launch(
 ) -> Launched:
     """Start the worker on the host of `transport`.
 
-    That takes one round trip if the host has the bundle, else another one and the upload. With `heard` the shell also
-    reports facts about the host, which are collected there. Raise NoPython, NoStorage, AuthFailed (an expired account),
-    DeployError (the host ran something else, or gives no input) or ConnectionLost.
+    That takes one round trip if the host has the bundle, else another one and the upload. With `heard`, the shell also
+    reports facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed (an expired
+    account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
     """
     marker = secrets.token_hex(16)
     pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates, probe=heard is not None))
@@ -113,7 +114,7 @@ class _MarkerReader:
         self.pythons: list[str] = []
 
     async def next(self) -> dict[str, Any]:
-        """Return the next message of the stub. Collect the Pythons that the command line found on the way."""
+        """Return the next message of the stub. Collect the Pythons that the command line reports before it."""
         while True:
             line = await self._line()
             if line.startswith((b"probe ", b"python ")):
@@ -136,11 +137,11 @@ class _MarkerReader:
             return facts
 
     def rest(self) -> bytes:
-        """Return what was read behind the last message."""
+        """Return the bytes that were read after the last message."""
         return self._buffer
 
     def shown_noise(self) -> str:
-        """Return the start of what the host printed beside messages, safe to show."""
+        """Return the start of the host's output outside of messages, safe to show."""
         text = (self._head + self._buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
         return neutralise(text)
 
@@ -202,7 +203,7 @@ async def _first_message(transport: Transport, reader: _MarkerReader) -> dict[st
 
 
 async def _answers_without_input(transport: Transport) -> bool:
-    """After SUSPICIOUS_S, return whether the shell runs a command that has no input.
+    """Wait SUSPICIOUS_S, then return whether the login shell runs a command whose input is closed.
 
     Return False if that cannot be tried.
     """

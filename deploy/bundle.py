@@ -43,7 +43,7 @@ _NEXT_CODE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(?P<indent>[ \t]*)(?=[^\s#])"
 
 @dataclass(frozen=True)
 class Bundle:
-    """The zip and the SHA-256 (hex) that names it everywhere."""
+    """The zip, and its SHA-256 in hex, which identifies it everywhere."""
 
     data: bytes
     sha256: str
@@ -126,7 +126,7 @@ def without_prose(source: str) -> str:
 
 
 def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
-    """Return the statement that takes the place of a docstring, often none.
+    """Return the statement that replaces a docstring, "" if none is needed.
 
     `before` is the code in front of the docstring, `stop` its end in `source`. A class keeps a docstring of one
     character: for a class without a docstring, `dataclass` makes one from the signature, and that takes long.

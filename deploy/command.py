@@ -1,4 +1,4 @@
-"""The one command line that every login shell reads alike.
+"""The bootstrap command line, which every login shell understands in the same way.
 
 bash, dash, zsh, fish, tcsh and busybox agree on `exec sh -c '…'` if there is no newline and no single quote inside.
 Inside, POSIX sh looks for a Python and runs the stub. All its arguments are base64 or hex, so nothing needs quoting.

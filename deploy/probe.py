@@ -1,4 +1,4 @@
-"""What the login shell can report about a host without any Python, for `ccb doctor`."""
+"""Facts about a host that its login shell can report without any Python, for `ccb doctor`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FACTS = (
 
 @dataclass
 class Heard:
-    """What a host said while the worker was started, also if that failed. It is not neutralised.
+    """The output of a host while the worker was started, even if the start failed. It is not neutralised.
 
     `facts` and `pythons` (`path version`) are reported by the shell. `noise` counts the bytes that a login shell
     printed beside them; `noise_text` is their start.

@@ -1,7 +1,8 @@
-"""Where the stub hands over: find the session's daemon, start it when none is alive, then be the bridge to it.
+"""The entry point that the stub calls: find the session's daemon, start it when none is alive, then act as the bridge
+to it.
 
 Everything before the daemon's hello runs on a bare interpreter and is compiled from the bundle, so this module imports
-only what every connection needs: what starts a daemon, and the bridge, come when they are needed.
+only what every connection needs: the bridge, and the code that starts a daemon, are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from .sessions.selection import chosen_session, is_fork
 
 Params = dict[str, object]
 
-_ANSWER_DEADLINE_S = 20.0  # for a daemon to say hello
+_ANSWER_DEADLINE_S = 20.0  # seconds for a daemon to send hello
 _END_S = (
-    12.0  # the last part of these, in which a daemon that has lost its socket is asked to leave, not to listen again
+    12.0  # the last of these seconds, in which a daemon without a socket is asked to leave instead of to listen again
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
@@ -35,17 +36,14 @@ def start(params: Params, bundle: str, storage: str) -> int:
     `bundle` is the hash of the worker bundle, `storage` says where it is: `disk` or `memory`. `params` are the start
     parameters:
 
-    - `session`: the UUID; for a session that exists, the start of it is enough.
-    - `cwd`: absolute, `~…`, relative to the home directory, or "" for the home directory.
-    - `create`: start a new session when there is none of that id. With `fresh`, refuse one that exists.
-    - `continue`: take the session of `cwd` that was used last.
-    - `fork_of` (an id), or `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier
-      connection may have made the copy.
-    - `again`: a client comes back by itself after a lost connection; this does not start a session that was stopped.
-    - `in_memory`: the session was in memory when the client saw it last.
-    - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
-    - `notes`: what the stub has to tell the person.
-    - `command`: there is no session, but a host command; see `host_commands`.
+    - `session`: the UUID; for an existing session, a unique prefix is enough. - `cwd`: absolute, `~…`, relative to the
+    home directory, or "" for the home directory. - `create`: start a new session when there is none of that id. With
+    `fresh`, refuse one that exists. - `continue`: take the most recently used session of `cwd`. - `fork_of` (an id), or
+    `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier connection may have made the
+    copy. - `again`: the client reconnects by itself after a lost connection; a session that was stopped is not started
+    for it. - `in_memory`: the session was in memory when the client last saw it. - `grace_s`, `idle_s`: the limits of a
+    new daemon, in seconds. - `notes`: the stub's notes for the person. - `command`: run a host command instead of a
+    session; see `host_commands`.
     """
     users_umask = os.umask(0o077)
     if "command" in params:
@@ -83,7 +81,7 @@ class _Start:
 
 
 def _start_failed(error: OSError) -> HostRefusal:
-    """Return the refusal for a start that the system did not allow."""
+    """Return the refusal for a start that failed with a system error."""
     what = "the session cannot be started on the host"
     evidence = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
     if error.filename and error.errno in _FORBIDDEN:
@@ -95,10 +93,10 @@ def _start_failed(error: OSError) -> HostRefusal:
 
 
 def _find_or_start(start: _Start) -> socket.socket:
-    """Return a connection to the session's daemon, which is started when none is alive. Raise HostRefusal, OSError."""
+    """Return a connection to the session's daemon. Start the daemon when none is alive. Raise HostRefusal, OSError."""
     directory, directory_notes = _directory_without_home(start.params)
     params = {**start.params, "cwd": directory}
-    if is_fork(params):  # a copy is on the disk; a session that lives in memory under its id is another one
+    if is_fork(params):  # a copy is on the disk; a session in memory with the same id is a different one
         _in_memory({"fresh": True}, str(params.get("session") or ""), start.deadline)
     by_id = not (params.get("continue") or is_fork(params))
     named = str(params.get("session") or "") if by_id else ""
@@ -120,8 +118,8 @@ def _find_or_start(start: _Start) -> socket.socket:
 
 
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:
-    """Return the directory to work in, and notes for the person. When none was named and there is no home directory,
-    it is the one that the login started in."""
+    """Return the directory to work in, and notes for the person. Without a named directory and without a home
+    directory, use the directory in which the login started."""
     named, home = str(params.get("cwd") or ""), paths.home_directory()
     if named or not (params.get("create", True) or params.get("continue")):
         return named, []
@@ -134,13 +132,13 @@ def _directory_without_home(params: Params) -> tuple[str, list[str]]:
         why = refusal.message
     try:
         here = resolve_directory(os.getcwd())
-    except (OSError, HostRefusal):  # it belongs to another user, as with sudo, or it is gone
+    except (OSError, HostRefusal):  # the directory belongs to another user, as with sudo, or is gone
         here = "/"
     return here, ["%s, and no directory was named: the session is in %s" % (why, here)]
 
 
 def _notes_of_the_bundle(notes: object, storage: str) -> list[str]:
-    """Return the stub's notes with the place where the bundle is, when a better place could not be used."""
+    """Return the stub's notes. If the preferred place for the bundle could not be used, say where the bundle is."""
     texts = [str(each) for each in notes] if isinstance(notes, list) else []
     if storage == "memory":
         return [*texts, "the worker's program is in memory only, and is sent again with every connection"]
@@ -162,8 +160,8 @@ def _in_memory(params: Params, session: str, deadline: float) -> socket.socket |
 
 
 def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
-    """Return a connection to the daemon in the best directories. When one of them fills up meanwhile, try the next
-    best."""
+    """Return a connection to the daemon in the best directories. When one of these directories fills up meanwhile, try
+    the next best one."""
     full: dict[str, str] = {}
     while True:
         where = paths.find_paths(session, state, full)
@@ -177,8 +175,8 @@ def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
 
 
 def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket:
-    """Return a connection to the daemon at these paths. Whoever gets the session's lock starts the daemon; the
-    others connect."""
+    """Return a connection to the daemon at these paths. The process that gets the session's lock starts the daemon; the
+    others connect to it."""
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
     signals_sent: set[int] = set()
     while True:
@@ -202,4 +200,6 @@ def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket
             wake_owner(owner, signals_sent, end=time.monotonic() > start.deadline - _END_S)
         if time.monotonic() > start.deadline:
             raise HostRefusal("internal", "the session's daemon does not answer", log)
-        time.sleep(0.02)  # the owner of the lock is about to listen, or to end; after its end we get the lock
+        time.sleep(
+            0.02
+        )  # the owner of the lock is about to listen, or to end; in that case this process gets the lock next

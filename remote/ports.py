@@ -1,4 +1,4 @@
-"""The ports of the agent loop: what it needs from a session, so that it can run in tests without one."""
+"""The ports of the agent loop: the interfaces it needs from a session. Tests run the loop without a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NotKept(Exception):
 
 
 class Emitter(Protocol):
-    """Where one agent puts what happens. Everything that it emits carries the agent's id."""
+    """The sink for the records and the progress of one agent. Everything it emits carries the agent's id."""
 
     def emit(self, content: Content) -> Record:
         """Append a record to the journal and return it. A public message is complete but for `session_id` and `uuid`,
@@ -65,15 +65,15 @@ class ModelTransport(Protocol):
 
 
 class Broker(Protocol):
-    """Asks somebody outside of the worker: the person, the driving program, a service on the laptop."""
+    """Sends requests to someone outside the worker: the person, the driving program, or a service on the laptop."""
 
     def can_ask(self, kind: RequestKind[P, A]) -> bool:
-        """Whether anybody in this session can answer requests of this kind. False for those to the person in a headless
-        run without a prompt tool: what would ask is denied."""
+        """Return whether anyone in this session can answer requests of this kind. Return False for requests to the
+        person in a headless run without a prompt tool; calls that would need a question are denied there."""
 
     async def request(self, request: Request[P, A]) -> A:
-        """Ask, and return the typed answer. Waits over lost connections: silence is no answer, and fails the request
-        only where its kind has a deadline. Cancelling withdraws the request. Raises RequestFailed, and NotKept."""
+        """Send a request and return the typed answer. Keep waiting across lost connections; the request fails for lack
+        of an answer only if its kind has a deadline. Cancelling withdraws the request. Raise RequestFailed, NotKept."""
 
 
 class PromptSource(Protocol):

@@ -26,10 +26,10 @@ class Agent:
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, conversation: Conversation, ledger: Ledger) -> None:
         self._config = config
-        self._next = config  # from the next turn on
+        self._next = config  # takes effect at the next turn
         self._deps = deps
         model = resolve_model(conversation.model or config.model)
-        self._registered = config.tools.begin_turn()  # what the registry had at the start of the last turn
+        self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         self._state = AgentState(conversation, ledger, model, config.visible_tools())
         self._turn: Turn | None = None
 
@@ -58,20 +58,20 @@ class Agent:
         return self._turn is not None
 
     def set_model(self, name: str | None) -> None:
-        """Use another model from the next model call on; None means the one of the configuration. The conversation
-        drops the thinking of the old one."""
+        """Use another model from the next model call on; None means the model of the configuration. The conversation
+        drops the thinking of the old model."""
         model = resolve_model(name or self._next.model)
         if model != self._state.model:
             self._state.model = model
             self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
 
     def configure(self, config: AgentConfig) -> None:
-        """Use another configuration from the next turn on. The agent keeps its present model; that of the configuration
-        is the one that `set_model(None)` chooses."""
+        """Use another configuration from the next turn on. The agent keeps its present model; `set_model(None)`
+        switches to the model of the configuration."""
         self._next = config
 
     def interrupt(self) -> bool:
-        """End the running turn. Idempotent; False when none is running."""
+        """End the running turn. Return False when none is running. Idempotent."""
         if self._turn is None:
             return False
         self._turn.interrupt()
@@ -90,8 +90,8 @@ class Agent:
             self._turn = None
 
     def _take_config(self) -> None:
-        """Take over a new configuration, and the tools that were added to the registry or removed from it. Make the
-        request prefix anew when the prompts or the declarations of the tools have changed."""
+        """Apply a new configuration and the changes to the registry of tools. Drop the request prefix when the prompts
+        or the declarations of the tools have changed."""
         old, new = self._config, self._next
         registered = new.tools.begin_turn()
         if new is old and registered == self._registered:

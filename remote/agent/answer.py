@@ -1,4 +1,4 @@
-"""Hears the model's answers of one turn: records each finished block, and submits tool calls at once."""
+"""Receives the model's answers of one turn: records each finished block, and submits tool calls at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
-_WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API takes for the id and the name of a tool_use
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id and the name of a tool_use
 
 
 class AnswerListener:
@@ -40,7 +40,7 @@ class AnswerListener:
         self.texts: list[str] = []
         """The text blocks of the answer, its continuations after a `max_tokens` stop included."""
         self.submitted = 0
-        """How many tool calls the current answer has brought."""
+        """The number of tool calls in the current answer."""
         self._recorder = recorder
         self._clock = clock
         self._tools = tools
@@ -48,7 +48,7 @@ class AnswerListener:
         self._partial_messages = partial_messages
 
     def begin(self, *, continues: bool) -> None:
-        """Another model call starts; with `continues` its answer goes on where the last one was cut."""
+        """Prepare for another model call. With `continues`, its answer goes on where the last one was cut."""
         self.submitted = 0
         if not continues:
             self.texts = []
@@ -73,8 +73,8 @@ class AnswerListener:
             self._submit(ToolCall(block["id"], name, block["input"], self._tools.get(name), done.broken))
 
     def _sendable(self, block: Json) -> Json:
-        """Return the call with an id of its own (some providers count from zero in each answer) and a valid name: the
-        API refuses a history with others."""
+        """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some
+        providers count ids from zero in each answer."""
         if not _WORD.fullmatch(block["id"]) or self._recorder.conversation.is_used(block["id"]):
             block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}
         if not _WORD.fullmatch(block["name"]):
@@ -82,12 +82,12 @@ class AnswerListener:
         return block
 
     def withdrawn(self, message_id: str) -> None:
-        """Record that the blocks of this answer do not count: it is asked for again."""
+        """Record that the blocks of this answer do not count. The model is asked again."""
         self._recorder.record(WithdrawnRecord(message_id))
         self.texts = []
 
     def retrying(self, retry: Retrying) -> None:
-        """An attempt failed; another one follows."""
+        """Report that an attempt failed and another one follows."""
         _log.warning(
             "model call failed (%s), attempt %d of %d follows in %.1f s",
             retry.failure.kind,

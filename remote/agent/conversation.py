@@ -3,7 +3,8 @@
 The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
 lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and
 messages about API errors are not part of the conversation. An input is remembered until a `prompt` record takes it.
-`model_end` completes an answer, so that the next one is another one even under the same id: some providers repeat them.
+`model_end` completes an answer: a later answer is separate even if it has the same id, because some providers repeat
+ids.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ccb.tunnel.wire.records import (
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
-_MAX_UNPACKED = 4  # the newest messages stay objects: results still join them, and an answer may be withdrawn
+_MAX_UNPACKED = 4  # the newest messages stay objects: results may still join them, and an answer may be withdrawn
 _THINKING = ("thinking", "redacted_thinking")
 
 
@@ -52,7 +53,7 @@ class HistoryMessage:
 
     @property
     def packed(self) -> bool:
-        """Whether only the bytes are kept."""
+        """Whether the message keeps only its bytes."""
         return self._blocks is None
 
     @property
@@ -110,8 +111,7 @@ class HistoryMessage:
 
 @dataclass
 class _Answer:
-    """The answer that is arriving, from its first block to its `model_end` or to the next thing that the person
-    says."""
+    """The answer that is arriving, from its first block to its `model_end` or to the next prompt."""
 
     message_id: str
     number: int
@@ -119,9 +119,9 @@ class _Answer:
 
 
 class Conversation(Projection):
-    """The history of the agent `agent_id`; it grows at its end. `model` is the model that was chosen last in
-    mid-session. Of the open tool uses, `started` are those whose tool was about to run (read from the journal only),
-    and `copied` are those that were open in the original when this session was forked from it."""
+    """The history of the agent `agent_id`; it grows at its end. `model` is the model that was last chosen during the
+    session. Of the open tool uses, `started` are those whose tool was about to run (read from the journal only), and
+    `copied` are those that were open in the original when this session was forked from it."""
 
     def __init__(self, agent_id: str = MAIN_AGENT) -> None:
         self.agent_id = agent_id
@@ -152,8 +152,8 @@ class Conversation(Projection):
         return tool_use_id in self._used_ids
 
     def apply(self, record: Record) -> None:
-        """Take the next record. Those of other agents are skipped, and so is what cannot belong to a valid history (a
-        result without its call)."""
+        """Take the next record. Skip the records of other agents, and records that cannot belong to a valid history,
+        such as a result without its call."""
         if record.agent_id == self.agent_id or isinstance(record.content, ForkedRecord):
             super().apply(record)
 

@@ -1,4 +1,4 @@
-"""What an agent is made of: its configuration, and what the session lends to it."""
+"""The configuration of an agent, and the dependencies that its session provides."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """What tells one agent from another. An immutable value: `Agent.configure` replaces it, from the next turn on.
+    """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
     `max_turns` is the agent's budget of model calls in one turn. `take_queued` returns the prompts that have joined the
@@ -51,15 +51,16 @@ class AgentConfig:
     take_queued: Callable[[], Sequence[Prompt]] = tuple
 
     def visible_tools(self) -> dict[str, Tool]:
-        """Return the tools the model is offered, by name: those that no permission rule denies altogether."""
+        """Return the tools that the model is offered, by name. Tools that a permission rule denies altogether are left
+        out."""
         return {tool.name: tool for tool in self.tools if self.permissions.visible(tool.name)}
 
 
 @dataclass(frozen=True)
 class AgentDeps:
-    """What a session lends to each of its agents. `link_up_since` returns the monotonic second since which the link to
-    the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of life of a running
-    tool."""
+    """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
+    which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
+    life of a running tool."""
 
     emitter: Emitter
     transport: ModelTransport

@@ -72,11 +72,11 @@ class ToolExecutor:
             raise self._error
 
     def halt(self) -> None:
-        """Start no more calls. Those that run go on until `cancel`."""
+        """Start no more calls. Running calls go on until `cancel`."""
         self._stopped = True
 
     async def cancel(self) -> None:
-        """Cancel the calls that run, and drop those that wait."""
+        """Cancel the running calls, and drop the waiting ones."""
         self.halt()
         tasks = {entry.task for entry in self._entries if entry.task is not None}
         self._entries = [entry for entry in self._entries if entry.task is not None]

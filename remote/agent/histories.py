@@ -13,7 +13,7 @@ from .usage import Ledger
 
 
 class AgentHistory(Projection):
-    """The conversation of one agent, and what it has used."""
+    """The conversation of one agent, and its usage."""
 
     def __init__(self, agent_id: str) -> None:
         self.conversation = Conversation(agent_id)
@@ -26,8 +26,9 @@ class AgentHistory(Projection):
 
 
 class AgentHistories(Projection):
-    """The history of the main agent, and of every other agent that was cut in a turn. The history of one that has ended
-    its turn is dropped: it takes memory, and nothing in it is open. `Conversation.from_records` can read it again."""
+    """The history of the main agent, and of every other agent that was interrupted in a turn. When another agent ends
+    its turn, its history is dropped to save memory: nothing in it is open, and `Conversation.from_records` can read it
+    again."""
 
     def __init__(self) -> None:
         self.main = AgentHistory(MAIN_AGENT)
@@ -51,8 +52,8 @@ class AgentHistories(Projection):
         return self._by_id[agent_id]
 
     def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
-        """Close what is open in each history, for the reason `why(conversation, tool_use_id)`. Yield the results, each
-        with the id of its agent, for the caller to emit."""
+        """Close the open tool uses of each history with the text `why(conversation, tool_use_id)`. Yield each result
+        with the id of its agent; the caller emits them."""
         for agent_id, history in self._by_id.items():
             conversation = history.conversation
 

@@ -29,7 +29,7 @@ CONTINUE = (
 
 
 def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
-    """The message that opens a turn: where it runs, with which tools, model and permission mode."""
+    """Return the message that opens a turn. It names the directory, the tools, the model and the permission mode."""
     return {
         "type": "system",
         "subtype": "init",
@@ -50,7 +50,7 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
 
 
 def status(value: str | None, mode: str | None = None) -> Json:
-    """What the agent is doing now, and a changed permission mode."""
+    """Return the message that says what the agent is doing now, and names a changed permission mode."""
     body: Json = {"type": "system", "subtype": "status", "status": value}
     if mode is not None:
         body["permissionMode"] = mode
@@ -58,7 +58,7 @@ def status(value: str | None, mode: str | None = None) -> Json:
 
 
 def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> Json:
-    """The message of one content block of an answer."""
+    """Return the message with one content block of an answer."""
     body: Json = {
         "type": "assistant",
         "message": {
@@ -81,7 +81,7 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> J
 
 
 def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> Json:
-    """An error for the person, in the form of an assistant message. It is not part of the conversation."""
+    """Return an error for the person, in the form of an assistant message. It is not part of the conversation."""
     head = MessageHead(str(uuid.uuid4()), "<synthetic>", zero_usage())
     body = assistant(head, {"type": "text", "text": text}, failure.request_id if failure else "", wall)
     body["message"]["stop_reason"] = "stop_sequence"
@@ -95,7 +95,7 @@ def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> 
 
 
 def user_text(text: str, *, synthetic: bool = False) -> Json:
-    """A note to the model. `synthetic`: clients need not show it."""
+    """Return a note to the model. `synthetic`: clients need not show it."""
     body: Json = {
         "type": "user",
         "message": {"role": "user", "content": [{"type": "text", "text": text}]},
@@ -107,7 +107,7 @@ def user_text(text: str, *, synthetic: bool = False) -> Json:
 
 
 def api_retry(retry: Retrying) -> Json:
-    """A model call failed and is about to be tried again."""
+    """Return the message about a model call that failed and is about to be retried."""
     failure = retry.failure
     body: Json = {
         "type": "system",
@@ -124,7 +124,7 @@ def api_retry(retry: Retrying) -> Json:
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:
-    """A tool call was denied without a question."""
+    """Return the message about a tool call that was denied without a question."""
     return {
         "type": "system",
         "subtype": "permission_denied",
@@ -138,7 +138,7 @@ def permission_denied(name: str, tool_use_id: str, message: str, decision: Decis
 
 
 def tool_approval(name: str, tool_input: Json, tool_use_id: str, decision: Decision) -> ToolApproval:
-    """The question to the person whether a tool call may run."""
+    """Return the question to the person whether a tool call may run."""
     return ToolApproval(
         tool_name=name,
         display_name=name,
@@ -153,7 +153,7 @@ def tool_approval(name: str, tool_input: Json, tool_use_id: str, decision: Decis
 
 
 def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
-    """Live output of a running tool."""
+    """Return the message with live output of a running tool."""
     return {
         "type": "tool_progress",
         "tool_use_id": tool_use_id,
@@ -166,7 +166,7 @@ def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
 
 
 def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
-    """A sign of life of a running tool. `elapsed` in seconds."""
+    """Return the sign of life of a running tool. `elapsed` is in seconds."""
     return {
         "type": "tool_progress",
         "tool_use_id": tool_use_id,
@@ -179,7 +179,7 @@ def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
 
 @dataclass(frozen=True)
 class TurnReport:
-    """What the result of a turn reports besides its ending. Durations in seconds; `num_turns` as the public protocol
+    """The figures that the result of a turn reports. Durations are in seconds; `num_turns` as the public protocol
     counts them, user messages included; `denials` are the tool calls that were denied."""
 
     duration: float
@@ -190,7 +190,7 @@ class TurnReport:
 
 
 def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
-    """The one result of a turn."""
+    """Return the result message of a turn."""
     body: Json = {
         "type": "result",
         "subtype": ending.subtype,

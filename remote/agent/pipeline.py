@@ -1,9 +1,9 @@
-"""The pipeline of a tool call: from the tool_use block of the model to the tool_result on record.
+"""The pipeline of a tool call: from the model's tool_use block to the recorded tool_result.
 
-A call passes the steps in BEFORE, one after the other. Each returns the call, perhaps with another input, or raises
-CallRefused. If none refuses, the tool runs, and the outcome passes `post_tool_use`. In any case the outcome passes the
-steps in AFTER. A failing tool, a refusal and a failed check are all outcomes with a result for the model; other
-exceptions are faults of the worker."""
+A call passes the steps in BEFORE, one after the other. Each step returns the call, perhaps with another input, or
+raises CallRefused. If no step refuses, the tool runs, and the outcome passes `post_tool_use`. Every outcome, also that
+of a refused call, passes the steps in AFTER. A failing tool, a refusal and a failed check are all outcomes with a
+result for the model; other exceptions are faults of the worker."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 @dataclass(frozen=True)
 class CallOutcome:
     """How a tool call ended. `denial` is its entry in the `permission_denials` of the turn's result, None unless it was
-    denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model has
-    been denied so often that it has to be told (DENIAL_FEEDBACK)."""
+    denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model gets a
+    note (DENIAL_FEEDBACK), because so many of its calls were denied."""
 
     result: ToolResult
     denial: Json | None = None
@@ -60,17 +60,17 @@ class CallRefused(Exception):
 
 
 class StartedCalls:
-    """The calls of a turn whose tools were started, and what those that were stopped had printed."""
+    """The tool calls that a turn has started, and the output of those that were stopped."""
 
     def __init__(self) -> None:
         self._printed: dict[str, str] = {}
 
     def start(self, tool_use_id: str) -> None:
-        """The tool is about to run."""
+        """Note that the tool is about to run."""
         self._printed[tool_use_id] = ""
 
     def stopped(self, tool_use_id: str, printed: str) -> None:
-        """The tool was cancelled after it had printed this."""
+        """Note what the tool had printed when it was cancelled."""
         self._printed[tool_use_id] = printed
 
     def why_stopped(self, tool_use_id: str) -> str:
@@ -83,7 +83,7 @@ class StartedCalls:
 
 @dataclass(frozen=True)
 class PipelineContext:
-    """What the steps share."""
+    """The context that all steps of the pipeline share."""
 
     config: AgentConfig
     deps: AgentDeps
@@ -106,7 +106,7 @@ class ParsedCall:
 
 
 async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
-    """Bring a call to its outcome, and put its result on record. The caller commits."""
+    """Run a call through all steps, record its result and return its outcome. The caller commits."""
     try:
         parsed = parse(call)
         for before in BEFORE:
@@ -120,7 +120,7 @@ async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
 
 
 def may_run_in_parallel(call: ToolCall) -> bool:
-    """Whether the call may run beside others. A call that will be refused for its input may."""
+    """Return whether the call may run beside others. A call that will be refused for its input may."""
     if call.tool is None or call.broken or issues(call.input, call.tool.input_schema):
         return True
     try:
@@ -162,8 +162,8 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
 
 
 async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
-    """Let the permission engine decide, and ask the person where it wants that. Return the call with the input that was
-    granted; it is validated again when the person changed it. A failed check or question refuses."""
+    """Let the permission engine decide, and ask the person if it says so. Return the call with the granted input, which
+    is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     try:
         decision = decide(context.config, call, can_ask=can_ask)
@@ -188,7 +188,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
-    """Return the engine's decision on a call made where the agent's shell stands now."""
+    """Return the engine's decision on a call, made in the present directory of the agent's shell."""
     tools = config.context
     shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
     return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd)
@@ -203,7 +203,7 @@ async def record_start(context: PipelineContext, call: ParsedCall) -> ParsedCall
 
 
 async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
-    """Run the tool. Meanwhile its live output, and a sign of life every now and then, go out as progress."""
+    """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
     recorder = context.recorder
     tool_context = dataclasses.replace(
         context.config.context,
@@ -228,8 +228,8 @@ async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: Cal
 
 
 async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
-    """Cut a text that is longer than the tool declares; a file keeps the whole. Tools that limit themselves stay
-    below."""
+    """Cut a text that is longer than the tool's declared limit, and keep the whole text in a file. Tools that limit
+    their output themselves stay below the limit."""
     content = outcome.result.content
     if call.tool is None or not isinstance(content, str):
         return outcome
@@ -238,7 +238,7 @@ async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) 
 
 
 async def record_end(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
-    """Put the result on record."""
+    """Record the result."""
     result = outcome.result
     context.recorder.message(
         tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
@@ -259,7 +259,7 @@ AFTER: tuple[Callable[[PipelineContext, ToolCall, CallOutcome], Awaitable[CallOu
 
 
 def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
-    """Deny without a question: a rule or the mode says so, or nobody can be asked."""
+    """Deny a call without a question, because a rule or the mode says so or nobody can be asked."""
     if decision.behavior is Behavior.DENY:
         text = f"Permission to use {call.name} was denied: {decision.reason}"
     else:
@@ -280,7 +280,7 @@ async def _ask(context: PipelineContext, call: ParsedCall, decision: Decision) -
 
 
 def _apply_updates(context: PipelineContext, answer: ToolPermission) -> None:
-    """Take over the permission updates that came with the answer, and announce a changed mode."""
+    """Apply the permission updates that came with the answer, and announce a changed mode."""
     permissions = context.config.permissions
     mode = permissions.mode
     permissions.apply(answer.updates)
@@ -294,7 +294,7 @@ def _denied(context: PipelineContext, call: ParsedCall, text: str) -> CallOutcom
 
 
 async def _beat(context: PipelineContext, call: ParsedCall) -> None:
-    """Say every now and then that the tool still runs: a silent one would be taken for a hang."""
+    """Send regular signs of life of the running tool, so that a silent tool does not look hung."""
     elapsed = 0.0
     while True:
         await asyncio.sleep(context.deps.heartbeat_s)

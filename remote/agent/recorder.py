@@ -1,4 +1,4 @@
-"""Puts on record what one agent does in a turn."""
+"""Records what one agent does in a turn."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Recorder:
             self.user_messages += 1
 
     def begin(self, init: Json) -> None:
-        """Announce the turn, if it is one of the main agent: clients take `init` for the start of the session's
-        turn."""
+        """Announce a turn of the main agent. Turns of other agents are not announced, because clients take `init` for
+        the start of the session's turn."""
         if self.agent_id == MAIN_AGENT:
             self.message(init)
 

@@ -18,7 +18,7 @@ DENIAL_FEEDBACK = (
     "Several of your tool calls in this session were refused. Do not try the same action in another form: "
     "say what you need it for, or go on without it."
 )
-"""What the model is told once each time a limit is reached."""
+"""The note that the model gets each time a limit is reached."""
 
 
 class DenialCounter:
@@ -39,7 +39,7 @@ class DenialCounter:
         return True
 
     def permitted(self) -> None:
-        """A call was permitted: the row of denials is broken."""
+        """Note a permitted call, which ends the series of consecutive denials."""
         self._in_a_row = 0
 
 
@@ -47,7 +47,7 @@ class DenialCounter:
 class AgentState:
     """What an agent keeps from one turn to the next. `tools` are those the model is offered. `prefix` opens every
     request: the first turn makes it, and a later one only when the prompts or the tools have changed. `feedback_due`:
-    the model is to be told of its many denials with the next tool results."""
+    the next tool results carry a note to the model about its many denials."""
 
     conversation: Conversation
     ledger: Ledger
@@ -91,8 +91,8 @@ class Transition(Enum):
 
 @dataclass(frozen=True)
 class LoopState:
-    """What one model call of a turn hands to the next. `calls` is what `max_turns` limits: a call that repeats or
-    continues an answer counts with the call before it."""
+    """The state that one model call of a turn passes to the next. `calls` is the number that `max_turns` limits; a call
+    that repeats or continues an answer is not counted separately."""
 
     transition: Transition = Transition.FIRST
     calls: int = 1

@@ -36,7 +36,7 @@ _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool h
 
 
 class _Interrupted(Exception):
-    """The person, or a denial, ended the turn."""
+    """The person interrupted the turn, or ended it by denying a call."""
 
 
 class Turn:
@@ -58,7 +58,7 @@ class Turn:
         )
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call: ModelCall | None = None
-        self._refused = False  # the person refused a tool call and ended the turn with it
+        self._refused = False  # the person refused a tool call and thereby ended the turn
         self._denials: list[Json] = []
         self._stop_reason: str | None = None
         self._api_seconds = 0.0
@@ -73,7 +73,7 @@ class Turn:
 
     async def run(self, prompts: Sequence[Prompt]) -> Json:
         """Run the turn and return its result message, which is journalled and durable. Raise NotKept, with the result,
-        when the journal does not take it, and CancelledError."""
+        when the journal cannot store it, and CancelledError."""
         try:
             return await self._run(prompts)
         except NotKept as error:
@@ -132,7 +132,7 @@ class Turn:
         )
 
     async def _open(self, prompts: Sequence[Prompt]) -> None:
-        """Add the prompts to the history, and make the request prefix if there is none yet."""
+        """Add the prompts to the history, and build the request prefix if there is none yet."""
         agent, source = self._agent, self._config.prompts
         context: list[Json] = []
         if not agent.conversation.messages:
@@ -193,7 +193,7 @@ class Turn:
         await self._recorder.commit()
 
     async def _between_calls(self) -> None:
-        """Record what joins the tool results on their way to the model."""
+        """Record the prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
             self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
@@ -227,7 +227,7 @@ class Turn:
         return end
 
     def _call_settings(self, model: str, state: LoopState) -> CallSettings:
-        """Return the request for the whole history, and how to make it."""
+        """Return the settings of a model call, with the request for the whole history."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
@@ -249,7 +249,7 @@ class Turn:
         )
 
     def _answered(self, end: MessageEnd) -> Ending:
-        """The model has stopped without a tool call."""
+        """Return the ending of a turn in which the model has stopped without a tool call."""
         if end.stop_reason == "max_tokens":
             text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
             kind, terminal = "max_output_tokens", Terminal.API_ERROR
@@ -262,7 +262,7 @@ class Turn:
         return Ending(terminal, text=text)
 
     def _failed(self, failure: ModelError) -> Ending:
-        """The model call failed for good."""
+        """Return the ending of a turn whose model call has finally failed."""
         text = failure.prose(self._agent.model)
         self._tell_api_error(text, failure.kind, failure)
         terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
@@ -272,8 +272,8 @@ class Turn:
         self._recorder.message(messages.api_error(text, failure, kind, self._deps.clock.wall()))
 
     async def _interrupted(self) -> Ending:
-        """Stop everything, keep the part of the answer that has come, close open tool calls, and leave the model a
-        note."""
+        """Stop everything, keep the received part of the answer, close open tool calls, and record a note for the
+        model."""
         call, self._call = self._call, None
         await self._executor.cancel()
         if call is not None:
@@ -286,7 +286,7 @@ class Turn:
         return Ending(terminal, errors=("Request interrupted by user",))
 
     def _salvage(self, call: ModelCall) -> None:
-        """Record the part of an interrupted answer that has come, and count it: what was sent is paid for."""
+        """Record the received part of an interrupted answer, and count its usage: the provider charges for it."""
         rest = call.salvage()
         if rest is not None:
             head, text, request_id = rest
@@ -310,7 +310,7 @@ class Turn:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise _Interrupted
-            if task.cancelled():  # not by this turn; CancelledError would cost the turn its result
+            if task.cancelled():  # cancelled by someone else; raising CancelledError would lose the result of the turn
                 raise RuntimeError("a part of the turn was cancelled from outside")
             return task.result()
         finally:

@@ -1,4 +1,4 @@
-"""The tokens and the money that a turn and a session use."""
+"""The usage of a turn and of a session: tokens and cost."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def zero_usage() -> Json:
 
 
 class SessionUsage(Projection):
-    """`context_tokens` is the size of the main conversation, as the model counted it last. `spent` are the fields of
-    the last result that count for the whole session."""
+    """`context_tokens` is the size of the main conversation, as last counted by the model. `spent` holds the fields of
+    the last result that cover the whole session."""
 
     def __init__(self) -> None:
         self.context_tokens = 0
@@ -43,8 +43,8 @@ class SessionUsage(Projection):
 
 
 class Ledger(Projection):
-    """What a session has used so far: a projection of its results, and `add` counts what comes after the last one.
-    `turn` is what the running turn has used; `start_turn` sets it to zero."""
+    """The usage of a session so far: a projection of its results, plus the answers counted with `add` since the last
+    result. `turn` is the usage of the running turn; `start_turn` resets it."""
 
     def __init__(self) -> None:
         self.turn = zero_usage()

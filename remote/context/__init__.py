@@ -1,1 +1,1 @@
-"""What opens every request: system prompt, instructions of the project, facts about the host."""
+"""The start of every request: system prompt, instructions of the project, facts about the host."""

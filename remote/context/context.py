@@ -1,6 +1,7 @@
-"""Gathers what a session knows before the first prompt: machine, directory, git, instruction files.
+"""Gathers the context of a session before the first prompt: machine, directory, git, instruction files.
 
-It is gathered once, on the host where the files are. Nothing here fails: what cannot be found out is left out."""
+It is gathered once, on the host where the files are. Nothing here fails: facts that cannot be determined are left
+out."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _NO_COMMITS = "## No commits yet on "
 _GIT_OPTIONS = (
     "--no-pager",
     *("-c", "core.fsmonitor=false"),
-    *("-c", "safe.bareRepository=explicit"),  # one among the files of a clone would bring its own configuration
+    *("-c", "safe.bareRepository=explicit"),  # a bare repository inside a clone would bring its own configuration
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "log.showSignature=false"),
 )
@@ -57,8 +58,8 @@ class GitState:
 
 @dataclass(frozen=True)
 class Context:
-    """What the model is told about its surroundings. `date` is the host's, in ISO 8601. `git` is None outside of a
-    repository or without git."""
+    """The facts about its environment that the model is told. `date` is the host's, in ISO 8601. `git` is None outside
+    of a repository or without git."""
 
     cwd: str
     add_dirs: tuple[str, ...] = ()

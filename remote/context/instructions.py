@@ -92,9 +92,9 @@ def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] 
 
 
 def _is_meant(path: str, info: os.stat_result) -> bool:
-    """Whether the owner of the directory put the file there, and it is a text. False for a stranger's file in a
-    directory that everybody may write to. False for a link to a file with another ending: such a link in a clone could
-    bring a private key into the conversation."""
+    """Return whether the file was put there by the owner of the directory and is an instruction text. Return False for
+    another user's file in a directory that everybody may write to, and for a link to a file with another extension:
+    such a link in a clone could bring a private key into the conversation."""
     directory = os.stat(os.path.dirname(path))
     if directory.st_mode & stat.S_IWOTH and info.st_uid not in (0, os.geteuid()):
         return False

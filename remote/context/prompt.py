@@ -90,7 +90,7 @@ class SessionPrompt:
         self._gathering: asyncio.Task[Context] | None = None
 
     async def system(self) -> list[Json]:
-        """Return the static block, the environment block and what the user adds. The first and the last one have a
+        """Return the static block, the environment block and the user's addition. The first and the last block have a
         cache mark."""
         return system_blocks(self._options, await self._known())
 
@@ -154,7 +154,7 @@ def _git_lines(git: GitState) -> list[str]:
 
 
 def user_blocks(options: SessionOptions, context: Context) -> list[Json]:
-    """Return what goes before the first prompt of the user: instruction files and the date."""
+    """Return the blocks that go before the first prompt of the user: instruction files and the date."""
     texts = []
     if context.instructions:
         parts = [

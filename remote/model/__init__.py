@@ -1,1 +1,1 @@
-"""The model client of the worker: Messages API with streaming, and the one layer that retries."""
+"""The model client of the worker: the Messages API with streaming, and the only layer that retries."""

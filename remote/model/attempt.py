@@ -1,8 +1,8 @@
 """One attempt at a model call: one call id, one request, one answer.
 
 The listener hears a finished block only when it counts. The attempt holds the block, and its `content_block_stop`
-event, until the next block starts or the stop reason is known. So an answer of one text block that is cut off needs no
-withdrawal, and the listener always hears a block before its `content_block_stop`.
+event, until the next block starts or the stop reason is known. So an answer that is cut off in its only text block
+needs no withdrawal, and the listener always hears a block before its `content_block_stop`.
 
 A finished tool_use with valid input is the exception: the listener hears it at once, because tools start while the
 model still streams. From then on the attempt is committed: whatever happens to the stream, the answer stands and the
@@ -42,16 +42,16 @@ _MAX_ERROR_BODY = 64 * 1024
 
 
 class Listener(Protocol):
-    """Hears what a model call yields, in order."""
+    """Receives the results of a model call, in order."""
 
     def event(self, event: Json) -> None:
-        """A raw API event, for clients that watch the stream."""
+        """Receive a raw API event, for clients that watch the stream."""
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        """A finished content block that counts."""
+        """Receive a finished content block that counts."""
 
     def withdrawn(self, message_id: str) -> None:
-        """The blocks of this message id do not count: the call is made again."""
+        """Withdraw the blocks of this message id: they do not count, and the call is made again."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,10 @@ class MessageEnd:
 
 @dataclass(frozen=True)
 class CallSettings:
-    """What all attempts of a call share. `withdraw_truncated`: an answer that is cut at the output limit does not
-    count, because the caller asks again with a higher limit. `link_up_since` returns the monotonic second since which
-    the link to the laptop has been up, or None while it is down: a lost link does not count as silence of the model."""
+    """The settings that all attempts of a call share. `withdraw_truncated`: an answer that is cut at the output limit
+    does not count, because the caller asks again with a higher limit. `link_up_since` returns the monotonic time since
+    which the link to the laptop has been up, None while it is down. The time without a link does not count as silence
+    of the model."""
 
     transport: ModelTransport
     clock: Clock
@@ -82,8 +83,8 @@ class CallSettings:
 
 
 class Attempt:
-    """Call `run` once, then `discard` if it failed or `salvage` if it was cancelled. The module says what the listener
-    hears when."""
+    """One attempt at a model call. Call `run` once, then `discard` if it failed or `salvage` if it was cancelled. The
+    module's docstring says when the listener hears what."""
 
     def __init__(self, settings: CallSettings, listener: Listener) -> None:
         self._settings = settings
@@ -111,7 +112,7 @@ class Attempt:
             return reader.result()
         except ModelError as error:
             if self._assembler.stop_reason is not None:
-                return self._end()  # nothing but the closing event is missing
+                return self._end()  # only the closing event is missing
             if self._committed:
                 return self._end(lost=error)
             raise
@@ -121,7 +122,7 @@ class Attempt:
             await asyncio.gather(reader, watchdog, return_exceptions=True)
 
     def discard(self) -> None:
-        """The attempt failed and does not count: close the events that clients saw open, and withdraw the blocks."""
+        """Undo a failed attempt: close the events that clients saw open, and withdraw the blocks."""
         self._close_events(from_index=0)
         head = self._assembler.head
         if head is not None and self._heard:
@@ -190,11 +191,12 @@ class Attempt:
             self._listener.event(event)
 
     def _truncated(self) -> bool:
-        """Whether the answer was cut at the output limit and the caller wants to ask again with a higher one."""
+        """Return whether the answer was cut at the output limit and the caller wants to ask again with a higher
+        limit."""
         return self._assembler.stop_reason == "max_tokens" and self._settings.withdraw_truncated and not self._committed
 
     def _release(self) -> None:
-        """Let the listener hear the block that is held."""
+        """Pass the held block to the listener."""
         if self._held is None:
             return
         (done, stop_event), self._held = self._held, None
@@ -249,7 +251,7 @@ class Attempt:
                 wait = max(self._last_sound, up_since) + limit - now
                 if wait <= 0:
                     return
-            await clock.sleep(min(wait, limits.idle_timeout))  # the limit shrinks when the head comes
+            await clock.sleep(min(wait, limits.idle_timeout))  # the limit becomes shorter when the head arrives
 
 
 def _check_type(response: ModelResponse) -> None:
@@ -282,7 +284,7 @@ async def _http_error(response: ModelResponse, wall: float) -> ModelError:
 
 
 def _error_fields(text: str) -> tuple[str, str]:
-    """Return type and message of the error in a JSON body, "" where they are missing."""
+    """Return the type and the message of the error in a JSON body, "" for what is missing."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ class Retrying:
 
 
 class CallListener(Listener, Protocol):
-    """Hears of failed attempts as well."""
+    """A Listener that is also told about failed attempts."""
 
     def retrying(self, retry: Retrying) -> None:
         """An attempt failed; another one follows."""
@@ -55,8 +55,8 @@ class ModelCall:
                 await self._settings.clock.sleep(delay)
 
     def salvage(self) -> tuple[MessageHead, str, str] | None:
-        """After a cancelled `run`: let the listener hear the finished block, and return head, text and request id of an
-        unfinished answer."""
+        """Call this after a cancelled `run`. Pass the finished block to the listener, and return (head, text, request
+        id) of an unfinished answer, None if there is none."""
         return self._attempt.salvage() if self._attempt is not None else None
 
     def close_events(self) -> None:

@@ -1,4 +1,4 @@
-"""The one error of a failed model call, and what the person and the public protocol are told of it."""
+"""The error of a failed model call, with its text for the person and its name in the public protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATUS_OF_TYPE = {
 
 
 class Retry(Enum):
-    """What an error answer itself says about trying again: its `x-should-retry` header, or a judgement of ours."""
+    """Whether an error may be retried, by its `x-should-retry` header or by our own knowledge of the error."""
 
     BY_STATUS = "by_status"
     YES = "yes"
@@ -28,7 +28,7 @@ class Retry(Enum):
 
 
 OF_THE_LAPTOP = "laptop_"
-"""The prefix of the auth proxy's own error types: no provider has answered, so the status of the answer means
+"""The prefix of the auth proxy's own error types: no provider has answered, so the status of the response means
 nothing."""
 
 
@@ -75,7 +75,7 @@ class ModelError(Exception):
         return self.status == 413 or (self.status == 400 and "prompt is too long" in self.message.lower())
 
     def prose(self, model: str) -> str:
-        """Return what the person reads: what happened, and one thing to do. `model` is the id of the model called."""
+        """Return the text for the person: what happened, and one thing to do. `model` is the id of the called model."""
         if self.prompt_too_long:
             return f"API Error: the conversation is too long for {model} ({self.message}). Start a new session."
         if self.status is None:

@@ -13,7 +13,7 @@ _FIRST_DELAY = 0.5
 _MAX_DELAY = 32.0
 _JITTER = 0.125
 _MAX_RETRY_AFTER = 600.0  # seconds; when a rate limit lasts longer, the person is told instead
-_MAX_UNANSWERED = 3  # attempts of one call that may wait in vain for an answer, each for `head_timeout`
+_MAX_UNANSWERED = 3  # attempts of one call that may end without any answer, each after `head_timeout`
 _RETRIED = (408, 409, 429)
 
 
@@ -22,8 +22,8 @@ class RetrySettings:
     """Limits of one model call. Times are in seconds."""
 
     max_retries: int = 10
-    idle_timeout: float = 90.0  # silence inside an answer; pings end it
-    head_timeout: float = 360.0  # until the head of the answer has come
+    idle_timeout: float = 90.0  # longest silence inside an answer; a ping counts as a sign of life
+    head_timeout: float = 360.0  # longest wait for the head of the answer
 
     @staticmethod
     def from_env(environ: Mapping[str, str]) -> RetrySettings:
@@ -56,7 +56,7 @@ class RetryPolicy:
         return failure.retry_after or backoff
 
     def max_retries_for(self, failure: ModelError) -> int:
-        """Return how many retries there are at most if every attempt from now on fails like this one."""
+        """Return the maximum number of retries if every further attempt fails like this one."""
         if failure.unanswered:
             return min(self.max_retries, self.attempt - 1 + _MAX_UNANSWERED - self._unanswered)
         if failure.status == 401 and failure.retry is not Retry.YES:
@@ -73,7 +73,7 @@ class RetryPolicy:
             return self._unanswered < _MAX_UNANSWERED
         if failure.retry is Retry.YES or failure.status is None:
             return True
-        if failure.status == 401:  # once: the proxy may have refreshed the credential by then
+        if failure.status == 401:  # retry once: the proxy may have refreshed the credential
             self._unauthorized += 1
             return self._unauthorized == 1
         return failure.status in _RETRIED or failure.status >= 500
@@ -88,7 +88,7 @@ def retry_after(value: str | None, wall: float) -> float | None:
         seconds = float(value)
     except ValueError:
         try:
-            # Imported here: it takes a tenth of the daemon's start, and hardly any server sends a date.
+            # Imported here: the import takes a tenth of the daemon's start, and hardly any server sends a date.
             from email.utils import parsedate_to_datetime
 
             seconds = parsedate_to_datetime(value).timestamp() - wall

@@ -78,7 +78,7 @@ class SseParser:
         elif field == b"data":
             self._data.append(text)
         elif not self._data and not self._name:
-            self._size = 0  # a comment between two events counts for neither
+            self._size = 0  # a comment between two events belongs to neither
         return None
 
     def _finish(self) -> SseEvent | None:

@@ -24,8 +24,8 @@ PUBLIC_EVENTS = frozenset(
         "message_stop",
     )
 )
-"""Events that clients may see as `stream_event`. Clients do not get `ping`, `error`, and events that a later API
-adds."""
+"""Events that clients may see as `stream_event`. Clients do not get `ping`, `error`, or events added by later versions
+of the API."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Block:
         self.signature = str(start.get("signature") or "")
 
     def add(self, delta: Json) -> int:
-        """Append a delta. Return how many characters it brought. Raise ModelError when its text is missing."""
+        """Append a delta. Return its number of characters. Raise ModelError when its text is missing."""
         kind = delta.get("type")
         if kind == "text_delta":
             piece = delta.get("text")
@@ -159,8 +159,8 @@ class MessageAssembler:
         return None
 
     def partial_text(self) -> str:
-        """Return the text of blocks that are still open. Thinking and tool input are left out: a part of them has no
-        use."""
+        """Return the text of blocks that are still open. Thinking and tool input are left out, because a part of them
+        is useless."""
         return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
 
     def _start(self, message: Json) -> MessageHead:

@@ -1,1 +1,1 @@
-"""One session: its inputs, turns and questions, and what is read from its journal."""
+"""One session: its inputs, turns and requests, and the projections of its journal."""

@@ -1,4 +1,4 @@
-"""The request broker: the one door for everything that is asked in a session, in both directions."""
+"""The request broker: all requests of a session pass through it, in both directions."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from .log import Watchers
 
 Json = dict[str, Any]
 
-_MAX_KEPT = 1000  # answers to requests that survive restarts, kept for askers that come back
+_MAX_KEPT = 1000  # kept answers to requests that survive restarts, for askers that ask again
 
 
 class OpenRequests(Projection):
-    """The requests of the worker that have no answer, as the journal tells them. `surviving` names the kinds that stay
-    open when the worker starts again; `answers` are those given to requests of such kinds."""
+    """The unanswered requests of the worker, read from the journal. `surviving` names the kinds that stay open when the
+    worker starts again; `answers` are those given to requests of such kinds."""
 
     def __init__(self, surviving: Collection[str] = ()) -> None:
         self.answers: OrderedDict[str, Answer] = OrderedDict()
@@ -58,11 +58,11 @@ class OpenRequests(Projection):
         return asked[1].subtype if asked is not None else ""
 
     def asked_until(self, seq: int) -> list[Json]:
-        """The public requests that are open and came with event `seq` or before."""
+        """Return the open requests, in public form, that came with event `seq` or before."""
         return [line.body for asked, line in self._open.values() if asked <= seq]
 
     def after_restart(self) -> tuple[list[str], list[str]]:
-        """The ids of the requests that stay open when the worker starts again, and of those that do not."""
+        """Return the ids of the requests that stay open when the worker restarts, and the ids of the others."""
         kept = [
             request_id
             for request_id, (_, line) in self._open.items()
@@ -90,7 +90,7 @@ class OpenRequests(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """What the original waits for is not the copy's to wait for."""
+        """Forget the requests of the original: the copy does not wait for them."""
         self._copied = set(self._open)
 
 
@@ -102,7 +102,7 @@ def keep_newest(kept: OrderedDict[str, Answer], request_id: str, answer: Answer,
 
 
 class RequestLog(Protocol):
-    """Where requests and answers are put on record: the journal of the session."""
+    """The log that records requests and answers: the journal of the session."""
 
     def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> object:
         """Append a record. Raises NotKept."""
@@ -113,7 +113,7 @@ class RequestLog(Protocol):
 
 @dataclass(frozen=True)
 class Handled:
-    """What a handler made of a request. `then` runs once the answer is journalled, or could not be journalled."""
+    """The outcome of a handled request. `then` runs after the answer was journalled, or could not be."""
 
     payload: Json | None = None
     then: Callable[[], object] = lambda: None
@@ -126,7 +126,7 @@ class _Open:
 
 
 class RequestBroker:
-    """Asks for the worker, and answers for it.
+    """Sends the requests of the worker, and answers requests to the worker.
 
     A request of the worker is open until it is answered, withdrawn, or past its deadline. The first answer counts;
     later ones are recorded as `late_answer`. Requests of clients go to the handler that is registered for their kind.
@@ -143,7 +143,7 @@ class RequestBroker:
         self._watchers = watchers
         self._can_ask = can_ask
         self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._unclaimed: set[str] = set()  # open since an earlier worker; nobody here has asked them again yet
+        self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self._journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], Handled]] = {}
         self._suspended = False
@@ -155,8 +155,8 @@ class RequestBroker:
         return self._can_ask(kind.answered_by)
 
     async def request(self, request: Request[P, A]) -> A:
-        """See Broker. A request whose kind survives restarts may be asked again under its id: it is still the same one,
-        and if it has been answered meanwhile, that answer is returned at once."""
+        """See `ports.Broker`. A request whose kind survives restarts may be asked again under the same id: it is still
+        the same request. If it was answered meanwhile, return that answer at once."""
         kind = request.kind
         answered = self._journalled.answers.get(request.id)
         if answered is not None:
@@ -184,8 +184,8 @@ class RequestBroker:
             self._watchers.changed()
 
     def withdraw(self, answered_by: AnsweredBy) -> None:
-        """Take back every open request to `answered_by`; whoever waits for an answer is cancelled in any case. Raises
-        NotKept."""
+        """Withdraw every open request to `answered_by`, and cancel the tasks that wait for the answers, even if recording
+        the withdrawal fails. Raise NotKept."""
         withdrawn = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
         for each in withdrawn:
             del self._open[each.request.id]
@@ -196,8 +196,8 @@ class RequestBroker:
             self._take_back(each.request)
 
     def suspend(self) -> None:
-        """The worker ends: from here on, requests that survive a restart are not withdrawn when their asker is
-        cancelled."""
+        """Prepare for the end of the worker: from now on, a request that survives restarts is not withdrawn when the
+        asking task is cancelled."""
         self._suspended = True
 
     def _take_back(self, request: Request[Any, Any]) -> None:
@@ -208,7 +208,8 @@ class RequestBroker:
             self._log.emit(MessageRecord(public_withdrawal(request.id)), request.agent_id)
 
     def _tell_driver(self, request_id: str, body: Json) -> None:
-        """Send what is not journalled. A withdrawal replaces its request where that was not sent yet."""
+        """Send a request or withdrawal that is not journalled to the driver. A withdrawal replaces a request that was
+        not sent yet."""
         self._watchers.progress("request:%s" % request_id, body, driver_only=True)
 
     def take_answer(self, answer: Answer) -> None:
@@ -218,33 +219,33 @@ class RequestBroker:
         if found is not None and not found.answer.done():
             found.answer.set_result(answer)
         elif request_id in self._unclaimed:
-            self._unclaimed.discard(request_id)  # the asker finds the answer in the journal when it comes back
+            self._unclaimed.discard(request_id)  # the answer is in the journal, in case the request is asked again
         else:
             self._log.emit(LateAnswerRecord(request_id))
 
     # What is open.
 
     def waits_for(self, answered_by: AnsweredBy) -> bool:
-        """Whether a request to `answered_by` is open."""
+        """Return whether a request to `answered_by` is open."""
         return any(each.request.kind.answered_by is answered_by for each in self._open.values())
 
     def subjects(self, answered_by: AnsweredBy) -> list[str]:
-        """What the open requests to `answered_by` are about, each once."""
+        """Return the subjects of the open requests to `answered_by`, each once."""
         about = (each.request.about for each in self._open.values() if each.request.kind.answered_by is answered_by)
         return list(OrderedDict.fromkeys(about))
 
     def ask_driver_again(self) -> None:
-        """There is a new driver: send it the open requests that it does not find in the journal."""
+        """Send a new driver the open requests that are not in the journal."""
         for each in self._open.values():
             if each.request.kind.durability is Durability.MEMORY:
                 self._tell_driver(each.request.id, each.request.public())
 
     def open_until(self, seq: int) -> list[Json]:
-        """The public requests that are open and are in the journal with event `seq` or before."""
+        """Return the open requests, in public form, that are in the journal with event `seq` or before."""
         return self._journalled.asked_until(seq)
 
     def resume(self) -> None:
-        """Go on from a journal: withdraw the requests of earlier workers whose asker will not come back."""
+        """Withdraw the requests of earlier workers that will not be asked again. Called after the journal was read."""
         kept, abandoned = self._journalled.after_restart()
         self._unclaimed.update(kept)
         for request_id in abandoned:
@@ -253,11 +254,11 @@ class RequestBroker:
     # What clients ask.
 
     def register(self, kind: RequestKind[P, A], handler: Callable[[P], Handled]) -> None:
-        """Let `handler` answer the requests of a kind. It raises RequestRefused for what it does not do."""
+        """Let `handler` answer the requests of a kind. A handler raises RequestRefused for requests that it refuses."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
     def take_request(self, line: ControlRequestLine) -> None:
-        """A client asks: it is answered in any case, with an error if no handler is registered for the kind."""
+        """Answer a request of a client, with an error if no handler is registered for its kind."""
         handled = Handled()
         try:
             handler = self._handlers.get(line.subtype)

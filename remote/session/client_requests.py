@@ -1,4 +1,4 @@
-"""What clients may ask of the worker: one handler for each kind of request, registered with the broker.
+"""The requests that clients may make of the worker: one handler for each kind, registered with the broker.
 
 Source: section 6.1 of the stream-json protocol as observed.
 """
@@ -33,7 +33,7 @@ GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", la
 
 
 def register_client_requests(session: Session) -> None:
-    """Let the broker of a session answer its clients."""
+    """Register the handlers for the requests of clients with the session's broker."""
     broker = session.broker
     broker.register(INITIALIZE, lambda _: Handled(_description(session)))
     broker.register(INTERRUPT, lambda _: _interrupt(session))
@@ -44,7 +44,7 @@ def register_client_requests(session: Session) -> None:
 
 
 def _description(session: Session) -> Json:
-    """What a client learns of the session before its first prompt."""
+    """Return the description of the session that a client gets before its first prompt."""
     model = session.agent.model
     return {
         "commands": [],

@@ -10,9 +10,9 @@ from ccb.tunnel.wire.messages import PublicLine, UserLine
 from ..agent.deps import Prompt
 
 MAX_WAITING = 1000
-"""Prompts that may wait; one more is refused."""
+"""Maximum number of waiting prompts."""
 
-_MAX_SEEN = 20_000  # ids that are remembered; the clients of older ones have long had their `applied`
+_MAX_SEEN = 20_000  # number of remembered ids; the clients of older inputs have received their `applied` long ago
 
 
 class TooManyInputs(Exception):
@@ -20,8 +20,8 @@ class TooManyInputs(Exception):
 
 
 class Inputs:
-    """The ids of the inputs that were applied, and the queue of prompts in order. `any_prompt` says whether anybody
-    ever prompted."""
+    """The ids of the inputs that were applied, and the queue of prompts in order. `any_prompt` says whether the session
+    ever had a prompt."""
 
     def __init__(self) -> None:
         self.any_prompt = False
@@ -33,15 +33,15 @@ class Inputs:
         return len(self._queue)
 
     def knows(self, input_id: str) -> bool:
-        """Whether the input with this id was applied."""
+        """Return whether the input with this id was applied."""
         return input_id in self._seen
 
     def knows_message(self, line: PublicLine) -> bool:
-        """Whether this user message was applied before, under whatever input id."""
+        """Return whether this user message was applied before, under any input id."""
         return isinstance(line, UserLine) and f"uuid:{line.uuid}" in self._seen
 
     def remember(self, input_id: str, line: PublicLine) -> None:
-        """This input is in the journal."""
+        """Remember that this input is in the journal."""
         self._seen[input_id] = None
         if isinstance(line, UserLine) and line.uuid:
             self._seen[f"uuid:{line.uuid}"] = None

@@ -16,20 +16,21 @@ _OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_p
 
 
 class Launches:
-    """`options` are those in force: what belongs to a client process comes from the one that drives, what belongs to
-    the session stays until a client names it."""
+    """`options` are the options in force. Options of a client process come from the process that drives; options of the
+    session stay until a client sets them."""
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
         self._by_client: OrderedDict[str, Json] = OrderedDict()
 
     def can_ask(self, answered_by: AnsweredBy) -> bool:
-        """Whether somebody answers requests. The person does if the driver's command line says so."""
+        """Return whether requests to `answered_by` can be answered. For the person this depends on the driver's command
+        line."""
         return answered_by is not AnsweredBy.PERSON or self.options.permission_prompts == "stdio"
 
     def merge(self, given: Json, sent: SessionOptions, mode: str) -> SessionOptions:
-        """The options in force once a process drives that brings `sent` and has named those in `given`. `mode` is the
-        permission mode of now."""
+        """Return the options in force after a process with the options `sent` starts to drive; `given` are those that
+        it named explicitly. `mode` is the present permission mode."""
         old = self.options
         return replace(
             sent,

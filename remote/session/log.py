@@ -1,4 +1,4 @@
-"""The journal of a running session, what is derived from it, and the way of each agent into it."""
+"""The journal of a running session, its projections, and the emitter of each agent."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Watchers(Protocol):
 
 
 class SessionLog:
-    """The one way into the journal of a session. Every record goes on to the projections: `summary`, `usage`,
-    `partial`, `snapshot`, and those that `follow`."""
+    """The only writer to the journal of a session. It passes every record on to the projections `summary`, `usage`,
+    `partial` and `snapshot`, and to those added with `follow`."""
 
     def __init__(self, session_id: str, journal: Journal, watchers: Watchers) -> None:
         self.session_id = session_id
@@ -43,11 +43,11 @@ class SessionLog:
         self._watchers = watchers
 
     def read(self, *more: Projection) -> None:
-        """Give the journal as it is to the projections and to `more`, in one pass."""
+        """Feed the existing journal to the projections and to `more`, in one pass."""
         replay(self.journal.read(0, self.journal.seq), *self._projections, *more)
 
     def follow(self, projection: Projection) -> None:
-        """Give every record from here on to another projection. It comes last, so it may emit records itself."""
+        """Pass every future record to another projection. It comes after the others, so it may emit records itself."""
         self._projections.append(projection)
 
     def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:

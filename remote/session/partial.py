@@ -1,4 +1,5 @@
-"""What is under way and not in the journal: the answers that models are streaming and the output of running tools."""
+"""Unfinished work that is not in the journal: the answers that models are streaming, and the output of running
+tools."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _MAX_TOOLS = 64
 
 
 class _StreamedBlock:
-    """A content block that is being streamed. Deltas of the kind of its first one are joined."""
+    """A content block that is being streamed. Deltas of the same kind as the first one are joined."""
 
     def __init__(self, start: Json) -> None:
         self.start = start
@@ -34,7 +35,7 @@ class _StreamedBlock:
             self.rest.append(body)
 
     def bodies(self) -> list[Json]:
-        """The block in as few objects as possible."""
+        """Return the block so far, in as few objects as possible."""
         found = [self.start]
         if self.pieces:
             delta = {"type": self.kind, _TEXTS[self.kind]: "".join(self.pieces)}
@@ -68,8 +69,8 @@ class _StreamedAnswer:
 
 
 class Partial(Projection):
-    """Takes what a session shows as progress (`take`), drops what has become part of the journal (`apply`), and gives
-    the rest to a client that comes in the middle (`bodies`)."""
+    """Collects what a session shows as progress (`take`), drops what has reached the journal (`apply`), and returns the
+    rest for a client that attaches in the middle (`bodies`)."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
@@ -88,13 +89,13 @@ class Partial(Projection):
                 self._tools.popitem(last=False)
 
     def bodies(self) -> list[tuple[str, Json]]:
-        """(slot, object) of everything that is under way, in order."""
+        """Return (slot, object) for all unfinished work, in order."""
         streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
         return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
 
     @on(ResultLine, AgentResultRecord)
     def _result(self, _: ResultLine | AgentResultRecord, record: Record) -> None:
-        """The turn of this agent is over."""
+        """Drop the answer and the outputs of an agent whose turn is over."""
         self._answers.pop(record.agent_id, None)
         self._drop_tools(lambda line, agent_id: agent_id == record.agent_id)
 

@@ -1,4 +1,4 @@
-"""What a worker that starts again reads out of its journal, besides the conversation."""
+"""The state that a restarted worker reads from the journal, besides the conversation."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class UnfinishedPrompts(Projection):
     """The prompts that have no turn or no result. `inputs` learns which inputs were applied.
 
     `waiting` are the prompts that no turn has taken, by input id. A damaged record may have been the one that took
-    them: the prompts that waited before it become `doubtful` (with their start), and `unanswered` are those of them for
-    which no result has come, as far as the journal tells."""
+    them: the prompts that waited before it become `doubtful` (with the start of their text). `unanswered` are the
+    doubtful prompts without a known result."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.waiting: OrderedDict[str, UserLine] = OrderedDict()
@@ -49,8 +49,8 @@ class UnfinishedPrompts(Projection):
         self._taken = False  # the next result answers a prompt that is known to have been taken
 
     def answered(self) -> None:
-        """A turn has its result. It belongs to the prompt that is known to have been taken, or else to the first
-        doubtful one."""
+        """Assign the result of a turn to the prompt that is known to have been taken, or else to the first doubtful
+        prompt."""
         if not self._taken and self.unanswered:
             self.unanswered.popitem(last=False)
         self._taken = False
@@ -89,7 +89,7 @@ class UnfinishedPrompts(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """The prompts of the original are not the copy's to answer."""
+        """Drop the prompts of the original: the copy does not answer them."""
         for prompts in (self.waiting, self.doubtful, self.unanswered):
             prompts.clear()
         self._taken = False
@@ -98,7 +98,7 @@ class UnfinishedPrompts(Projection):
 class Recovered(Projection):
     """The state in which the last worker left the session.
 
-    `options` are those in force, with the permission mode of the end; `launches` the options of the newest client
+    `options` are the options in force, with the last permission mode; `launches` the options of the newest client
     processes; `updates` the permission updates that the person granted for the session. `turn_open` says that a turn
     was running, `result_due` that it has no result. `mark` marks the processes of the last worker. `damage` are the
     reports of damage that workers have made before. `requests` tells which answer to a request is the first one: it
@@ -122,7 +122,7 @@ class Recovered(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """The running turn and the permissions of the original are not the copy's."""
+        """Drop the running turn and the permissions of the original: they do not belong to the copy."""
         self.updates.clear()
         self.result_due = False
 
@@ -159,5 +159,5 @@ class Recovered(Projection):
 
 
 def _outlives_a_launch(update: Json) -> bool:
-    """Whether a permission update stays in force when a client brings a new command line."""
+    """Return whether a permission update stays in force when a client brings a new command line."""
     return str(update.get("type")).endswith("Rules") and update.get("destination") != COMMAND_LINE

@@ -1,5 +1,4 @@
-"""How a worker takes up a session that has a journal: no tool runs again, and what an earlier worker left open is
-closed."""
+"""Resume a session from its journal: no tool runs again, and everything that an earlier worker left open is closed."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ _DOUBTFUL = (
 
 @dataclass(frozen=True)
 class Restored:
-    """A session as its journal tells it. Its agent is made next, and closes the tool calls that were open; then
-    `take_up`."""
+    """The state of a session, read from its journal. Next, the caller makes the agent, which closes the open tool
+    calls, and calls `take_up`."""
 
     parts: SessionParts
     recovered: Recovered
@@ -41,7 +40,7 @@ class Restored:
 
 
 def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
-    """Read the journal, report its damage, and withdraw the requests that nobody waits for any more. `surviving` names
+    """Read the journal, report its damage, and withdraw the requests that no task waits for any more. `surviving` names
     the kinds of requests that stay open until they are asked again."""
     inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories()
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
@@ -57,15 +56,15 @@ def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()
 
 
 def take_up(restored: Restored, agent: Agent) -> Session:
-    """Return the session that goes on with `agent`. A turn that was cut gets its result, and so does each prompt that
-    may have been lost; the prompts that no turn had taken are queued."""
+    """Return the session that continues with `agent`. Write a result for an interrupted turn and for each prompt that
+    may have been lost, and queue the prompts that no turn had taken."""
     session = Session(restored.parts, agent)
     log, recovered, prompts = session.log, restored.recovered, restored.prompts
     agent.config.permissions.apply(recovered.updates)
     if recovered.result_due:
         session.turns.fail([_CUT_OFF])
         prompts.answered()
-    for _ in range(len(restored.reported & prompts.unanswered.keys())):  # whoever sent one waits for a result
+    for _ in range(len(restored.reported & prompts.unanswered.keys())):  # the sender of each prompt waits for a result
         session.turns.fail([_DOUBTFUL])
     if recovered.turn_open:
         log.emit(TurnEndRecord())
@@ -76,7 +75,8 @@ def take_up(restored: Restored, agent: Agent) -> Session:
 
 
 def _report_damage(log: SessionLog, recovered: Recovered, prompts: UnfinishedPrompts) -> frozenset[str]:
-    """Report the damage that no worker has reported before. Return the input ids of the doubtful prompts among it."""
+    """Report the damage that no worker has reported before. Return the input ids of the doubtful prompts in the
+    report."""
     reports = [damage for damage in log.journal.damaged if damage not in recovered.damage]
     if len(reports) > _MAX_REPORTS:
         reports[_MAX_REPORTS:] = [f"{len(reports) - _MAX_REPORTS} more damaged lines were passed over"]

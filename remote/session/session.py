@@ -1,4 +1,4 @@
-"""One session: what its clients send to it, and what they are told of it."""
+"""One session: takes the inputs of its clients, and describes its state to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_NAME = 100  # characters of a tool's name in a message
 
 @dataclass(frozen=True)
 class SessionParts:
-    """What a session is made of, besides its agent. The agent is made after them, because it uses them."""
+    """The parts of a session besides its agent. The agent is made after them, because it uses them."""
 
     log: SessionLog
     inputs: Inputs
@@ -65,17 +65,17 @@ class Session:
 
     @property
     def mode(self) -> str:
-        """The permission mode of now."""
+        """The present permission mode."""
         return self.agent.config.permissions.mode
 
     @property
     def has_input(self) -> bool:
-        """Whether anybody ever prompted."""
+        """Whether the session ever had a prompt."""
         return self._inputs.any_prompt
 
     @property
     def queued_uuids(self) -> list[str]:
-        """The uuids of the messages that wait for a turn."""
+        """The uuids of the messages that wait for a turn, in order."""
         return self._inputs.waiting_uuids
 
     @property
@@ -86,7 +86,7 @@ class Session:
         return "running" if self.turns.state is not TurnState.NONE or self._inputs else "idle"
 
     def snapshot(self, seq: int) -> Json:
-        """The body of a `snapshot` frame for everything up to event `seq`."""
+        """Return the body of a `snapshot` frame that covers everything up to event `seq`."""
         asks = self.broker.open_until(seq)
         return self.log.snapshot.body(seq, model=self.agent.model, mode=self.mode, asks=asks)
 
@@ -120,8 +120,8 @@ class Session:
             self.log.say({**line.body, "isReplay": True})
 
     def refuse_input(self, body: Json, error: JournalError) -> bool:
-        """An input could not be journalled: return whether that settles it. A prompt outside of a turn gets a result
-        that says so. Anything else must not get lost, and is to be tried again."""
+        """Handle an input that could not be journalled. Return True if it is settled: a prompt outside of a turn gets a
+        result that reports the failure. Return False for any other input, which must be tried again."""
         if self.turns.state is not TurnState.NONE or not isinstance(parse_message(body), UserLine):
             return False
         advice = "This prompt was not taken."
@@ -136,9 +136,9 @@ class Session:
         return self._launches.of_client(client)
 
     def relaunch(self, given: Json) -> None:
-        """A client process drives and brings its own command line: `given` are the options it names. Raises
-        FrameError, ValueError, JournalError, and HostRefusal if the process cannot be asked while an answer is
-        waited for: somebody may still give that answer, and to go on would mean to deny it."""
+        """Apply the command line of a client process that starts to drive; `given` are the options it names. Raise
+        FrameError, ValueError, JournalError. Raise HostRefusal if a request waits for an answer and this process cannot
+        be asked: going on would deny the request, which another client may still answer."""
         sent = SessionOptions.from_json(given)
         self._check_askable(sent)
         options = self._launches.merge(given, sent, self.mode)
@@ -179,5 +179,5 @@ class Session:
 
 
 def added_directories(cwd: str, options: SessionOptions) -> list[str]:
-    """The absolute paths of `options.add_dirs`."""
+    """Return the absolute paths of `options.add_dirs`."""
     return [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]

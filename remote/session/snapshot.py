@@ -1,4 +1,4 @@
-"""The snapshot: what a client has to know of the events it is not sent. It is kept up to date record by record."""
+"""The snapshot: what a client must know about the events that it is not sent. It is updated with every record."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SnapshotProjection(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
-        """What waits or runs in the original does neither in its copy."""
+        """Drop the waiting and running prompts of the original: they neither wait nor run in the copy."""
         for prompt in self._prompts:
             prompt.ended = min(prompt.ended, record.seq)
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class TurnState(Enum):
-    """How far the running turn is."""
+    """The state of the running turn."""
 
     NONE = "none"  # no turn runs
     RUNNING = "running"  # it has no result yet
@@ -66,7 +66,7 @@ class Turns(Projection):
         self._inputs.wake()
 
     def go_on(self) -> None:
-        """Take back `finish`: somebody else still needs the session."""
+        """Undo `finish`: another client still needs the session."""
         self._ends_when_idle = False
 
     def interrupt(self) -> None:
@@ -129,7 +129,7 @@ class Turns(Projection):
 
     @on(PromptRecord, main_only=True)
     def _prompt(self, content: PromptRecord, _: Record) -> None:
-        """A turn has taken prompts: show them again to clients that asked for it."""
+        """Show the prompts that a turn has taken again, to clients that asked for echoes."""
         for input_id in content.input_ids:
             body = self._echoes.pop(input_id, None)
             if body is not None:

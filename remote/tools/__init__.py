@@ -1,1 +1,1 @@
-"""The tools of the agent, under the names and with the inputs that models are trained on."""
+"""The tools of the agent. Their names and inputs are those that models are trained on."""

@@ -1,4 +1,4 @@
-"""What a tool is to the agent loop: a declaration, a check of the input, and one coroutine."""
+"""The interface of a tool to the agent loop: a declaration, a check of the input, and a coroutine that runs a call."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Json = dict[str, Any]
 Content = Union[str, list[Json]]
 
 MAX_OUTPUT_CHARS = 30_000
-"""Longest output that the model gets whole, for most tools."""
+"""Longest output of most tools, in characters, that the model gets without a cut."""
 
 
 @dataclass(frozen=True)
 class ToolDeclaration:
-    """Everything about a tool except its code. `traits` are what permission rules and the laptop need, too;
+    """Everything about a tool except its code. `traits` is the part that permission rules and the laptop use as well;
     `description` and `input_schema` are for the model. `max_output_chars` limits the text of a result."""
 
     traits: ToolTraits
@@ -45,7 +45,8 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a session lends to its tools. It lives as long as the session; the last four fields belong to one call."""
+    """The resources of a session that its tools use. The context lives as long as the session; its last four fields
+    belong to one call."""
 
     host: Host
     cwd: str  # the session's directory, absolute
@@ -56,12 +57,12 @@ class ToolContext:
     todos: TodoList
     tool_use_id: str = ""
     left_out: tuple[str, ...] = ()
-    """What a search must not find: regular expressions (for fullmatch) of absolute paths in lower case."""
+    """The files that a search must not find: regular expressions (for fullmatch) of absolute paths in lower case."""
     progress: Callable[[Json], None] = lambda update: None
     """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last
     report."""
     stopped: Callable[[str], None] = lambda printed: None
-    """Called by a cancelled call with the output it had printed, for the model."""
+    """A cancelled call passes the output it had printed so far to this function, for the model."""
 
 
 class Tool(ABC):
@@ -86,8 +87,8 @@ class Tool(ABC):
         return self.declaration.input_schema
 
     def is_read_only(self, tool_input: Json) -> bool:
-        """Return True if this call changes nothing, so that it may run beside others. Plan mode lets such calls of a
-        tool of unknown effect run."""
+        """Return True if this call changes nothing, so that it may run beside others. For a tool of unknown effect,
+        plan mode allows such calls."""
         return self.traits.parallel
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:

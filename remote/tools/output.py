@@ -10,7 +10,7 @@ from .spill import Spill, SpillFile
 _KEPT = 128 * 1024  # bytes held in memory at each end: enough for MAX_OUTPUT_CHARS of any text
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
-    # OSC, DCS, SOS, PM, APC; one without an end goes up to the end of the line
+    # OSC, DCS, SOS, PM, APC; an unterminated one extends to the end of the line
     r"|\x1b[\]PX^_](?:[^\x07\x1b]{0,8192}(?:\x07|\x1b\\)|[^\x07\x1b\n]*)"
     r"|\x1b[ -/]*[0-~]"  # other escapes
     r"|[^\n]\x08"  # overstrike
@@ -25,7 +25,8 @@ def clean(data: bytes) -> str:
 
 
 class Output:
-    """Collects the output of a process. Memory holds its two ends; a long output also goes to a file, whole."""
+    """Collects the output of a process. Memory holds the start and the end; a long output is also written to a file, in
+    full."""
 
     def __init__(self, spill: Spill, name: str, *, to_file: bool = False) -> None:
         self.total = 0
@@ -40,12 +41,12 @@ class Output:
 
     @property
     def path(self) -> str:
-        """The file that holds the whole output; "" while there is none."""
+        """The path of the file with the whole output, "" while there is no file."""
         return self._file.path if self._file else ""
 
     @property
     def dropped(self) -> int:
-        """How many bytes of the output are missing in the file."""
+        """The number of bytes of the output that are missing in the file."""
         return self._file.dropped if self._file else 0
 
     def add(self, data: bytes) -> None:
@@ -72,7 +73,7 @@ class Output:
         return "\n".join(lines[-max_lines - 1 :] if lines[-1] == "" else lines[-max_lines:])
 
     def text(self, max_chars: int = MAX_OUTPUT_CHARS) -> str:
-        """Return the output for the model: whole, or its head and tail around a note that names the file."""
+        """Return the output for the model: all of it, or its head and tail around a note that names the file."""
         tail = bytes(self._tail)
         if self.total <= len(self._head) + len(tail):
             whole = clean(bytes(self._head) + tail)
@@ -96,7 +97,7 @@ class Output:
         return joined(clean(head), clean(self._range(self.total - _KEPT, self.total)), max_chars, self._note())
 
     def close(self) -> None:
-        """Close the file: no more output comes."""
+        """Close the file after the last output."""
         if self._file is not None:
             self._file.close()
 
@@ -128,7 +129,7 @@ class Output:
 
 
 def limited(text: str, spill: Spill, name: str, max_chars: int = MAX_OUTPUT_CHARS) -> str:
-    """Return `text`, or its head and tail around the path of a file that has all of it."""
+    """Return `text`, or its head and tail around a note with the path of a file that has the whole text."""
     if len(text) <= max_chars:
         return text
     data = text.encode("utf-8", "replace")

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class ToolRegistry(Sequence["Tool"]):
-    """Tools in the order in which the model sees them. Additions and removals wait for the start of a turn, and new
-    tools go to the end, sorted by name: so the request prefix changes only when the set of tools does."""
+    """Tools in the order in which the model sees them. Additions and removals take effect at the start of a turn. New
+    tools go to the end, sorted by name, so the request prefix changes only when the set of tools does."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -29,8 +29,8 @@ class ToolRegistry(Sequence["Tool"]):
         return len(self._tools)
 
     def add(self, tools: Iterable[Tool]) -> None:
-        """Offer more tools from the next turn on. A tool whose name was added before replaces that one, in its place.
-        Raise ValueError for the name of a built-in tool."""
+        """Offer more tools from the next turn on. A tool replaces an added tool of the same name and takes its place in
+        the order. Raise ValueError for the name of a built-in tool."""
         added = {tool.name: tool for tool in tools}
         self._refuse_built_in(added)
         self._waiting.update(added)
@@ -58,7 +58,7 @@ class ToolRegistry(Sequence["Tool"]):
 
 
 def default_tools() -> ToolRegistry:
-    """A registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
+    """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
     from .files.edit import Edit, MultiEdit
     from .files.ls import LS
     from .files.read import Read
@@ -87,8 +87,9 @@ def default_tools() -> ToolRegistry:
 
 
 def make_context(cwd: str, outputs: str, token: str = "") -> ToolContext:
-    """Return what a session lends to its tools; the caller ends it with `close_context`. `outputs` is the directory for
-    outputs too long for the model, "" for none. `token` marks the session's processes; "" makes a fresh one."""
+    """Return the context for the tools of a session; the caller ends it with `close_context`. `outputs` is the
+    directory for outputs too long for the model, "" for none. `token` marks the session's processes; with "", a new one
+    is generated."""
     from ..system.host import LocalHost
     from .contract import ToolContext
     from .files.file_state import FileState

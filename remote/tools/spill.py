@@ -11,13 +11,14 @@ from collections import OrderedDict
 _log = logging.getLogger(__name__)
 
 FILE_CAP = 64 << 20
-"""How many bytes of one output are kept."""
+"""Limit of one output on disk, in bytes."""
 TOTAL_CAP = 512 << 20
-"""How many bytes of a session's outputs are kept; the oldest finished files go first."""
+"""Limit of all outputs of a session on disk, in bytes; the oldest finished files are removed first."""
 
 
 class SpillFile:
-    """One output on disk. `kept` counts the bytes in the file, `dropped` those that came after a limit or an error."""
+    """One output on disk. `kept` counts the bytes in the file, `dropped` the bytes that were not written because of a
+    limit or an error."""
 
     def __init__(self, owner: Spill, path: str, file: int) -> None:
         self.path = path
@@ -27,7 +28,7 @@ class SpillFile:
         self._file = file
 
     def write(self, data: bytes) -> None:
-        """Append what fits. Never raises: bytes that the disk does not take count as dropped."""
+        """Append as many bytes as fit. Never raises: bytes that the disk does not accept count as dropped."""
         room = 0 if self._file < 0 or self.dropped else self._owner.reserve(self, len(data))
         view = memoryview(data)[:room]
         try:
@@ -48,7 +49,7 @@ class SpillFile:
         return b""
 
     def close(self) -> None:
-        """End writing. The file stays until the session needs its room."""
+        """End writing. The file stays until its room is needed for newer outputs."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -56,8 +57,8 @@ class SpillFile:
 
 
 class Spill:
-    """The session's outputs directory (made 0700 when first needed, files 0600); none ("") for a session in memory.
-    `why_none` says why the last file could not be made."""
+    """The directory for the outputs of a session, "" for a session in memory. It is created with mode 0700 when first
+    needed; files get 0600. `why_none` says why the last file could not be created."""
 
     def __init__(self, directory: str, file_cap: int = FILE_CAP, total_cap: int = TOTAL_CAP) -> None:
         self.directory = directory
@@ -130,7 +131,7 @@ class Spill:
             spilled.close()
 
     def reserve(self, spilled: SpillFile, size: int) -> int:
-        """Make room for `size` more bytes of a file, by removing old files. Return how many of them it may take."""
+        """Make room for `size` more bytes of a file, by removing old files. Return how many bytes may be written."""
         size = min(size, self._file_cap - spilled.kept)
         while self._total + size > self._total_cap and self._finished:
             path, kept = self._finished.popitem(last=False)
@@ -142,6 +143,6 @@ class Spill:
         return size
 
     def finished(self, spilled: SpillFile) -> None:
-        """Note that a file was closed, so that it may be removed to make room."""
+        """Record that a file was closed. From now on it may be removed to make room."""
         self._open.discard(spilled)
         self._finished[spilled.path] = spilled.kept

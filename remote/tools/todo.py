@@ -46,7 +46,7 @@ _TODO_WRITE_DESCRIPTION = (
 
 
 class TodoList:
-    """The list of a session. It is empty once every item of it is completed."""
+    """The todo list of a session. It becomes empty when all items are completed."""
 
     def __init__(self) -> None:
         self._items: list[Json] = []

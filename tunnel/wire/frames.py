@@ -25,8 +25,8 @@ Json = dict[str, Any]
 
 
 class FrameError(Exception):
-    """Bytes from the wire are not a frame of this protocol. `reason` names the rule they break, `sample` is their
-    start."""
+    """Bytes from the wire are not a frame of this protocol. `reason` names the broken rule; `sample` is the start of
+    the bytes."""
 
     def __init__(self, reason: str, sample: bytes = b"") -> None:
         shown = sample[:80].decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""The public stream-json objects, typed as far as ccb itself looks into them.
+"""The public stream-json objects, with types for the fields that ccb itself uses.
 
 Each class keeps the object it was read from in `body`, unchanged, because headless output prints that object byte for
 byte. Content blocks and stream events belong to the Messages API and stay plain JSON. `parse_message` never raises: a
@@ -147,7 +147,7 @@ def parse_message(body: Json) -> PublicLine:
 
 
 def as_text(value: object) -> str:
-    """Return `value` as text: unchanged when it is text, "" when it is null, else what `str` makes of it."""
+    """Return `value` as text: unchanged if it is text, "" for null, else `str(value)`."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 

@@ -121,7 +121,7 @@ class PromptRecord:
 
     @property
     def input_ids(self) -> list[str]:
-        """The ids of the inputs that it takes."""
+        """Return the ids of the inputs that the prompt takes."""
         return [item.input_id for item in self.items if item.input_id]
 
 
@@ -245,12 +245,12 @@ class Record:
 
     @property
     def agent_id(self) -> str:
-        """The agent it belongs to."""
+        """The id of the agent that the record belongs to."""
         return _agent(self.body.get(_PARENT if self.kind == "message" else _AGENT))
 
     @cached_property
     def content(self) -> Content:
-        """What it says, typed."""
+        """The typed content of the record."""
         return _content_of(self.kind, self.body)
 
 
@@ -281,7 +281,7 @@ def parse(data: object) -> Record:
 
 
 def parse_event(seq: int, kind: str, body: Json) -> Record:
-    """Return the record in an `event` frame. Its time is 0: frames do not tell it."""
+    """Return the record in an `event` frame. Its time is 0, because frames do not carry it."""
     return Record(seq, 0.0, kind, body)
 
 
@@ -360,7 +360,7 @@ _READERS: dict[str, Callable[[Any], object]] = {
     "list[Json]": as_blocks,
     "list[PromptItem]": _items,
 }
-"""How the value of a field is read, by the annotation of its type."""
+"""The function that reads a field's value, by the annotation of its type."""
 
 _KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Content) if each is not UnknownRecord}
 

@@ -1,7 +1,7 @@
 """Requests that one end of a session makes of the other, and their answers: the public control protocol as typed
 values.
 
-A request travels as a public `control_request`, its answer as a `control_response`, and whoever asked takes it back
+A request travels as a public `control_request`, its answer as a `control_response`, and the asking end withdraws it
 with a `control_cancel_request`. The types are the same in both directions; `remote.session.broker` and `local.session`
 carry them.
 """
@@ -31,7 +31,7 @@ class AnsweredBy(Enum):
 
 
 class Durability(Enum):
-    """What a request of the worker survives while it has no answer."""
+    """The events that an unanswered request of the worker survives."""
 
     MEMORY = "memory"  # lost connections and take-overs: the worker sends it to each new driver. Not in the journal.
     JOURNAL = "journal"  # the same, and every client sees it in the journal. Withdrawn when the worker starts again.
@@ -39,7 +39,7 @@ class Durability(Enum):
 
 
 class RequestRefused(Exception):
-    """The answering side does not do what was asked. Becomes an error answer; `code` is its public `error_code`, "" for
+    """The answering end refuses a request. It becomes an error answer; `code` is its public `error_code`, "" for
     none."""
 
     def __init__(self, text: str, code: str = "") -> None:
@@ -53,7 +53,7 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True)
 class Success:
-    """What was asked has been done. `payload` is None where the answer has none."""
+    """The answer to a request that was carried out. `payload` is None if the answer has none."""
 
     request_id: str
     payload: Json | None = None
@@ -61,7 +61,7 @@ class Success:
 
 @dataclass(frozen=True)
 class Failure:
-    """What was asked has not been done; `code` is the public `error_code`, "" for none."""
+    """The answer to a request that was not carried out. `code` is the public `error_code`, "" for none."""
 
     request_id: str
     error: str
@@ -72,14 +72,14 @@ Answer = Union[Success, Failure]
 
 
 def payload_of(answer: Answer) -> Json:
-    """The payload of an answer, {} if it has none. Raises RequestFailed for an error."""
+    """Return the payload of an answer, {} if it has none. Raise RequestFailed for an error."""
     if isinstance(answer, Failure):
         raise RequestFailed(answer.error)
     return answer.payload or {}
 
 
 def public_fields(payload: Any) -> Json:
-    """A dataclass as JSON: its fields under their own names, without those that are None."""
+    """Return a dataclass as JSON: its fields under their own names, without those that are None."""
     return {
         each.name: getattr(payload, each.name) for each in fields(payload) if getattr(payload, each.name) is not None
     }
@@ -94,8 +94,8 @@ class RequestKind(Generic[P, A]):
     """One kind of request, declared once. `name` is its public `subtype`.
 
     The asking end uses `write` (payload to JSON) and `read_answer` (which raises RequestFailed if the answer means
-    failure); the answering end uses `read` (JSON to payload), which raises RequestRefused for a payload that makes no
-    sense. `deadline_s`: seconds without an answer after which the request fails; None waits for as long as it takes.
+    failure); the answering end uses `read` (JSON to payload), which raises RequestRefused for an invalid payload.
+    `deadline_s`: seconds without an answer after which the request fails; None waits for as long as it takes.
     """
 
     name: str
@@ -123,13 +123,13 @@ class Request(Generic[P, A]):
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def public(self) -> Json:
-        """The public `control_request`."""
+        """Return the public `control_request`."""
         request = {"subtype": self.kind.name, **self.kind.write(self.payload)}
         return {"type": "control_request", "request_id": self.id, "request": request}
 
 
 def public_answer(answer: Answer) -> Json:
-    """The public `control_response`."""
+    """Return the public `control_response`."""
     if isinstance(answer, Failure):
         response: Json = {"subtype": "error", "request_id": answer.request_id, "error": answer.error}
         if answer.code:
@@ -142,7 +142,7 @@ def public_answer(answer: Answer) -> Json:
 
 
 def public_withdrawal(request_id: str) -> Json:
-    """The public `control_cancel_request`."""
+    """Return the public `control_cancel_request`."""
     return {"type": "control_cancel_request", "request_id": request_id}
 
 
@@ -220,7 +220,7 @@ def _read_model(fields: Json) -> str | None:
 def client_kind(
     name: str, read: Callable[[Json], P], write: Callable[[P], Json] = lambda _: {}
 ) -> RequestKind[P, Json]:
-    """A kind of request that clients make of the worker."""
+    """Return a kind of request that clients make of the worker."""
     return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
 
 

@@ -1,5 +1,5 @@
-"""What both ends know of the built-in tools: their names and effects, which rules cover them, how the laptop shows
-them.
+"""The facts about the built-in tools that both ends use: names, effects, the rules that cover them, how the laptop
+shows them.
 
 This table is the only list of tool names. A tool's module in `ccb.remote.tools` takes its traits from here and adds
 what only the model and the worker need: the description, the input schema and the code.
@@ -108,7 +108,7 @@ BUILT_IN = {
 
 
 def traits_of(name: str) -> ToolTraits:
-    """The traits of a built-in tool. Any other name is taken for a tool that may do anything."""
+    """Return the traits of a built-in tool. A tool of any other name is assumed to have any effect."""
     return BUILT_IN.get(name) or ToolTraits(name, Effect.EXECUTE)
 
 

@@ -156,7 +156,7 @@ def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
 
 
 def _creates(edits: list[Json], data: bytes | None) -> bool:
-    """Whether the edits create the file: the first old_string is empty, and the file is absent or empty."""
+    """Return whether the edits create the file: the first old_string is empty, and the file is absent or empty."""
     return edits[0]["old_string"] == "" and not data
 
 

@@ -56,13 +56,14 @@ def path_refusal(file_path: str) -> str | None:
 
 
 def peek(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | None]:
-    """Return what was seen of the file, and its content if it is small: for a quick check before anybody is asked."""
+    """Return the version of the file that was seen, and its content if it is small, for a quick check before the person
+    is asked."""
     real = context.host.real_path(absolute(file_path, context.cwd))
     return context.files.get(real), context.host.peek(real, _PEEK)
 
 
 def peek_refusal(context: ToolContext, file_path: str) -> str | None:
-    """Return why the file may not be changed, as far as a quick check shows; else None."""
+    """Return why the file may not be changed, None if a quick check finds no reason."""
     seen, data = peek(context, file_path)
     if data is None:
         return None

@@ -24,8 +24,9 @@ def is_utf8(data: bytes) -> bool:
 
 
 def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes, int]:
-    """The new content and the number of replacements. A line feed in `old` matches the file's CRLF as well, and `new`
-    is written with the endings of the place it goes to, unless a string brings a carriage return of its own."""
+    """Return the new content and the number of replacements. A line feed in `old` also matches a CRLF in the file, and
+    `new` gets the line endings of the place it is written to, unless one of the strings contains a carriage return.
+    Raise EditRefused."""
     if old == new:
         raise EditRefused("No changes to make: old_string and new_string are exactly the same.")
     if not old:

@@ -1,4 +1,5 @@
-"""Which version of each file the model has seen. Tools overwrite a file only in a version that was seen."""
+"""Records which version of each file the model has seen. Tools overwrite a file only if its present version was
+seen."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class Seen:
     inode: int = 0
 
     def is_untouched(self, info: FileInfo) -> bool:
-        """Whether the file's size, times and inode are the same: nothing has written to it since. `cp -p` sets back
-        only one of the two times."""
+        """Whether the file's size, times and inode are the same: nothing has written to it since. `cp -p` restores only
+        one of the two times."""
         then = (self.size, self.mtime_ns, self.ctime_ns, self.inode)
         return then == (info.size, info.mtime_ns, info.ctime_ns, info.inode)
 
@@ -37,7 +38,7 @@ class Seen:
 
 
 class FileState:
-    """What one session has seen, by real path. Keeps the `max_files` files used last."""
+    """The file versions that one session has seen, by real path. Keeps the `max_files` most recently used files."""
 
     def __init__(self, max_files: int = MAX_FILES) -> None:
         self._max_files = max_files

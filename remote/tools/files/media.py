@@ -29,8 +29,8 @@ def image_type(head: bytes) -> str | None:
 
 
 def image_trouble(data: bytes) -> str:
-    """Return why the API would refuse the image, and with it every later request of the session; "" for a good
-    image."""
+    """Return why the API would refuse the image, "" if it would not. A bad image must not get into the history: the API
+    would refuse every later request of the session."""
     size = _size(data)
     if size is None or not _is_whole(data):
         return "it is damaged or not complete"

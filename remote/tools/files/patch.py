@@ -36,8 +36,8 @@ def bounded_text(text: str, max_bytes: int = MAX_BYTES) -> str:
 
 
 def whole_or_none(text: str | None, max_bytes: int = MAX_BYTES) -> str | None:
-    """Return `text`, or None if it is too long for a message line. A part is not returned, lest it be taken for the
-    file."""
+    """Return `text`, or None if it is too long for a message line. A part is never returned, because a client could
+    take it for the whole file."""
     return text if text is not None and _json_size(text) <= max_bytes else None
 
 

@@ -125,8 +125,8 @@ class Grep(Tool):
 
 
 def _prefix(root: str, session: list[str]) -> str:
-    """What goes before the names: nothing for the session's directory, the relative path below it, the whole path
-    outside."""
+    """Return the prefix of file names in the result: "" for the session's directory, a relative path below it, the
+    absolute path elsewhere."""
     for directory in session:
         below = os.path.relpath(root, directory)
         if below == ".":
@@ -189,7 +189,7 @@ def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> To
 
 
 def _notes(request: Json, found: Json) -> list[str]:
-    """Sentences about what the result does not show."""
+    """Return sentences about what the result does not show."""
     notes = []
     if found["more"]:
         limit, offset = request["limit"], request["offset"]
@@ -203,7 +203,7 @@ def _notes(request: Json, found: Json) -> list[str]:
 
 
 def _structured(request: Json, found: Json, prefix: str, content: str) -> Json:
-    """The public shape of the result."""
+    """Return the result in the shape of the public protocol."""
     mode, items = request["mode"], found["items"]
     lists_files = mode == "files_with_matches"
     structured: Json = {

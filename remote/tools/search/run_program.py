@@ -1,5 +1,5 @@
-"""Runs the search program in a process of its own, so that any search can be stopped and its memory is not the
-worker's."""
+"""Runs the search program in a process of its own, so that any search can be stopped and does not use the worker's
+memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..contract import ToolContext
 Json = dict[str, Any]
 
 SECONDS = 20.0
-"""How long a search may take before it returns what it has found."""
+"""Seconds after which a search returns what it has found so far."""
 
 MAX_PATTERN = 10_000
 """Longest pattern in characters: a request travels in a command line."""
 
-_KILL_AFTER = 5.0  # seconds beyond that, for a program that is stuck in a pattern and does not look at its clock
+_KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_ANSWER = 16 << 20
 _MODULES = ("globs", "ignore", "literals", "file_types", "walk", "scan", "main")  # in the order of their imports
 
@@ -40,7 +40,7 @@ sys.modules["search.main"].main(sys.argv[2])
 
 
 LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
-"""The note for a result whose answer has `left_out` set."""
+"""The note on a result when the program's answer has `left_out` set."""
 
 
 def unsearched(found: Json) -> list[str]:
@@ -70,8 +70,8 @@ class SearchFailed(Exception):
 
 @lru_cache(maxsize=1)
 def load_program() -> str:
-    """Return the sources of the program, packed for a command line. They are loaded when the tools are made, because
-    the bundle that holds them may be gone later."""
+    """Return the sources of the program, packed for a command line. They are loaded when the tools are created, because
+    the bundle that holds them may be removed later."""
     sources = []
     for name in _MODULES:
         full_name = f"{__package__}.program.{name}"

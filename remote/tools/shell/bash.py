@@ -26,7 +26,7 @@ DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
 """In milliseconds, as DEFAULT_TIMEOUT."""
 
-_MAX_COMMAND = 100_000  # bytes: what the kernel takes as one argument, less what we add
+_MAX_COMMAND = 100_000  # bytes: what the kernel accepts as one argument, less what ccb adds
 _PROGRESS_EVERY = 0.1  # seconds
 _ROOM = 200  # characters for a note about the output
 _DIRECTORY_CHARS = 4096  # of the directory in such a note
@@ -69,7 +69,8 @@ _BASH_DESCRIPTION = (
 
 
 class Bash(Tool):
-    """Runs a command. The directory it ends in is where the next one starts, inside the session's directories."""
+    """Runs a command. The next command starts in the directory where this one ended, if that is inside the session's
+    directories."""
 
     declaration = ToolDeclaration(
         tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _DIRECTORY_CHARS
@@ -130,7 +131,7 @@ def _start_in_background(command: str, context: ToolContext) -> ToolResult:
 
 
 class _Foreground:
-    """One foreground command, until it ends, times out or is cancelled."""
+    """Runs one foreground command until it ends, times out or is cancelled."""
 
     def __init__(self, command: str, context: ToolContext) -> None:
         self._command = command
@@ -172,7 +173,7 @@ class _Foreground:
         return self._result(process.returncode or 0, self._move(moved))
 
     async def _watch(self, process: Process, timeout: float) -> bool:
-        """Wait for the process and report its output meanwhile. Return whether it has ended in time."""
+        """Wait for the process, and report its output meanwhile. Return whether the process ended in time."""
         waiter = asyncio.ensure_future(process.wait())
         try:
             while not waiter.done():
@@ -200,7 +201,7 @@ class _Foreground:
         )
 
     def _move(self, directory: str) -> str:
-        """Follow the command to the directory it ended in. Return a note if that is outside the session's
+        """Take the directory in which the command ended as the next one's. Return a note if it is outside the session's
         directories."""
         context = self._context
         if not directory or directory == context.shells.cwd:
@@ -232,8 +233,8 @@ class _Foreground:
 
 
 def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr: str = "", **more: str) -> Json:
-    """The public shape of the result. The command writes both streams to stdout, in order; `stderr` holds a note of
-    ours."""
+    """Return the result in the shape of the public protocol. `stdout` holds both streams of the command, in order;
+    `stderr` holds a note by ccb."""
     structured: Json = {
         "stdout": text[:_MAX_STRUCTURED],
         "stderr": stderr,
@@ -257,5 +258,5 @@ def _arguments(shell: str, command: str, report: str) -> list[str]:
 
 
 def _quoted_twice(path: str) -> str:
-    """Quote a path for the trap, whose text stands in single quotes itself."""
+    """Quote a path for the trap, whose text is itself in single quotes."""
     return shlex.quote(path).replace("'", "'\\''")

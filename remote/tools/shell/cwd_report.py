@@ -1,4 +1,4 @@
-"""How a command reports the directory it ends in: in a small file, or through a pipe where no file can be made."""
+"""Lets a command report the directory it ends in: in a small file, or through a pipe where no file can be created."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _MAX_BYTES = 65536
 
 
 class CwdReport:
-    """One report, taken once when the command is over. The command writes to `path`; "" means that it cannot report."""
+    """One report, which `take` returns once, after the command is over. The command writes to `path`; "" means that it
+    cannot report."""
 
     def __init__(self, spill: Spill) -> None:
         self._pipe: tuple[int, int] | None = None

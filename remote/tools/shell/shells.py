@@ -53,7 +53,7 @@ class Shell:
 
 class Shells:
     """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
-    to the processes it starts (see `LocalHost.session`): it finds even those that have detached themselves."""
+    to the processes it starts (see `LocalHost.session`). By this mark even detached processes are found."""
 
     def __init__(self, cwd: str, session: str = "") -> None:
         self.cwd = cwd
@@ -69,7 +69,7 @@ class Shells:
 
     @property
     def busy(self) -> bool:
-        """Whether a background command runs, or something that a foreground command left behind."""
+        """Whether a background command runs, or a process that a foreground command has left behind."""
         return self.running > 0 or any(each.has_leftovers() for each in self._leftovers)
 
     def add(self, command: str, process: Process, output: Output) -> Shell:
@@ -98,13 +98,15 @@ class Shells:
         await shell.process.stop()
 
     def left(self, process: Process) -> None:
-        """Keep what a foreground command has left running when it ended (`server &`), until the session ends."""
+        """Keep track of the processes that a foreground command has left running (`server &`), to end them with the
+        session."""
         process.discard_output()
         self._leftovers = [each for each in self._leftovers if each.has_leftovers()][-_MAX_LEFTOVERS:]
         self._leftovers.append(process)
 
     def directory(self, host: Host, roots: list[str]) -> str:
-        """Return where the next command runs: where the last `cd` led, or the first root if that is gone."""
+        """Return the directory for the next command: where the last `cd` led, or the first root if that directory is
+        gone."""
         if self.cwd != roots[0] and not os.path.isdir(host.real_path(self.cwd)):
             self.cwd = roots[0]
         return self.cwd

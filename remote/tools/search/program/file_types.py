@@ -1,4 +1,4 @@
-"""File types by name, as ripgrep defines them: those that models ask for."""
+"""The file types that models ask for, by name, as ripgrep defines them."""
 
 from __future__ import annotations
 

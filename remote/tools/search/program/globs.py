@@ -9,7 +9,7 @@ MAX_ALTERNATIVES = 256
 
 
 class BadGlob(Exception):
-    """The pattern cannot be understood; the text says why."""
+    """The pattern is invalid or too complex; the text says why."""
 
 
 def expand_braces(pattern: str) -> list[str]:
@@ -74,7 +74,7 @@ def translate(glob: str) -> str:
 
 
 def _stars(glob: str, start: int) -> tuple[str, int]:
-    """The expression for a run of stars, and the place behind it. A component of two or more stars crosses
+    """Return the expression for a run of stars, and the index after it. A component of two or more stars matches across
     directories."""
     end = start
     while end < len(glob) and glob[end] == "*":
@@ -104,8 +104,9 @@ def _bracket(glob: str, start: int) -> tuple[str, int]:
 
 
 class Globs:
-    """A choice of files. A pattern without a slash matches names at any depth; one with a slash is anchored where the
-    search starts. Patterns with `!` in front exclude files, and everything below the directories they match."""
+    """A set of globs that choose files. A pattern without a slash matches names at any depth; one with a slash is
+    anchored where the search starts. A pattern that starts with `!` excludes files, and everything below the
+    directories it matches."""
 
     def __init__(self, patterns: list[str]) -> None:
         wanted: list[str] = []
@@ -124,15 +125,15 @@ class Globs:
             self._names = None
 
     def match(self, path: str) -> bool:
-        """Whether the file at this relative path is chosen."""
+        """Return whether the globs choose the file at this relative path."""
         if self._unwanted is not None and self._unwanted.fullmatch(path):
             return False
         return self._wanted is None or self._wanted.fullmatch(path) is not None
 
     @property
     def names(self) -> list[str] | None:
-        """The wanted patterns if all of them match names only, so that they can be given to ripgrep as a file type;
-        else None."""
+        """Return the including patterns if all of them match names only, so that they can be passed to ripgrep as a
+        file type; else None."""
         return self._names
 
     def _note_name(self, glob: str) -> None:

@@ -20,8 +20,8 @@ class Rules:
         self._compiled: list[tuple[re.Pattern[str], bool, bool]] = []
 
     def verdict(self, path: str, is_directory: bool) -> bool | None:
-        """Return True for an ignored path, False for one that a `!` rule takes back, None if no rule matches. The last
-        rule that matches wins."""
+        """Return True for an ignored path, False for a path that a `!` rule includes again, None if no rule matches.
+        The last matching rule wins."""
         if self._any is None or not self._any.fullmatch(path):
             return None
         if not self._compiled:
@@ -33,7 +33,7 @@ class Rules:
 
 
 class Ignore:
-    """The rules in force in one directory. `below` returns those of a directory in it."""
+    """The ignore rules in force in one directory. `below` returns the rules for a directory inside it."""
 
     def __init__(self, frames: list[tuple[int, Rules]], in_repository: bool) -> None:
         self._frames = frames  # (length of the directory's path with its slash, rules), the innermost last
@@ -41,7 +41,7 @@ class Ignore:
 
     @staticmethod
     def at(root: str) -> Ignore:
-        """Return the rules in force where a search starts, with those of the directories above it in the same
+        """Return the rules in force where a search starts, including those of the parent directories in the same
         repository."""
         found = Ignore([], False)
         directories = [root]
@@ -65,7 +65,7 @@ class Ignore:
         return Ignore(frames, inside)
 
     def ignores(self, path: str, is_directory: bool) -> bool:
-        """Whether the rules leave out this entry (absolute path)."""
+        """Return whether the rules exclude this entry (absolute path)."""
         for length, rules in reversed(self._frames):
             verdict = rules.verdict(path[length:], is_directory)
             if verdict is not None:

@@ -1,5 +1,5 @@
-"""Literal texts in a regular expression, one of which every match contains: a fast program can search for them
-first."""
+"""Find literal texts in a regular expression such that every match contains one of them. A fast program can search for
+these first."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sys
 from typing import Any
 
 _MAX_TEXTS = 40
-_UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # ignoring case, other Unicode characters match these
+_UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # when case is ignored, these also match other Unicode characters
 
 
 def required(pattern: str, flags: int) -> tuple[list[str], bool]:
-    """Return (texts, ignore case). A line with a match contains at least one of the texts; no texts: nothing is
-    certain."""
+    """Return (texts, ignore case). Every line with a match contains at least one of the texts. An empty list means that
+    no such texts are known."""
     tree = _parser().parse(pattern, flags)
     finder = _Finder(bool(tree.state.flags & re.IGNORECASE) or _has_local_ignorecase(tree))
     found = finder.sequence(tree)
@@ -22,7 +22,7 @@ def required(pattern: str, flags: int) -> tuple[list[str], bool]:
 
 
 def _parser() -> Any:
-    """The parser of `re`, under the name it has in this version of Python."""
+    """Return the parser module of `re`, whose name depends on the version of Python."""
     if sys.version_info >= (3, 11):
         return importlib.import_module("re._parser")
     return importlib.import_module("sre_parse")

@@ -1,4 +1,4 @@
-"""The search itself: takes a request and returns a result, both JSON objects."""
+"""The entry point of the search: takes a request and returns a result, both JSON objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 MAX_ITEMS = 100_000
 MAX_CHARS = 2_000_000
-"""Limits of a result: what goes beyond them is left out."""
+"""Limits of a result. Everything beyond them is left out."""
 
 
 class BadRequest(Exception):
@@ -39,8 +39,8 @@ def main(argument: str) -> None:
 
 
 def answer(request: Json) -> Json:
-    """Return `{"items": [...], "partial": bool, "more": bool, ...}`. `partial`: the time was over before the search
-    was; `more`: the limit cut the result. Raise BadRequest or BadGlob for a request that cannot be answered."""
+    """Return `{"items": [...], "partial": bool, "more": bool, ...}`. `partial`: the time ran out before the search was
+    complete. `more`: the limit cut the result. Raise BadRequest or BadGlob for a request that cannot be answered."""
     limits = Limits(time.monotonic() + request["seconds"])
     if "root" in request:
         _check_readable(request["root"], request.get("file") or "")
@@ -49,7 +49,7 @@ def answer(request: Json) -> Json:
 
 
 def _check_readable(root: str, file: str) -> None:
-    """Raise BadRequest if the file or directory to search cannot be read. What cannot be read below it is only
+    """Raise BadRequest if the file or directory to search cannot be read. Unreadable entries below it are only
     counted."""
     path = os.path.join(root, file) if file else root
     try:
@@ -63,7 +63,7 @@ def _check_readable(root: str, file: str) -> None:
 
 def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
     """Compile a pattern in the dialect that ripgrep and Python share: the syntax of `re`, and POSIX classes in
-    brackets. Raise BadRequest for a wrong one."""
+    brackets. Raise BadRequest for an invalid one."""
     flags = (re.IGNORECASE if ignore_case else 0) | (re.MULTILINE | re.DOTALL if multiline else 0)
     source = _posix_classes(text)
     try:
@@ -150,10 +150,10 @@ def _grep(request: Json, limits: Limits) -> Json:
 
 
 class _PathFilter:
-    """Removes the files that permission rules keep from the search: `left_out` of the request holds regular expressions
-    of absolute paths in lower case. Links are not followed, so a file has two names at most. It also removes the
-    directory of our own `sessions`, unless the search begins there: a journal holds every word that was ever searched
-    for."""
+    """Removes the files that permission rules exclude from the search: `left_out` of the request holds regular
+    expressions of absolute paths in lower case. Links are not followed, so a file has two names at most. Unless the
+    search starts there, the filter also removes the directory `sessions` of ccb, because a journal contains every word
+    that was ever searched for."""
 
     def __init__(self, request: Json) -> None:
         self.left_out = False
@@ -199,7 +199,7 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
 
 
 class _Collected:
-    """The items of a result, between its offset and its limit."""
+    """The items of a result between the requested offset and limit."""
 
     def __init__(self, offset: int, limit: int) -> None:
         self.items: list[str] = []
@@ -213,7 +213,7 @@ class _Collected:
 
     @property
     def full(self) -> bool:
-        """More items than the limit were found, so the search can stop."""
+        """Whether more items than the limit were found, so that the search can stop."""
         return self.more
 
     def add(self, item: str) -> None:
@@ -231,7 +231,7 @@ def _list_file(request: Json, file: Found, pattern: Pattern, collected: _Collect
     """Collect the name of a file with a match."""
     cut = limits.cut
     if next(scan(_full_path(request, file), pattern, 0, 0, limits), None) is not None:
-        limits.cut = cut  # with a match found, it does not matter that a line was not searched to its end
+        limits.cut = cut  # a match was found, so it does not matter that some line was not searched to its end
         collected.files += 1
         collected.add(_show(file.path))
 
@@ -290,7 +290,7 @@ def _filter(request: Json, limits: Limits) -> Json:
 
 
 def _shown(text: str, pattern: Pattern) -> str:
-    """A line as the model sees it. Of a very long line, the part around its match."""
+    """Return a line as the model sees it: of a very long line, only the part around its match."""
     is_whole = pattern.multiline or len(text.encode("utf-8", "surrogateescape")) != MAX_LINE
     text = _show(text)
     if len(text) <= MAX_SHOWN:

@@ -1,4 +1,5 @@
-"""The lines of a file that match, with context. Whichever program has chosen the file, this module decides."""
+"""Find the matching lines of a file, with context. Other programs may preselect files, but this module decides what
+matches."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from .walk import Limits
 
 MAX_LINE = 1 << 20
-"""How many bytes of a line are searched."""
+"""Number of bytes of a line that are searched."""
 MAX_SHOWN = 500
-"""How many characters of a line are shown."""
+"""Number of characters of a line that are shown."""
 MAX_MULTILINE = 32 << 20
 """Largest file of a multi-line search, in bytes."""
 
@@ -24,8 +25,9 @@ _SNIFF = 8192
 
 @dataclass(frozen=True)
 class Pattern:
-    """What to search for. Lines end at a line feed; a carriage return before it belongs to the ending, unless the
-    pattern names it (`keeps_returns`). Every match contains one of `texts`, if there are any (see `literals`)."""
+    """A pattern to search for. Lines end at a line feed. A carriage return before it belongs to the line ending, unless
+    the pattern contains one (`keeps_returns`). If there are `texts`, every match contains one of them (see
+    `literals`)."""
 
     regex: re.Pattern[str]
     texts: tuple[bytes, ...]
@@ -64,8 +66,8 @@ class Line:
 
 
 def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
-    """Yield the matching lines and their context, each once, in order. Binary files (a NUL in the first 8 KiB) yield
-    nothing, and neither do files that cannot be read, which are noted in `limits`."""
+    """Yield the matching lines and their context, each once, in order. Yield nothing for a binary file (a NUL in the
+    first 8 KiB), or for an unreadable file, which is noted in `limits`."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -87,7 +89,7 @@ def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -
 def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
     recent: deque[tuple[int, bytes]] = deque(maxlen=before)
     number = 0
-    owed = 0  # how many lines of context after a match are still to be shown
+    owed = 0  # number of context lines still to show after the last match
     for chunk in _chunks(file, pattern, limits):
         if not owed and not pattern.may_match(chunk):
             count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
@@ -119,8 +121,8 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
 
 
 def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
-    """Yield whole lines, many at a time. Only the first MAX_LINE bytes of a line are kept; `limits.cut` counts the
-    lines that may have a match in the part that was dropped, and have none before."""
+    """Yield whole lines, many at a time. Only the first MAX_LINE bytes of a line are kept. `limits.cut` counts the
+    lines without a match in this part, which may have one in the rest."""
     rest = b""
     cutting = missed = False
     overlap = max(map(len, pattern.texts), default=1)
@@ -179,7 +181,7 @@ def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int,
     at, number = 0, 1
     for match in pattern.regex.finditer(text):
         if match.start() == len(text) and text.endswith("\n"):
-            break  # an empty match behind the last line
+            break  # an empty match after the last line
         number += text.count("\n", at, match.start())
         at = match.start()
         last = number + text.count("\n", match.start(), max(match.start(), match.end() - 1))

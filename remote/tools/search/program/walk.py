@@ -16,7 +16,7 @@ from .globs import Globs
 from .ignore import Ignore
 
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
-_TO_FINISH = 2.0  # seconds to make a result of what was found in time
+_TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
 
 
 class Deadline(Exception):
@@ -25,9 +25,9 @@ class Deadline(Exception):
 
 @dataclass
 class Limits:
-    """When to stop (`until`, monotonic seconds), and what was not searched. `late`: something was left out for lack of
-    time. `unread`: the paths that could not be read. `cut` counts lines that were not searched to their end, `large`
-    files that are too large for a multi-line search."""
+    """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
+    out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
+    to their end. `large`: the number of files that are too large for a multi-line search."""
 
     until: float
     late: bool = False
@@ -45,14 +45,14 @@ class Limits:
             raise Deadline
 
     def end_listing(self) -> None:
-        """Note that the time is over, and grant a little more, once, to make a result of what was found."""
+        """Note that the time is over. The first time, grant a little more to build a result from what was found."""
         if not self.late:
             self.late = True
             self.until += _TO_FINISH
 
     @property
     def left(self) -> float:
-        """How many seconds another program may take."""
+        """Return how many seconds another program may take."""
         return max(0.1, self.until - time.monotonic())
 
 
@@ -94,7 +94,7 @@ def type_options(chosen: list[Globs]) -> list[str]:
 def matching_by_ripgrep(
     root: str, rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool, limits: Limits
 ) -> list[str] | None:
-    """Return the files with one of the texts, and perhaps some without. None: ripgrep does not work here."""
+    """Return the files that contain one of the texts, and perhaps some others; None if ripgrep does not work here."""
     options = ["--text", "--fixed-strings", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
     wanted = [option for text in texts for option in ("-e", text)]
     command = [rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"]
@@ -107,7 +107,7 @@ def matching_by_ripgrep(
 def matching_by_grep(
     root: str, grep: str, paths: Iterable[str], texts: list[str], ignore_case: bool, limits: Limits
 ) -> Iterator[str]:
-    """Yield those of `paths` that have one of the texts, and perhaps some that do not."""
+    """Yield the `paths` whose files contain one of the texts, and perhaps some others."""
     wanted = [option for text in texts for option in ("-e", text)]
     command = [grep, "-lZaF", *(["-i"] if ignore_case else ()), *wanted, "--"]
     for batch in _batches(paths):
@@ -130,7 +130,7 @@ def matching_by_grep(
             yield from batch
             continue
         if done.returncode > 1 or (done.stdout and not done.stdout.endswith(b"\0")):
-            yield from batch  # unreadable files, or a grep without these options: the scan decides
+            yield from batch  # grep met unreadable files or lacks these options: let the scan decide
         else:
             yield from _names(done.stdout)
 
@@ -149,8 +149,8 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> list[str] | None:
-    """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` them, the
-    files that it could not read are added: the scan decides on them."""
+    """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` the
+    files, add those that it could not read, so that the scan decides on them."""
     try:
         done = subprocess.run(
             command,
@@ -171,7 +171,8 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
 
 
 def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
-    """Note the directories that ripgrep could not read, and return the files if it `reads` them."""
+    """Note the directories that ripgrep could not read. If it `reads` files, return the files that it could not
+    read."""
     found: dict[str, None] = {}
     for name, number in _COMPLAINT.findall(complaints):
         path = os.path.join(root, os.fsdecode(name))
@@ -183,12 +184,12 @@ def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[s
 
 
 def _names(listed: bytes) -> list[str]:
-    """Split names that each end in a NUL into relative paths. A last one that was cut short is left out."""
+    """Split NUL-terminated names into relative paths. Drop a truncated last name."""
     return [os.fsdecode(name[2:] if name.startswith(b"./") else name) for name in listed.split(b"\0")[:-1]]
 
 
 def in_time(paths: Iterable[str], limits: Limits) -> list[str]:
-    """Return the paths that come before the time is over."""
+    """Return the paths that arrive before the time is over."""
     found: list[str] = []
     try:
         for path in paths:
@@ -228,8 +229,8 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
 
 
 def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
-    """Return the files with their times, newest first, then by path, without those that are gone or that there is no
-    time to look at."""
+    """Return the files with their times, newest first, then by path. Leave out files that are gone, and those that
+    could not be examined in time."""
     found = []
     for number, path in enumerate(paths):
         if not number % 1000 and time.monotonic() > limits.until:
