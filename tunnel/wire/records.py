@@ -121,7 +121,7 @@ class PromptRecord:
 
     @property
     def input_ids(self) -> list[str]:
-        """Return the ids of the inputs that the prompt takes."""
+        """The ids of the inputs that the prompt takes."""
         return [item.input_id for item in self.items if item.input_id]
 
 

@@ -132,7 +132,7 @@ class Globs:
 
     @property
     def names(self) -> list[str] | None:
-        """Return the including patterns if all of them match names only, so that they can be passed to ripgrep as a
+        """The including patterns if all of them match names only, so that they can be passed to ripgrep as a
         file type; else None."""
         return self._names
 

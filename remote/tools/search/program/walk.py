@@ -52,7 +52,7 @@ class Limits:
 
     @property
     def left(self) -> float:
-        """Return how many seconds another program may take."""
+        """How many seconds another program may take."""
         return max(0.1, self.until - time.monotonic())
 
 
