@@ -36,14 +36,18 @@ def start(params: Params, bundle: str, storage: str) -> int:
     `bundle` is the hash of the worker bundle, `storage` says where it is: `disk` or `memory`. `params` are the start
     parameters:
 
-    - `session`: the UUID; for an existing session, a unique prefix is enough. - `cwd`: absolute, `~…`, relative to the
-    home directory, or "" for the home directory. - `create`: start a new session when there is none of that id. With
-    `fresh`, refuse one that exists. - `continue`: take the most recently used session of `cwd`. - `fork_of` (an id), or
-    `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier connection may have made the
-    copy. - `again`: the client reconnects by itself after a lost connection; a session that was stopped is not started
-    for it. - `in_memory`: the session was in memory when the client last saw it. - `grace_s`, `idle_s`: the limits of a
-    new daemon, in seconds. - `notes`: the stub's notes for the person. - `command`: run a host command instead of a
-    session; see `host_commands`.
+    - `session`: the UUID; for an existing session, a unique prefix is enough.
+    - `cwd`: absolute, `~…`, relative to the home directory, or "" for the home directory.
+    - `create`: start a new session when there is none of that id. With `fresh`, refuse one that exists.
+    - `continue`: take the most recently used session of `cwd`.
+    - `fork_of` (an id), or `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier
+      connection may have made the copy.
+    - `again`: the client reconnects by itself after a lost connection; a session that was stopped is not started for
+      it.
+    - `in_memory`: the session was in memory when the client last saw it.
+    - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
+    - `notes`: the stub's notes for the person.
+    - `command`: run a host command instead of a session; see `host_commands`.
     """
     users_umask = os.umask(0o077)
     if "command" in params:
@@ -200,6 +204,4 @@ def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket
             wake_owner(owner, signals_sent, end=time.monotonic() > start.deadline - _END_S)
         if time.monotonic() > start.deadline:
             raise HostRefusal("internal", "the session's daemon does not answer", log)
-        time.sleep(
-            0.02
-        )  # the owner of the lock is about to listen, or to end; in that case this process gets the lock next
+        time.sleep(0.02)  # the owner of the lock is about to listen or to end; when it ends, this process gets the lock
