@@ -238,9 +238,7 @@ class Client:
         self._reader = reader
         self._writer = writer
         self._greeting = greeting
-        writer.transport.set_write_buffer_limits(
-            0
-        )  # so that `drain` returns only when everything has left this process
+        writer.transport.set_write_buffer_limits(0)  # so that `drain` returns when everything has left this process
         self._decoder = FrameDecoder()
         self._heard = time.monotonic()
         self._pings = 0

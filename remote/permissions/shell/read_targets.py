@@ -27,9 +27,7 @@ _PATHLESS = names(
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")
 _FILE_OPTIONS = ("--exclude-from", "--ignore-file")  # their value stands before the pattern
-_AS_FOUND = Word(
-    "{}", "\0\0"
-)  # stands for a file that find has found; the directories that find walks are checked separately
+_AS_FOUND = Word("{}", "\0\0")  # stands for a file that find has found; find's own directories are checked separately
 
 
 def is_pathless(command: Command) -> bool:

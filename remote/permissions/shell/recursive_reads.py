@@ -50,9 +50,7 @@ def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
     except Unknown:
         return list(bases)
     directories = [path for path in found if os.path.isdir(path)]
-    return directories or (
-        [] if inner.name == "diff" else list(bases)
-    )  # diff without directories compares two files only
+    return directories or ([] if inner.name == "diff" else list(bases))  # diff may compare two files
 
 
 def _reads_through(command: Command) -> bool:
