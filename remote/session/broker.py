@@ -184,8 +184,8 @@ class RequestBroker:
             self._watchers.changed()
 
     def withdraw(self, answered_by: AnsweredBy) -> None:
-        """Withdraw every open request to `answered_by`, and cancel the tasks that wait for the answers, even if recording
-        the withdrawal fails. Raise NotKept."""
+        """Withdraw every open request to `answered_by`, and cancel the tasks that wait for the answers, even if
+        recording the withdrawal fails. Raise NotKept."""
         withdrawn = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
         for each in withdrawn:
             del self._open[each.request.id]
