@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from typing import Any, NoReturn, Union
+
+from ccb.tunnel.wire.ndjson import load
 
 from .errors import ModelError, status_of
 
@@ -200,7 +201,7 @@ class MessageAssembler:
 def decode_event(data: str) -> Json:
     """Return the object in the data of an event. Raise ModelError when it is not a strict JSON object."""
     try:
-        event = json.loads(data, parse_constant=_refuse_constant)
+        event = load(data)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"the answer holds an event that is not JSON ({error})") from None
     if not isinstance(event, dict):
@@ -214,16 +215,12 @@ def _tool_input(text: str, start: object) -> tuple[Json, str]:
     if not text.strip():
         return (dict(start) if isinstance(start, dict) else {}), ""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = load(text)
     except (ValueError, RecursionError) as error:
         return {}, f"the input is not valid JSON ({error})"
     if not isinstance(value, dict):
         return {}, "the input is not a JSON object"
     return value, ""
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _index(event: Json) -> int:

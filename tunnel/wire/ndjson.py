@@ -36,6 +36,12 @@ def _finite(text: str) -> float:
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
+def load(text: str) -> object:
+    """Return the value of a JSON text. Raise ValueError if it is not JSON or has a number that is not finite, and
+    RecursionError if it is nested too deeply."""
+    return _DECODER.decode(text)
+
+
 def dump(data: Json) -> str:
     """Return an object as compact JSON text. The wire, the journal and stdout all use this spelling."""
     return _ENCODER.encode(data)
@@ -120,7 +126,7 @@ class FrameDecoder:
         if not line.strip():
             return None
         try:
-            data = _DECODER.decode(line.decode("utf-8"))
+            data = load(line.decode("utf-8"))
         except ValueError as error:
             raise FrameError(f"a line is not JSON ({error})", line) from None
         except RecursionError:
@@ -130,7 +136,7 @@ class FrameDecoder:
             if whole is None:
                 return None
             try:
-                data = _DECODER.decode(whole)
+                data = load(whole)
             except (ValueError, RecursionError) as error:
                 raise FrameError(f"joined parts are not JSON ({error})", line) from None
         return frame_from_dict(data)

@@ -83,7 +83,7 @@ def test_tool_input_split_anywhere(cut: int) -> None:
     assert not blocks[0].broken
 
 
-@pytest.mark.parametrize("text", ['{"key": ', "[1]", '{"n": NaN}', "null", "[" * 100_000])
+@pytest.mark.parametrize("text", ['{"key": ', "[1]", '{"n": NaN}', '{"n": 1e999}', "null", "[" * 100_000])
 def test_a_broken_tool_input_is_told_not_raised(text: str) -> None:
     _, blocks = _assemble(opening() + tool_block(0, "toolu_1", "Look", text))
     assert blocks[0].block["input"] == {}
@@ -118,6 +118,7 @@ def test_blocks_of_an_unknown_type_are_kept_as_they_are() -> None:
         b"data: {broken\n\n",
         b"data: []\n\n",
         b'data: {"type": NaN}\n\n',
+        b'data: {"type": 1e999}\n\n',
     ],
 )
 def test_events_that_fit_no_answer_are_a_model_error(events: bytes) -> None:
