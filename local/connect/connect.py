@@ -197,7 +197,7 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     rows = await list_sessions(await dialer.transport(ask=True), bundle)
     if not rows:
         host = host_label(arguments.connection)
-        raise NoSuchSession(f"{host}: this host has no sessions", do="`ccb ssh HOST:/path` starts one.")
+        raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
     if arguments.command == "attach":
         rows = [row for row in rows if row.alive] or rows
         if len(rows) == 1:
