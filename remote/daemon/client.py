@@ -319,8 +319,8 @@ class Client:
             self._owner.received(self, frame)
 
     def _check_stuck(self, now: float) -> None:
-        """Report a former driver that still reads an answer of the model but does not react: it delays the driver. Any
-        sign of life is not enough, because a laptop sends some even when it reads nothing from its link."""
+        """Report a former driver that still reads an answer of the model but does not react: it delays the driver. A
+        mere sign of life is not enough, because a laptop sends some even when it reads nothing from its link."""
         if self.role == "driver" or not self._owner.reads(self):
             self._unanswered_since = 0.0
         elif not self._unanswered_since:
