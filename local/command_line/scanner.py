@@ -124,7 +124,7 @@ def _named(word: str) -> tuple[Option, str | None]:
         name, equals, attached = word[:2], "=", word[2:]
     option = BY_NAME.get(name)
     if option is None:
-        near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.6)
+        near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
         do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
         raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
     return option, attached if equals else None

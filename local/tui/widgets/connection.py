@@ -162,7 +162,7 @@ class ConnectionView:
             head, key, does = f"reconnecting in {math.ceil(-age)} s", retry, "connects now"
         elif age > STUCK_S:
             attempt = f"{attempt}, for {age:.0f} s" if attempt else f"for {age:.0f} s"
-            head, key, does = "reconnecting now", "" if self._may_ask else retry, "starts anew"
+            head, key, does = "reconnecting now", "" if self._may_ask else retry, "tries again now"
         else:
             head, key, does = "reconnecting now", "", ""
         return BannerMessage(f"{head} ({attempt})" if attempt else head, self.reason, key, does)

@@ -121,7 +121,7 @@ def _hanging(asking: bool = False) -> ConnectionView:
 def test_an_attempt_that_hangs_shows_its_age_and_the_key_that_starts_anew() -> None:
     connection = _hanging()
     assert connection.banner_message(105.0, typing=False) == BannerMessage("reconnecting now (attempt 1)", SILENT)
-    hangs = BannerMessage("reconnecting now (attempt 1, for 12 s)", SILENT, "r", "starts anew")
+    hangs = BannerMessage("reconnecting now (attempt 1, for 12 s)", SILENT, "r", "tries again now")
     assert connection.banner_message(112.0, typing=False) == hangs
     assert connection.banner_message(112.0, typing=True) == replace(hangs, key="Alt+R")
     connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 2, 112.0), 112.0)
@@ -141,7 +141,7 @@ def test_an_attempt_is_as_old_as_its_beginning_not_as_the_wait_for_it() -> None:
 
 def test_a_login_that_may_ask_the_person_is_not_started_anew() -> None:
     sentence = _hanging(asking=True).banner_message(112.0, typing=False)
-    assert sentence == BannerMessage("reconnecting now (attempt 1, for 12 s)", SILENT, "", "starts anew")
+    assert sentence == BannerMessage("reconnecting now (attempt 1, for 12 s)", SILENT, "", "tries again now")
 
 
 async def test_the_key_that_starts_anew_is_offered_only_once_it_does() -> None:
@@ -159,7 +159,9 @@ async def test_the_key_that_starts_anew_is_offered_only_once_it_does() -> None:
 async def test_r_starts_an_attempt_that_hangs_anew() -> None:
     async with desk() as at:
         at.session.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() - 20)
-        await at.sees("◌ reconnecting now (attempt 1, for 2", " s): the host has not answered for 15 s · r starts anew")
+        await at.sees(
+            "◌ reconnecting now (attempt 1, for 2", " s): the host has not answered for 15 s · r tries again now"
+        )
         await at.pilot.press("r")
         await at.until(lambda: at.session.retries == 1)
 
