@@ -22,17 +22,18 @@ _OWN_DIRECTORY = pytest.StashKey[str]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give every run a directory of its own, and let programs that the tests start die of SIGHUP.
+    """Give every run a directory of its own, and let programs that the tests start die of signals.
 
     pytest closes its shared directory in /tmp to other users whenever a run begins, and the throwaway users of another
-    run have their homes in it. Under nohup SIGHUP is ignored, and new programs would inherit that; a signal with a
-    handler is back to its default in them.
+    run have their homes in it. Under nohup SIGHUP is ignored, in the background of a script SIGINT and SIGQUIT are, and
+    new programs would inherit that; a signal with a handler is back to its default in them.
     """
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
         config.option.basetemp = tempfile.mkdtemp(prefix="ccb-tests-")
         config.stash[_OWN_DIRECTORY] = config.option.basetemp
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, lambda number, frame: None)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
 
 
 _WHOLE_PROGRAMS = ("tests.support.sshd", "tests.support.laptop", "tests.remote.worker_process")
