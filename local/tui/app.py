@@ -224,8 +224,6 @@ class Repl(App[int]):
     def on_composer_shortcut(self, event: Composer.Shortcut) -> None:
         if event.key == RETRY_KEY:
             self.action_retry()
-        else:
-            self.action_take_back()
 
     def on_composer_submit_refused(self) -> None:
         self._status.hint(self.connection.only_watches_hint())

@@ -37,7 +37,7 @@ KEYS = (
     ("Ctrl+O", "show or hide all of tool output and thinking"),
     ("PgUp, PgDn, wheel", "scroll; load events that are not loaded"),
     ("Alt+R, F5", "connect now, or log in; also r while nothing is typed"),
-    ("Alt+T, F8", "take over a session that another client drives; also t while nothing is typed"),
+    ("Alt+T, F8", "take over a session that another client drives"),
     ("Ctrl+C", "clear the input, then interrupt, then (twice) quit"),
     ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),
 )

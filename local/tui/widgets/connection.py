@@ -22,8 +22,8 @@ STUCK_S = 5.0
 """Age in seconds from which the person may give up a connection attempt for a new one."""
 
 RETRY_KEY = "r"
-TAKE_KEY = "t"
-_CHORDS = {RETRY_KEY: "Alt+R", TAKE_KEY: "Alt+T"}
+_RETRY_CHORD = "Alt+R"
+_TAKE_CHORD = "Alt+T"  # never a letter alone: what a viewer types must not take the session
 _MARKS = {LinkState.NEEDS_PERSON: "!", LinkState.FENCED: "◇", LinkState.LOST: "✗"}
 _MAX_LINES = 3
 _MIN_REASON = 20
@@ -112,14 +112,13 @@ class ConnectionView:
 
     def only_watches_hint(self) -> str:
         """Return a hint for a person who tries an action that only the driver may do."""
-        key = TAKE_KEY if TAKE_KEY in self.keys() else _CHORDS[TAKE_KEY]
-        return f"this terminal only watches: {key} drives the session"
+        return f"this terminal only watches: {_TAKE_CHORD} drives the session"
 
     def keys(self) -> frozenset[str]:
         """Return the letters that are shortcuts now."""
         if self.shown in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON):
             return frozenset((RETRY_KEY,))
-        return frozenset((TAKE_KEY,)) if self.shown is LinkState.FENCED else frozenset()
+        return frozenset()
 
     def retry(self) -> str:
         """Connect now. Return a hint for the person."""
@@ -139,16 +138,16 @@ class ConnectionView:
 
     def banner_message(self, now: float, *, typing: bool) -> BannerMessage | None:
         """Return the text of the banner, or None if there is none. `typing`: letters are text now, so it names Alt+R
-        and Alt+T instead of R and T."""
+        instead of R."""
         shown = self._shown
-        take, retry = (_CHORDS[key] if typing and not self.watching else key for key in (TAKE_KEY, RETRY_KEY))
+        retry = _RETRY_CHORD if typing and not self.watching else RETRY_KEY
         if shown.state is LinkState.RECONNECTING:
             return self._reconnecting(now, retry)
         if shown.state is LinkState.NEEDS_PERSON:
             return BannerMessage("not connected", self.reason, retry, "logs in")
         if shown.state is LinkState.FENCED:
             return BannerMessage(
-                "only watching", self.reason, take, "takes it back" if self._has_driven else "takes it over"
+                "only watching", self.reason, _TAKE_CHORD, "takes it back" if self._has_driven else "takes it over"
             )
         if shown.state is LinkState.LOST:
             return BannerMessage("lost", self.reason, "Ctrl+D", "leaves")

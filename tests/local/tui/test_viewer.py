@@ -1,4 +1,4 @@
-"""A terminal that only watches: nothing can be typed or answered, and one key makes it drive."""
+"""A terminal that only watches: nothing can be typed or answered, and only Alt+T or F8 makes it drive."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ BY_ALICE = "alice@desk pid 9 drives this session now"
 
 async def _fence(at: Desk) -> None:
     at.session.link(LinkState.FENCED, BY_ALICE)
-    await at.sees(f"◇ only watching: {BY_ALICE} · t takes it back")
+    await at.sees(f"◇ only watching: {BY_ALICE} · Alt+T takes it back")
 
 
-async def test_a_fenced_terminal_says_who_took_over_and_t_takes_back() -> None:
+async def test_a_fenced_terminal_says_who_took_over_and_alt_t_takes_back() -> None:
     async with desk() as at:
         await _fence(at)
         await at.until(lambda: at.status.startswith(" ◇ devbox:/srv/shop  ask  watching"))
         await at.sees("Nothing can be sent while this terminal only watches")
-        await at.pilot.press("t")
+        await at.pilot.press("alt+t")
         await at.until(lambda: at.session.take_backs == 1)
         at.session.link(LinkState.CONNECTED)
         await at.sees("Ask for a change")
@@ -34,7 +34,18 @@ async def test_a_fenced_terminal_says_who_took_over_and_t_takes_back() -> None:
 async def test_one_that_never_drove_takes_over() -> None:
     async with desk(ScriptedSession(driving=False)) as at:
         at.session.link(LinkState.FENCED, "nobody drives this session")
-        await at.sees("only watching: nobody drives this session · t takes it over")
+        await at.sees("only watching: nobody drives this session · Alt+T takes it over")
+
+
+@pytest.mark.parametrize("typed", ["t", "take care", "1. try that", "tt"])
+async def test_what_a_viewer_types_never_takes_the_session(typed: str) -> None:
+    async with desk() as at:
+        await _fence(at)
+        await at.type(typed)
+        await at.pilot.press("enter")
+        await at.sees("this terminal only watches: Alt+T drives the session")
+        assert at.session.take_backs == 0
+        assert at.session.prompts == []
 
 
 async def test_the_session_is_still_told() -> None:
@@ -46,14 +57,14 @@ async def test_the_session_is_still_told() -> None:
         await at.sees("❯ what alice asks", "What alice is told.")
 
 
-@pytest.mark.parametrize("key", ["alt+t", "f8", "t"])
+@pytest.mark.parametrize("key", ["alt+t", "f8"])
 async def test_a_draft_is_kept_and_cannot_be_changed_or_sent(key: str) -> None:
     async with desk() as at:
         await at.type("half a thought")
         await _fence(at)
         await at.type("xyz")
         await at.pilot.press("backspace", "enter", "up")
-        await at.sees("this terminal only watches: t drives the session")
+        await at.sees("this terminal only watches: Alt+T drives the session")
         assert at.app.composer.text == "half a thought"
         assert at.session.prompts == []
         await at.pilot.press(key)
@@ -74,7 +85,7 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
         for key in ("tab", "1", "alt+a", "1", "3"):
             await at.pilot.press(key)
         assert at.session.answers == {}
-        await at.pilot.press("t")
+        await at.pilot.press("alt+t")
         await at.until(lambda: at.session.take_backs == 1)
         at.session.link(LinkState.CONNECTED)
         await at.card_focused()
@@ -139,7 +150,7 @@ async def test_esc_says_which_key_makes_it_drive() -> None:
     async with desk() as at:
         await _watches_a_turn(at)
         await at.pilot.press("escape")
-        await at.until(lambda: "this terminal only watches: t drives the session" in at.status)
+        await at.until(lambda: "this terminal only watches: Alt+T drives the session" in at.status)
         at.session.link(LinkState.RECONNECTING, "eof", 4)
         await at.sees("reconnecting now")
         await at.pilot.press("escape")
@@ -148,14 +159,14 @@ async def test_esc_says_which_key_makes_it_drive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "said"), [(60, "t drives the…"), (76, "shop  ask  this terminal only watches: t drives the session")]
+    ("width", "said"), [(60, "Alt+T drives"), (76, "shop  ask  this terminal only watches: Alt+T drives the session")]
 )
 async def test_a_hint_is_said_also_where_the_place_and_the_link_fill_the_line(width: int, said: str) -> None:
     async with desk(size=(width, 24)) as at:
         await _watches_a_turn(at)
         await at.pilot.press("escape")
         await at.until(
-            lambda: "this terminal only watches: t " in at.status and said in at.status and "shop  " in at.status
+            lambda: "this terminal only watches: Alt+T " in at.status and said in at.status and "shop  " in at.status
         )
 
 
@@ -229,7 +240,7 @@ async def test_who_drove_before_this_terminal_came_is_not_told() -> None:
 async def test_what_was_asked_for_is_not_said_any_more_once_it_is_so() -> None:
     async with desk() as at:
         await _fence(at)
-        await at.pilot.press("t")
+        await at.pilot.press("alt+t")
         await at.until(lambda: "taking the session" in at.status)
         at.session.link(LinkState.CONNECTED)
         await at.until(lambda: "watching" not in at.status)
