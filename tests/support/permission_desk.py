@@ -9,6 +9,7 @@ from typing import Any
 
 from ccb.remote.permissions.decision import Decision
 from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.paths import Places
 from ccb.tunnel.wire.tool_traits import ToolTraits, traits_of
 
 
@@ -38,6 +39,9 @@ class Desk:
             directory.mkdir(parents=True)
         for file in (self.cwd / "a.txt", self.cwd / "src/b.py", self.home / ".ssh/id", self.root / "other/c"):
             file.write_text("x")
+
+    def places(self) -> Places:
+        return Places.of(str(self.cwd), str(self.home))
 
     def engine(self, mode: str = "default", allowed: str = "", disallowed: str = "", **more: Any) -> PermissionEngine:
         return PermissionEngine(

@@ -28,9 +28,10 @@ class NotUnderstood(Exception):
     """The command line contains something that the parser does not follow. The text tells a person what it is."""
 
 
-def parse(text: str) -> list[Command]:
+def parse(text: str, strict: bool = False) -> list[Command]:
     """Return every simple command that the line may run, including those in substitutions. Raise NotUnderstood for a
-    line that the parser does not follow."""
+    line that the parser does not follow. `strict`: follow only lines without expansion, wildcard, assignment,
+    redirection, group and line continuation."""
     if len(text) > _MAX_CHARS:
         raise NotUnderstood("it is too long to check")
     for char in text:
@@ -39,7 +40,18 @@ def parse(text: str) -> list[Command]:
             raise NotUnderstood("it contains a control character")
     reader = _Reader(text)
     reader.read_list("", 0)
+    if strict:
+        _check_plain(reader)
     return reader.commands
+
+
+def _check_plain(reader: _Reader) -> None:
+    """Raise NotUnderstood unless the line is made of literal words and separators only."""
+    if reader.redirects_or_groups or "\\\n" in reader.text:
+        raise NotUnderstood("it has a redirection, a group or a line continuation")
+    for command in reader.commands:
+        if command.assignments or not all(word.is_literal for word in command.words):
+            raise NotUnderstood("it has an assignment, an expansion or a wildcard")
 
 
 @dataclass
@@ -74,6 +86,7 @@ class _Reader:
         self.text = text
         self.at = 0
         self.commands: list[Command] = []
+        self.redirects_or_groups = False
         self._heredocs: list[_HereDoc] = []
 
     def _peek(self, offset: int = 0) -> str:
@@ -123,6 +136,7 @@ class _Reader:
             self._read_command(depth)
 
     def _read_group(self, closer: str, depth: int) -> None:
+        self.redirects_or_groups = True
         self.at += 1
         self.read_list(closer, depth + 1)
         self._read_trailing_redirects(depth)
@@ -212,6 +226,7 @@ class _Reader:
         return at > self.at or self.text[at + 1 : at + 2] != "("  # <(…) and >(…) are words
 
     def _read_redirect(self, depth: int) -> list[Redirect]:
+        self.redirects_or_groups = True
         while self._peek().isdigit():
             self.at += 1
         for operator in ("<<<", "<<-", "<<", "<>", "<&", "&>>", "&>", ">>", ">|", ">&", "<", ">"):

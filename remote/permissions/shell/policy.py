@@ -42,10 +42,14 @@ class _Problem:
 
 class BashPolicy:
     """Decides on one command line by the present rules and mode. `start` is the real path of the shell's current
-    directory."""
+    directory. `strict`: no cage stands behind the judgement, so only a line of literal words can be read-only."""
 
-    def __init__(self, rules: RuleSet, places: Places, accepts_edits: bool, start: str) -> None:
+    def __init__(
+        self, rules: RuleSet, places: Places, accepts_edits: bool, start: str, *, strict: bool = False
+    ) -> None:
         self._start = start
+        self._strict = strict
+        self._is_plain = True
         self._places = places
         self._accepts_edits = accepts_edits
         self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
@@ -69,6 +73,7 @@ class BashPolicy:
             return _ask("The command is empty.", [])
         self._bases = shell_directories(commands, self._places, self._start)
         self._together = reads_only_together(commands)
+        self._is_plain = not self._strict or _is_plain(text)
         problems = [problem for command in commands for problem in self._problems(command)]
         if not problems:
             return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
@@ -115,7 +120,7 @@ class BashPolicy:
                 if problem:
                     return problem
             return None
-        if reads_only(command) and (self._together or not runs_git(command)):
+        if self._is_plain and reads_only(command) and (self._together or not runs_git(command)):
             return self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
             return self._creation_problem(inner)
@@ -230,6 +235,14 @@ def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]
     inside = [problem for problem in problems if problem.is_write_inside]
     updates = [] if len(inside) == len(problems) else suggest.add_rules(rules)
     return [*updates, suggest.accept_edits()] if inside else updates
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        parse(text, strict=True)
+    except NotUnderstood:
+        return False
+    return True
 
 
 def _ask(reason: str, rules: Sequence[Rule | None]) -> Decision:

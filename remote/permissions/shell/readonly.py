@@ -20,10 +20,11 @@ Words = Sequence[Word]  # the arguments, without the name
 NULL_DEVICE = "/dev/null"
 
 
-def is_read_only_command(command: str) -> bool:
-    """Return True if nothing in the line can change anything. Which files it reads is not checked here."""
+def is_read_only_command(command: str, strict: bool = False) -> bool:
+    """Return True if nothing in the line can change anything. Which files it reads is not checked here. `strict`: only
+    a line of literal words counts, which is the rule on hosts without a cage."""
     try:
-        commands = parse(command)
+        commands = parse(command, strict)
     except NotUnderstood:
         return False
     return (
