@@ -25,7 +25,10 @@ log = logging.getLogger(__name__)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line `argv` (without the program's name) and return the exit code. Raises nothing."""
+    """Run the command line `argv` (without the program's name) and return the exit code.
+
+    What it raises is for the last handler in `ccb.__main__`.
+    """
     try:
         code = _answer(argv)
     except OSError:
@@ -61,6 +64,8 @@ def _answer(argv: Sequence[str]) -> int:
         except KeyboardInterrupt:
             sys.stderr.write("\nccb: interrupted\n")
             return ExitCode.INTERRUPTED
+        except (MemoryError, ImportError):  # no bugs: the last handler in `ccb.__main__` says what to do
+            raise
         except Exception as error:
             unwritable = flush_stdout() if isinstance(error, OSError) else None
             if unwritable is not None:

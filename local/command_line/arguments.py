@@ -8,6 +8,7 @@ session; otherwise directory and prompt of a session on this machine.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from .model import Arguments, arguments_from
 from .option_values import is_session_id, shortened
 from .options import COMMANDS, HOST_COMMANDS
 from .scanner import scan
-from .target import Target, parse_target, remote_path
+from .target import Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
 from .validation import refuse_ssh_options, unknown_tools, validate
 
@@ -39,6 +40,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if arguments.help or arguments.version:
         return replace(arguments, command=named)
     command = "" if scanned.ended_at_start else named
+    if command == "help":
+        _check_topic(words[1:])
     if command in ("auth", "help"):
         return replace(arguments, command=command, rest=words[1:])
     if command in HOST_COMMANDS:
@@ -54,6 +57,18 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
             f"The words after {scanned.variadic} were read as its values; write the prompt before it, or after --."
         )
     return replace(arguments, hints=(*hints, *unknown_tools(arguments)))
+
+
+def _check_topic(words: Sequence[str]) -> None:
+    """Raise UsageError unless `words` is the name of one command, or empty."""
+    if words and words[0] not in COMMANDS:
+        near = difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
+        raise UsageError(
+            f"there is no help on {shortened(words[0])!r}",
+            do=f"Did you mean `ccb help {near[0]}`?" if near else "`ccb help` lists the commands.",
+        )
+    if len(words) > 1:
+        raise UsageError(f"ccb help takes one command, not {len(words)}", do=f"Write `ccb help {words[0]}`.")
 
 
 def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arguments:
@@ -122,9 +137,9 @@ def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
 def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: bool) -> Arguments:
     """Interpret `[PATH] [PROMPT…]`. The first word is the path if it names an existing directory or is written like a
     path."""
-    directory = str(Path.cwd())
-    if words and words[0] and (Path(words[0]).expanduser().is_dir() or _is_written_as_path(words[0])):
-        directory, words = str(Path(words[0]).expanduser().absolute()), words[1:]
+    named = _named_directory(words[0]) if words else None
+    if named is not None:
+        words = words[1:]
     elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):
         raise UsageError(
             f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
@@ -133,9 +148,36 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
     elif words and may_be_command and not arguments.streams.print:
         _check_spelling(words)
     refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
-    missing = [each for each in arguments.agent.add_dirs if not Path(directory, each).expanduser().is_dir()]
+    directory = str(named or _current_directory())
+    missing = [each for each in arguments.agent.add_dirs if not directory_here(_below(directory, each))]
     hints = tuple(f"--add-dir {neutralise(each)[:200]}: there is no such directory" for each in missing)
     return replace(arguments, directory=directory, prompt=_prompt(words), hints=hints)
+
+
+def _named_directory(word: str) -> Path | None:
+    """Return the directory that the first word names, None if it is a prompt."""
+    found = directory_here(word) if word else None
+    if found is None and _is_written_as_path(word):
+        path = Path(os.path.expanduser(word))  # noqa: PTH111 - keeps a `~` if there is no home directory
+        return path if path.is_absolute() else _current_directory() / path
+    return found
+
+
+def _current_directory() -> Path:
+    """Return the current directory. Raises UsageError if it was removed, or may not be seen."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            "the current directory cannot be used",
+            evidence=error.strerror or "",
+            do="Change to another directory, or name one: `ccb PATH`.",
+        ) from None
+
+
+def _below(directory: str, path: str) -> str:
+    """Return a path that may be relative to `directory`."""
+    return path if path.startswith("~") else str(Path(directory, path))
 
 
 def _check_spelling(words: Sequence[str]) -> None:

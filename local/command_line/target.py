@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote
 
 from ccb.tunnel.errors import UsageError
@@ -62,6 +63,16 @@ def remote_path(path: str) -> str:
     if not path:
         return HOME
     return path if path[0] in "/~" else f"~/{path}"
+
+
+def directory_here(text: str) -> Path | None:
+    """Return the directory of this machine that `text` names, as an absolute path. Return None if it names none, as a
+    prompt does: one longer than a file name may be, or one that starts with a `~name` that is no user."""
+    try:
+        path = Path(text).expanduser().absolute()
+        return path if path.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def parse_port(text: str) -> int:

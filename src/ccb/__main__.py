@@ -1,24 +1,41 @@
-"""Entry point of the command `ccb`. Answers `--version` before anything else is imported."""
+"""Entry point of the command `ccb`, and its last handler: no exception reaches the person as a traceback.
+
+Answers `--version` before anything else is imported.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from contextlib import suppress
 
 from ccb import __version__
 
+_BUG = 70  # ExitCode.INTERNAL, which may be impossible to import here
+_INTERRUPTED = 130
+_SHOWN = 300  # characters of an exception's text
+
 
 def main() -> int:
-    """Run the command line and return a code of `ccb.local.command_line.exit_codes.ExitCode`."""
+    """Run the command line and return a code of `ccb.local.command_line.exit_codes.ExitCode`. Raises SystemExit
+    only."""
     try:
         _open_standard_streams()
         if sys.argv[1:] in (["--version"], ["-v"]):
             return _version()
+        _keep_tracebacks_off_the_terminal()
         from ccb.local.main import run
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # during the imports
-        return 130
+        return _INTERRUPTED
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the last handler
+        return _report(error)
+    finally:
+        _let_interrupts_end_quietly()
 
 
 def _version() -> int:
@@ -32,8 +49,21 @@ def _version() -> int:
     return 0
 
 
+class _Stderr(io.TextIOWrapper):
+    """A stderr whose failures change nothing: a full disk or a closed pipe there must not end the run."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
+
+
 def _open_standard_streams() -> None:
-    """Open the standard streams that the caller closed (`>&-`).
+    """Open the standard streams that the caller closed (`>&-`), and let none of them fail because of a character.
 
     Otherwise a file or connection of ours would get the number of such a stream, and its output. Reading from an opened
     stdin gives the end, writing to stdout fails as if nobody read it, stderr goes nowhere.
@@ -51,8 +81,82 @@ def _open_standard_streams() -> None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole run
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole run
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole run
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    encoding = sys.stderr.encoding if sys.stderr is not None else "utf-8"
+    raw = open(2, "wb", closefd=False)  # noqa: SIM115 - for the whole run
+    sys.stderr = _Stderr(raw, encoding, "backslashreplace", line_buffering=True, write_through=True)
+
+
+def _keep_tracebacks_off_the_terminal() -> None:
+    """Send what threads and finalizers raise to the log. The interpreter would print it, as logging prints its own
+    failures."""
+    import logging
+    import threading
+
+    def log(what: str, error: BaseException | None) -> None:
+        with suppress(Exception):
+            if logging.getLogger().handlers:
+                logging.getLogger("ccb").error(what, exc_info=error)
+
+    logging.raiseExceptions = False
+    logging.lastResort = None
+    threading.excepthook = lambda args: log("a thread ended with an exception", args.exc_value)
+    sys.unraisablehook = lambda args: log("an exception was ignored", args.exc_value)
+
+
+def _let_interrupts_end_quietly() -> None:
+    """Let Ctrl+C end the program without a traceback while the interpreter ends."""
+    import signal
+
+    with suppress(ValueError):  # not the main thread
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _report(error: BaseException) -> int:
+    """Report an exception that nothing else has handled. Return the exit code."""
+    with suppress(BaseException):
+        sys.stderr.write(_text(error))
+    with suppress(BaseException):
+        from ccb.local.terminal.console import flush_stdout
+
+        flush_stdout()
+    return _BUG
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "ccb: there is not enough memory\n  -> End other programs, or raise the limit (ulimit -v).\n"
+    name = type(error).__name__
+    shown = "".join(each if each.isprintable() else "�" for each in str(error)[:_SHOWN])
+    if isinstance(error, ImportError | SyntaxError):
+        return f"ccb: this installation of ccb is damaged: {name}\n  {shown}\n  -> Install ccb again.\n"
+    kept = _logged(error)
+    details = f"  The details are in {kept}\n" if kept else f"  {shown}{_place(error)}\n"
+    return f"ccb: a bug in ccb: {name}\n{details}  -> Please report it. Check first that this shows nothing private.\n"
+
+
+def _logged(error: BaseException) -> str:
+    """Write the traceback to the log file. Return its path, "" if that is impossible."""
+    with suppress(BaseException):
+        import logging
+
+        from ccb.local.config.log import logging_to_file
+
+        with logging_to_file(debug=False) as path:
+            logging.getLogger("ccb").error("nothing handled an exception", exc_info=error)
+        return str(path) if path.exists() else ""
+    return ""
+
+
+def _place(error: BaseException) -> str:
+    """Return where the exception was raised."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return "" if last is None else f" ({os.path.basename(last.tb_frame.f_code.co_filename)}:{last.tb_lineno})"  # noqa: PTH119
 
 
 if __name__ == "__main__":

@@ -148,6 +148,102 @@ def test_an_interrupt_during_the_imports_is_code_130_without_a_traceback() -> No
     assert (done.returncode, done.stderr) == (130, "")
 
 
+EVERY_EXCEPTION = """
+import asyncio, os, sys
+sys.stderr.write("")
+from ccb.__main__ import main
+
+class Raising:
+    def find_spec(self, name, *_):
+        if name == "ccb.local.main": raise self.error
+finder = Raising()
+sys.meta_path.insert(0, finder)
+sys.argv = ["ccb", "help"]
+for error in (RuntimeError("x"), RecursionError(), MemoryError(), OSError(5, "no"), BrokenPipeError(), UnicodeError(),
+              UnicodeDecodeError("utf-8", b"x", 0, 1, "bad"), asyncio.CancelledError(), GeneratorExit(), EOFError(),
+              BaseExceptionGroup("g", [ValueError()]), ModuleNotFoundError("No module named 'pydantic'"),
+              SyntaxError("bad"), ValueError(chr(27) + "]52;c;eA==" + chr(7))):
+    finder.error = error
+    print(type(error).__name__, main())
+"""
+
+
+def test_every_exception_during_the_imports_is_a_message_with_code_70(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_EXCEPTION], check=False, capture_output=True, text=True, timeout=30, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    names = [line.split() for line in done.stdout.splitlines()]
+    assert len(names) == 14 and all(code == "70" for _, code in names)
+    assert "Traceback" not in done.stderr and "\x1b" not in done.stderr
+    assert done.stderr.count("  -> ") == 14
+    assert "there is not enough memory" in done.stderr
+    assert "damaged: ModuleNotFoundError\n  No module named 'pydantic'\n  -> Install ccb again." in done.stderr
+    (log,) = (tmp_path / ".local" / "state" / "ccb").glob("*.log")
+    assert "RecursionError" in log.read_text() and f"The details are in {log}" in done.stderr
+
+
+def test_without_a_place_for_a_log_a_bug_names_its_place_in_the_code(tmp_path: Path) -> None:
+    code = EVERY_EXCEPTION.replace('RuntimeError("x"),', 'RuntimeError("a detail"),')
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "XDG_STATE_HOME": "/dev/null/x"}
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env)
+    assert "a bug in ccb: RuntimeError\n  a detail (<string>:8)\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_threads_and_finalizers_raise_does_not_reach_the_terminal(tmp_path: Path) -> None:
+    done = ccb_code(
+        "import logging, sys, threading\n"
+        "from ccb.__main__ import main\n"
+        f"sys.argv = ['ccb', '-p', 'hi']; sys.path.insert(0, {str(tmp_path)!r}); main()\n"
+        "class Dying:\n"
+        "    def __del__(self): raise ValueError('from a finalizer')\n"
+        "def run(): raise ValueError('from a thread')\n"
+        "sys.stderr.write('here:')\n"
+        "thread = threading.Thread(target=run); thread.start(); thread.join(); Dying()\n"
+        "logging.getLogger('asyncio').error('Task was destroyed but it is pending!')\n"
+        "sys.stdout = open('/dev/full', 'w'); sys.stdout.write('x')"
+    )
+    assert done.stderr.endswith("here:"), done.stderr
+
+
+def test_a_stderr_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    assert ccb_shell(tmp_path, "ccb ssh -p x 2>/dev/full").returncode == 2
+    done = ccb_shell(tmp_path, "exec 3>&2; (ccb help nosuch; echo $? >&3) 2>&1 | true")
+    assert done.stderr == "2\n"
+
+
+def test_a_stdout_that_lacks_a_character_gets_another_one(tmp_path: Path) -> None:
+    done = ccb_run(tmp_path, "help", "ssh", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    binary = subprocess.run(
+        [sys.executable, "-m", "ccb", "auth", "login", "--api-key-stdin"],
+        check=False,
+        input=b"\xff\xfe\x80",
+        capture_output=True,
+        timeout=30,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+        },
+    )
+    assert binary.returncode in (77, 78), binary.stderr
+    assert b"Traceback" not in binary.stderr and b"a bug" not in binary.stderr
+
+
+def test_an_interrupt_while_the_interpreter_ends_is_quiet() -> None:
+    done = ccb_code(
+        "import atexit, os, signal, sys\n"
+        "from ccb.__main__ import main\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "sys.argv = ['ccb', 'help']; sys.exit(main())"
+    )
+    assert (done.returncode, done.stderr) == (-2, "")
+
+
 def test_an_interrupt_after_the_result_changes_nothing() -> None:
     done = ccb_code(
         "import asyncio, os, signal, sys\n"

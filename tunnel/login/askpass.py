@@ -36,6 +36,7 @@ _MAX_DIRECTORY = 59
 
 _ASK = (
     "import json,os,socket,sys;"
+    "sys.excepthook=lambda*_:None;"  # the person would see a traceback in the middle of the login
     "s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);"
     "q={'text':' '.join(sys.argv[2:]),'hint':os.environ.get('SSH_ASKPASS_PROMPT',''),'asker':os.getppid()};"
     "s.sendall(json.dumps(q).encode()+b'\\n');"

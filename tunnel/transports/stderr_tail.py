@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from collections.abc import Awaitable, Callable
 
 from ..plain_text import neutralise
+
+log = logging.getLogger(__name__)
 
 LIMIT = 8 * 1024
 LAST_WORDS_S = 2.0
@@ -13,6 +17,7 @@ LAST_WORDS_S = 2.0
 
 _MAX_LINE = 2000
 _QUIET_S = 1.0
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\r?\n(?:[ \t].*\n)+", re.MULTILINE)
 
 Notice = Callable[[str], None]
 """Shows the person a line that a command wrote to stderr. It is neutralised already."""
@@ -59,4 +64,9 @@ class StderrTail:
         self._data = (self._data + data)[-LIMIT:]
 
     def text(self) -> str:
-        return self._data.decode("utf-8", "replace")
+        """Return the end of stderr. Of a Python traceback only its last line is left; the log has all of it."""
+        text = self._data.decode("utf-8", "replace")
+        short = _TRACEBACK.sub("", text)
+        if short != text:
+            log.info("stderr of a command: %s", neutralise(text))
+        return short

@@ -59,6 +59,44 @@ def test_without_ssh_an_existing_directory_comes_first(tmp_path: Path, monkeypat
     assert parse("--", "ssh", "is broken").prompt == "ssh is broken"
 
 
+@pytest.mark.parametrize("first", ["x" * 300, "ä" * 200, "~nosuchuser is what I typed", "~0", "a/" * 3000, "\udcff"])
+def test_a_prompt_that_no_file_can_be_called_is_a_prompt(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parsed = parse("-p", first, "go")
+    assert (parsed.directory, parsed.prompt) == (str(tmp_path), f"{first} go")
+    assert parse("-p", "go", f"--add-dir={first}").hints[0].startswith("--add-dir ")
+
+
+def test_a_current_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for argv in (["-p", "fix it"], [], ["./app"]):
+        with pytest.raises(UsageError, match="current directory cannot be used") as refused:
+            parse(*argv)
+        assert refused.value.evidence == "No such file or directory"
+    assert parse(str(tmp_path), "-p", "fix it").directory == str(tmp_path)
+    assert parse("ssh", "h", "-p", "fix it").prompt == "fix it"
+
+
+@pytest.mark.parametrize(
+    ("topic", "says"),
+    [
+        (["docter"], "Did you mean `ccb help doctor`?"),
+        (["nosuch"], "`ccb help` lists the commands."),
+        (["ssh", "host"], "Write `ccb help ssh`."),
+        (["x" * 500], "`ccb help` lists the commands."),
+    ],
+)
+def test_help_on_what_is_no_command_is_a_usage_error(topic: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse("help", *topic)
+    assert refused.value.do == says and len(refused.value.what) < 200
+
+
 @pytest.mark.parametrize(
     "argv",
     [

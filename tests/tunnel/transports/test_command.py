@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,11 +22,13 @@ from hypothesis import strategies as st
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
 from ccb.tunnel.errors import AuthFailed, DeployError, NoPython, Unreachable, UsageError
+from ccb.tunnel.login.askpass import _ASK
 from ccb.tunnel.login.command_failures import command_failure
 from ccb.tunnel.openssh.container import ContainerPipe, ContainerTransport, container_command, container_name
 from ccb.tunnel.transports.command import CommandTransport, PipeCommand
 from ccb.tunnel.transports.command_line import shell_argv, words_of, wrapper_argv
 from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.stderr_tail import StderrTail
 
 SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
 
@@ -311,3 +314,21 @@ async def test_a_container_that_is_not_there_and_a_host_without_an_engine_say_so
         await pipe.read()
     await pipe.close()
     await host.close()
+
+
+def test_of_a_traceback_on_stderr_only_the_last_line_is_evidence() -> None:
+    tail = StderrTail()
+    with pytest.raises(ValueError, match="bad") as raised:
+        int("bad")
+    trace = "".join(traceback.format_exception(raised.value))
+    tail.feed(f"a note\n{trace}{trace}the end\n".encode())
+    said = "ValueError: invalid literal for int() with base 10: 'bad'\n"
+    assert tail.text() == f"a note\n{said}{said}the end\n"
+
+
+def test_the_askpass_program_without_its_ccb_says_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _ASK, str(tmp_path / "gone"), "Password:"],
+        check=False, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
