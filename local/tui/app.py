@@ -66,6 +66,8 @@ class Repl(App[int]):
         Binding("alt+t,f8", "take_back", "Drive", show=False, priority=True, id="take-back"),
         Binding("escape", "interrupt", "Interrupt", show=False, id="interrupt"),
         Binding("ctrl+c", "ladder", "Clear, interrupt, quit", show=False, priority=True, id="ladder"),
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="quit"),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True, id="suspend"),
         Binding("ctrl+d", "leave", "Quit", show=False, priority=True, id="leave"),
         Binding("shift+tab", "next_mode", "Mode", show=False, priority=True, id="mode"),
         Binding("alt+a", "to_approval", "Approval", show=False, priority=True, id="approval"),
@@ -279,10 +281,23 @@ class Repl(App[int]):
             self.composer.clear()
         elif drives and self._actions.can_interrupt:
             self.action_interrupt()
-        elif self.leaving.quit_pressed(time.monotonic()):
+        else:
+            self._quit_if_pressed_twice("Ctrl+C")
+
+    async def action_quit(self) -> None:
+        """Ctrl+Q: quit if pressed twice."""
+        self._quit_if_pressed_twice("Ctrl+Q")
+
+    def _quit_if_pressed_twice(self, key: str) -> None:
+        if self.leaving.quit_pressed(time.monotonic()):
             self.leave()
         else:
-            self._status.hint("press Ctrl+C again to quit", QUIT_WINDOW_S)
+            self._status.hint(f"press {key} again to quit", QUIT_WINDOW_S)
+
+    def action_suspend_process(self) -> None:
+        """Ctrl+Z: stop ccb and give the terminal back to the shell, whose `fg` continues it."""
+        if isinstance(self._driver, TerminalDriver) and not self._driver.suspend_process():
+            self._status.hint("no shell started ccb here, so nothing could continue it")
 
     def action_leave(self) -> None:
         """Ctrl+D: quit if nothing is typed."""

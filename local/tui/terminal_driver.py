@@ -6,7 +6,11 @@ The queue then fills, and the event loop waits for ever for room in it, so that 
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -63,21 +67,57 @@ class TerminalDriver(LinuxDriver):
         except OSError:
             self._window_closed()
 
+    # The signal handlers only wake the event loop. They may run while a write holds a lock that they need themselves.
+
+    def _sigtstp_application(self, *_: object) -> None:
+        self._soon(self.suspend_process)
+
     def _sigcont_application(self, *_: object) -> None:
+        self._soon(self._continued)
+
+    def _soon(self, action: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the event loop has already ended
+            self._loop.call_soon_threadsafe(action)
+
+    def suspend_process(self) -> bool:
+        """Stop the process group as Ctrl+Z stops any program, and return when it goes on in the foreground. The
+        terminal is the shell's meanwhile. Return False if there is no shell that could continue it."""
+        if os.getsid(0) == os.getpgrp():
+            return False
+        shown = self._auto_restart
+        if shown:
+            self.suspend_application_mode()
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        signal.signal(signal.SIGCONT, self._sigcont_application)
+        if shown:
+            self._take_terminal()
+        return True
+
+    def _continued(self) -> None:
         """Continue after SIGSTOP, which a program cannot prepare for: undo the changes of the shell to screen and
         terminal. Without leaving application mode first there would be two readers of the keys, and a raw terminal at
         the end."""
-        stopped_unprepared = self._auto_restart and not self._must_signal_resume
-        if stopped_unprepared:
+        if self._auto_restart:
             self.suspend_application_mode()
-        super()._sigcont_application()
-        if stopped_unprepared:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(partial(self._app.refresh, layout=True))
+            self._take_terminal()
+
+    def _take_terminal(self) -> None:
+        """Draw the interface anew. In the background this waits, stopped, until the shell gives the terminal back."""
+        while True:
+            try:
+                termios.tcsetattr(self.fileno, termios.TCSANOW, termios.tcgetattr(self.fileno))
+            except termios.error as error:
+                if error.args[0] == errno.EINTR:
+                    continue
+            break
+        self.resume_application_mode()
+        self._app.refresh(layout=True)
 
     def _window_closed(self) -> None:
-        with suppress(RuntimeError):  # the event loop has already ended
-            self._loop.call_soon_threadsafe(self._app.exit, int(ExitCode.HANGUP))
+        self._soon(partial(self._app.exit, int(ExitCode.HANGUP)))
 
 
 class _AppHasEnded(Exception):

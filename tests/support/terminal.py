@@ -36,6 +36,12 @@ class Terminal:
         return _SEQUENCES.sub("", self.written[start:].decode(errors="replace"))
 
     @property
+    def descriptor(self) -> int:
+        """Our end of the terminal."""
+        assert self._master is not None
+        return self._master
+
+    @property
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed, as it does for a shell."""
         assert self._master is not None

@@ -24,6 +24,10 @@ DARK = Theme(
         "border": "#6cb6ff",
         "scrollbar": "#39414d",
         "scrollbar-background": "#14171c",
+        "screen-selection-background": "#2b4a6f",
+        "screen-selection-foreground": "#ffffff",
+        "input-selection-background": "#2b4a6f",
+        "input-selection-foreground": "#ffffff",
     },
 )
 LIGHT = Theme(
@@ -43,6 +47,10 @@ LIGHT = Theme(
         "border": "#0550ae",
         "scrollbar": "#c3c6ca",
         "scrollbar-background": "#fbfbfa",
+        "screen-selection-background": "#b6d4fb",
+        "screen-selection-foreground": "#101418",
+        "input-selection-background": "#b6d4fb",
+        "input-selection-foreground": "#101418",
     },
 )
 THEMES = {"dark": DARK.name, "light": LIGHT.name}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -29,6 +31,10 @@ class Composer(TextArea):
         &.locked, &.locked:focus { border: round $border-blurred; color: $foreground 70%; }
     }
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo")  # Ctrl+Z stops ccb, as any program
+    ]
 
     @dataclass
     class Submitted(Message):

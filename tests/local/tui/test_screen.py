@@ -1,17 +1,14 @@
-"""The status line, the themes, and what the terminal itself is told."""
+"""The status line, and what the terminal itself is told."""
 
 from __future__ import annotations
 
 import pytest
 from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession, hello
-from tests.support.scripted_work import ANSWER, work
+from tests.support.scripted_work import work
 from textual import events
-from textual.color import Color
-from textual.theme import Theme
 
 from ccb.local.tui.model.blocks import Level, NoticeBlock
-from ccb.local.tui.theme.themes import DARK, LIGHT, fitting_theme, muted
 from ccb.local.tui.widgets.status import tokens
 from ccb.tunnel.errors import ConnectionLost
 
@@ -107,67 +104,6 @@ async def test_the_bell_rings_for_a_question_and_for_the_end_only_while_another_
         at.session.finish(output_tokens=7)
         await at.until(lambda: at.app.reducer.totals.output_tokens == 352)
         assert rung == ["bell", "bell"]
-
-
-def contrast(one: str, other: str) -> float:
-    """The contrast of two colours by WCAG."""
-
-    def light(colour: str) -> float:
-        parts = [c / 255 for c in Color.parse(colour).rgb]
-        r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-    bright, dim = sorted((light(one), light(other)), reverse=True)
-    return (bright + 0.05) / (dim + 0.05)
-
-
-@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
-def test_every_colour_can_be_read_on_its_background(theme: Theme) -> None:
-    assert theme.foreground and theme.background and theme.surface
-    for colour in (
-        theme.foreground, theme.accent, theme.success, theme.warning, theme.error,
-        muted(theme.foreground, theme.background),
-    ):  # fmt: skip
-        assert colour
-        assert contrast(colour, theme.background) >= 4.5
-        assert contrast(colour, theme.surface) >= 4.5
-
-
-@pytest.mark.parametrize(
-    ("value", "theme"), [("15;0", DARK), ("0;15", LIGHT), ("0;default;7", LIGHT), ("", DARK), ("odd", DARK)]
-)
-def test_the_theme_fits_the_terminal(value: str, theme: Theme) -> None:
-    assert fitting_theme({"COLORFGBG": value}) == theme.name
-
-
-@pytest.mark.parametrize("name", ["ccb-light", "ccb-dark"])
-async def test_both_themes_show_the_same_text(name: str) -> None:
-    async with desk(size=(90, 30)) as at:
-        at.app.theme = name
-        await at.prompt("go")
-        at.session.begin()
-        at.session.text(ANSWER)
-        await at.sees("The total ignored", "test_total  failed  passed")
-        background = at.app.transcript.palette().dark
-        assert background == (name == "ccb-dark")
-
-
-async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
-        at.session.done(at.session.call("Bash", command="make"), "no", is_error=True)
-        at.session.ask("ask", "Bash", {"command": "make"})
-        await at.sees("✗ Bash make", "1 once")
-        colours = set()
-        for strip in at.app.screen._compositor.render_strips():
-            for line_filter in at.app._filters:
-                strip = strip.apply_filter(line_filter, Color(0, 0, 0))
-            colours |= {segment.style.color for segment in strip if segment.style and segment.style.color}
-        triplets = {colour.get_truecolor() for colour in colours}
-        assert triplets
-        assert all(each.red == each.green == each.blue for each in triplets)
 
 
 def test_tokens_are_short() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -133,3 +134,32 @@ async def test_a_program_that_was_stopped_draws_its_screen_anew_and_leaves_the_t
         at.type("\x04")
         assert await at.ended() == 0
         assert at.echoes
+
+
+async def _stop_and_continue(at: Terminal, stop: Callable[[], None]) -> None:
+    """Stop the program, continue it in the background, where it may not draw, and then in the foreground."""
+    seen = len(at.written)
+    stop()
+    await at.until(lambda: "Stopped" in at.text_from(seen) and at.text_from(seen).endswith("$ ") and at.echoes)
+    assert b"\x1b[?1049l" in at.written[seen:]
+    before_bg = len(at.written)
+    at.type("bg\r")
+    await at.until(lambda: "&" in at.text_from(before_bg) and at.text_from(before_bg).endswith("$ "))
+    assert at.echoes
+    before_fg = len(at.written)
+    at.type("fg\r")
+    await at.until(lambda: "F1 or /help shows the keys." in at.text_from(before_fg) and not at.echoes)
+
+
+async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_screen_anew() -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor", "PS1": "$ "}
+    async with terminal(["bash", "--norc", "--noprofile", "--noediting", "-i"], env, os.getcwd()) as at:
+        await at.until(lambda: at.text.endswith("$ "))
+        at.type(f"{sys.executable} -m tests.support.scripted_session\r")
+        await at.until(lambda: "F1 or /help shows the keys." in at.text and not at.echoes)
+        await _stop_and_continue(at, lambda: at.type("\x1a"))
+        await _stop_and_continue(at, lambda: os.kill(os.tcgetpgrp(at.descriptor), signal.SIGTSTP))
+        at.type("\x04")
+        await at.until(lambda: at.text.endswith("$ ") and at.echoes)
+        at.type("exit\r")
+        assert await at.ended() == 0

@@ -139,6 +139,26 @@ async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits() -> None:
         await at.until(lambda: at.app.return_value == 0)
 
 
+async def test_ctrl_q_asks_before_it_quits() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        await at.pilot.press("ctrl+q")
+        await at.sees("press Ctrl+Q again to quit")
+        assert at.app.return_value is None
+        await at.pilot.press("ctrl+q")
+        await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_what_was_typed_can_be_undone_and_ctrl_z_is_not_the_key_for_it() -> None:
+    async with desk() as at:
+        await at.type("ab")
+        await at.pilot.press("ctrl+z")
+        assert at.app.composer.text == "ab"
+        await at.pilot.press("ctrl+underscore")
+        assert at.app.composer.text != "ab"
+
+
 async def test_ctrl_c_quits_also_when_an_interrupt_does_not_get_through() -> None:
     class Unheard(ScriptedSession):
         async def interrupt(self) -> None:
