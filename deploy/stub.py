@@ -11,7 +11,9 @@ import json
 import os
 import select
 import stat
+import struct
 import sys
+import zlib
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -170,19 +172,28 @@ def receive() -> bytes:
     return b"".join(chunks)
 
 
-class Memory(Loader):
-    # Imports modules from the bundle in memory, for hosts without a writable directory.
+class BundleImporter(Loader):
+    # Imports modules from the bytes of the bundle. zipimport would compile every module twice on Python 3.10 and 3.11,
+    # and would need the file for as long as the worker lives.
     def __init__(self, data: bytes) -> None:
-        import io
-        import zipfile
+        self.data = data
+        self.entries: dict[str, tuple[int, int]] = {}  # name: offset of the local header, compressed size
+        at = int.from_bytes(data[-6:-2], "little")  # the bundle has no comment, so its directory's offset stands here
+        while data.startswith(b"PK\1\2", at):
+            size, name, extra, comment, offset = struct.unpack_from("<20xI4xHHH8xI", data, at)
+            self.entries[data[at + 46 : at + 46 + name].decode()] = (offset, size)
+            at += 46 + name + extra + comment
 
-        self.zip = zipfile.ZipFile(io.BytesIO(data))
-        self.names = set(self.zip.namelist())
+    def source(self, file: str) -> bytes:
+        offset, size = self.entries[file]
+        name, extra = struct.unpack_from("<26xHH", self.data, offset)
+        start = offset + 30 + name + extra
+        return zlib.decompress(self.data[start : start + size], -15)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         base = name.replace(".", "/")
         for file, package in ((base + "/__init__.py", True), (base + ".py", False)):
-            if file in self.names:
+            if file in self.entries:
                 return ModuleSpec(name, self, origin="<ccb>/" + file, is_package=package)
         return None
 
@@ -191,11 +202,11 @@ class Memory(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         origin = str(module.__spec__ and module.__spec__.origin)
-        exec(compile(self.zip.read(origin[6:]), origin, "exec"), module.__dict__)
+        exec(compile(self.source(origin[6:]), origin, "exec", dont_inherit=True), module.__dict__)
 
-    def get_source(self, name: str) -> str:
+    def get_source(self, name: str) -> str:  # for tracebacks
         spec = self.find_spec(name)
-        return self.zip.read(str(spec and spec.origin)[6:]).decode()
+        return self.source(str(spec and spec.origin)[6:]).decode()
 
 
 def main() -> None:
@@ -240,13 +251,9 @@ def main() -> None:
             os.utime(chosen)
         except OSError:
             pass
-    start_params["notes"] = notes
-    if storage == "disk":
-        sys.path.insert(0, chosen)
-    else:
-        sys.meta_path.insert(0, Memory(data))
+    start_params.update(notes=notes, bundle_path=chosen)
+    sys.meta_path.insert(0, BundleImporter(data))
     sys.argv[1:] = []
-    del data
     from ccb.remote.main import start
 
     sys.exit(start(start_params, digest, storage))

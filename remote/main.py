@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import socket
-import sys
 import time
 
 from .sessions import paths, sockets
@@ -47,6 +46,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
     - `in_memory`: the session was in memory when the client last saw it.
     - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
     - `notes`: the stub's notes for the person.
+    - `bundle_path`: where the stub found or wrote the bundle, "" if nowhere.
     - `command`: run a host command instead of a session; see `host_commands`.
     """
     users_umask = os.umask(0o077)
@@ -112,7 +112,7 @@ def _find_or_start(start: _Start) -> socket.socket:
         daemon = _in_memory(params, session, start.deadline) if session != named else None
         if daemon is not None:
             return daemon
-        notes = [*_notes_of_the_bundle(params.get("notes"), start.storage), *directory_notes]
+        notes = [*_notes_of_the_bundle(params, start.storage), *directory_notes]
         return _on_usable_disk(start.with_params({**params, "notes": notes}), session, state)
     except paths.NoPlace as error:
         raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
@@ -141,12 +141,13 @@ def _directory_without_home(params: Params) -> tuple[str, list[str]]:
     return here, ["%s, and no directory was named: the session is in %s" % (why, here)]
 
 
-def _notes_of_the_bundle(notes: object, storage: str) -> list[str]:
+def _notes_of_the_bundle(params: Params, storage: str) -> list[str]:
     """Return the stub's notes. If the preferred place for the bundle could not be used, say where the bundle is."""
+    notes, path = params.get("notes"), str(params.get("bundle_path") or "")
     texts = [str(each) for each in notes] if isinstance(notes, list) else []
     if storage == "memory":
         return [*texts, "the worker's program is in memory only, and is sent again with every connection"]
-    return [*texts, "the worker's program is in %s" % os.path.dirname(sys.path[0])] if texts else []
+    return [*texts, "the worker's program is in %s" % os.path.dirname(path)] if texts else []
 
 
 def _in_memory(params: Params, session: str, deadline: float) -> socket.socket | None:

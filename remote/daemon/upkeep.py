@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Awaitable
 from typing import Callable
 
@@ -24,7 +23,7 @@ Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
-    """Touch socket, lock and bundle every hour until cancelled, and create the socket again when it is gone: a logout
+    """Touch socket and lock every hour until cancelled, and create the socket again when it is gone: a logout
     may remove the whole runtime directory. SIGHUP triggers this at once. A new connection sends SIGHUP when it knows of
     the daemon but finds no socket."""
     loop = asyncio.get_running_loop()
@@ -36,8 +35,6 @@ async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(called.wait(), REFRESH_S)
             called.clear()
-            if sys.path[0].endswith(".zip"):  # later imports still read the bundle, and gc removes old bundles
-                touch(sys.path[0])
             if where.lock:
                 touch(where.lock)
             if sockets.in_memory(where.socket) or touch(where.socket):

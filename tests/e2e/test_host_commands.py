@@ -9,9 +9,10 @@ import pwd
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.e2e.test_reconnect import STDIO, daemon_of, processes_of, until, user_message
 from tests.support.fake_model import FakeModel
@@ -197,7 +198,11 @@ async def test_gc_names_each_process_that_it_ends(host: Host, fake_model: FakeMo
     fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}], "times": 0})
 
     def evil() -> str:
-        return next((str(each.pid) for each in processes_of(host.user) if each.name().startswith("ev")), "")
+        for each in processes_of(host.user):
+            with suppress(psutil.NoSuchProcess):  # the shell's own children come and go
+                if each.name().startswith("ev"):
+                    return str(each.pid)
+        return ""
 
     async with host.asking("go") as (driver, session):
         await driver.send(yes_to(driver))
