@@ -14,7 +14,7 @@ from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError,
 from ccb.tunnel.link.refusals import too_many_processes
 from ccb.tunnel.login.server_messages import expired
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.transports.pipe import Pipe, RunsBeside, Transport
+from ccb.tunnel.transports.pipe import Pipe, RunsBeside, SharesPython, Transport
 
 from .bundle import Bundle
 from .command import CANDIDATES, NO_PYTHON_STATUS, TERMINAL_STATUS, bootstrap_command
@@ -66,7 +66,9 @@ async def launch(
     account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
     """
     marker = secrets.token_hex(16)
-    pipe = await transport.execute(bootstrap_command(marker, bundle, params, candidates, probe=heard is not None))
+    python = transport.python if isinstance(transport, SharesPython) else ""
+    command = bootstrap_command(marker, bundle, params, candidates, probe=heard is not None, python=python)
+    pipe = await transport.execute(command)
     try:
         reader = _MarkerReader(pipe, marker.encode(), heard)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -65,8 +66,10 @@ def bootstrap_command(
     candidates: Sequence[str] = CANDIDATES,
     *,
     probe: bool = False,
+    python: str = "",
 ) -> str:
     """Return the command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
+    `python` is an interpreter of 3.9 or newer that is used without a search.
 
     If no candidate is a Python >= 3.9, it prints `\\n<marker> python <path> <version>` for each other Python and exits
     with NO_PYTHON_STATUS. It exits with TERMINAL_STATUS on a terminal that it cannot make transparent. With `probe` the
@@ -74,13 +77,16 @@ def bootstrap_command(
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     words = " ".join(candidates)
-    script = (
-        f"{_PLAIN}"
-        f"{probe_script(marker, words) if probe else ''}"
-        f"(:); for P in {words}; do "  # a shell that cannot fork says so here, where its stderr is kept
-        f'"$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && '
-        f'exec "$P" -I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec; '
-        f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"
-    )
+    stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
+    probing = probe_script(marker, words) if probe else ""
+    if python:
+        search = f'exec "$0" {stub}'
+    else:
+        search = (
+            "(:); "  # a shell that cannot fork says so here, where its stderr is kept
+            f'for P in {words}; do "$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && exec "$P" {stub}; '
+            f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"
+        )
+    script = f"{_PLAIN}{probing}{search}"
     assert "'" not in script and "\n" not in script
-    return f"exec sh -c '{script}'"
+    return f"exec sh -c '{script}'" + (f" {shlex.quote(python)}" if python else "")

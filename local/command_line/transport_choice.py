@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -93,7 +94,7 @@ async def _open(
         case TransportKind.LOCAL:
             from ccb.tunnel.transports.local import LocalTransport
 
-            return LocalTransport(env)
+            return LocalTransport(env, sys.executable)
         case TransportKind.ASYNCSSH:
             from ccb.tunnel.ssh import transport as ssh
 

@@ -101,6 +101,20 @@ async def test_the_newest_three_are_kept(host: Host) -> None:
     assert {path.stem for path in host.cache.iterdir()} == {bundle.sha256 for bundle in bundles[-3:]}
 
 
+async def test_on_this_machine_the_worker_can_use_the_interpreter_of_ccb(host: Host, tmp_path: Path) -> None:
+    """It needs no `python3` on the PATH, and its path may contain anything."""
+    odd = tmp_path / 'it\'s a "folder"' / "python"
+    odd.parent.mkdir()
+    odd.symlink_to(Path(sys.base_prefix) / "bin" / "python3")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    transport = LocalTransport({**host.env, "PATH": str(tmp_path / "bin")}, str(odd))
+    launched = await launch(transport, {"cwd": "/"}, tiny_bundle())
+    assert launched.facts["exe"] == str(odd)
+    await launched.pipe.close()
+    await transport.close()
+
+
 @pytest.mark.parametrize("damage", ["changed", "cut", "link", "directory", "fifo"])
 async def test_a_cached_bundle_that_is_not_ours_any_more_is_never_run(host: Host, damage: str) -> None:
     bundle, other = tiny_bundle("good"), tiny_bundle("evil")

@@ -58,3 +58,12 @@ class RunsBeside(Protocol):
 
     async def output_without_input(self, command: str, limit: int) -> bytes:
         """Run `command` with an empty stdin and return the first `limit` bytes of its output. Raise CcbError."""
+
+
+@runtime_checkable
+class SharesPython(Protocol):
+    """A transport to this machine, on which the worker can use ccb's own interpreter."""
+
+    @property
+    def python(self) -> str:
+        """The path of the interpreter, "" to search for one as on any host."""
