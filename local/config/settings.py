@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ccb.tunnel.errors import ConfigError
 
-MAX_BYTES = 1024 * 1024
+from .settings_file import read_settings_file
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
 
@@ -89,7 +88,7 @@ def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
 def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings; without a file, return the defaults. Raises ConfigError, which names the file and the key."""
     path = settings_path(environ)
-    data = _read(path)
+    data = read_settings_file(path, environ)
     if data is None:
         return Settings()
     _refuse_secrets(path, data)
@@ -101,34 +100,6 @@ def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         raise ConfigError(
             f"{path}: {key}: {first['msg']}", do=f"Correct {key!r} in {path}, or remove it for the default."
         ) from None
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
-    if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
-        raise ConfigError(
-            f"{path} can be changed by other users", do=f"Make yourself its owner, and run `chmod go-w {path}`."
-        )
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
-    try:
-        data = json.loads(raw)
-    except json.JSONDecodeError as error:
-        raise ConfigError(
-            f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=f"Correct {path}."
-        ) from None
-    except (UnicodeDecodeError, RecursionError):
-        raise ConfigError(f"{path} is not JSON", do=f"Correct {path}.") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} is not a JSON object", do='Write something like {"model": "…"}.')
-    return data
 
 
 def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:

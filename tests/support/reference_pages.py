@@ -121,7 +121,9 @@ def _settings() -> Iterator[str]:
         "ccb reads `~/.config/ccb/settings.json` (`$XDG_CONFIG_HOME/ccb/settings.json` if that variable is set): a "
         "JSON object with any of these keys. A key that this version does not know has no effect and is reported; a "
         "wrong value ends ccb with exit code 78. The file must not contain secrets: `ccb auth login` puts a key into "
-        "the keyring."
+        "the keyring. ccb refuses a file that other users can change: it, and every directory on the way to it from "
+        "the home directory on, belongs to you or to root, and neither group nor others may write to it "
+        "(`chmod go-w`)."
     )
     yield _table(("key", "type", "default", "meaning"), _setting_rows(Settings))
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'

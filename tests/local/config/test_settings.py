@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +106,110 @@ def test_a_secret_in_the_file_is_refused_and_not_repeated(environ: dict[str, str
     assert "sk-ant" not in str(caught.value) and "auth login" in caught.value.do
 
 
-def test_a_file_that_others_can_change_is_refused(environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("digits", ["9" * 5_000, "9" * 4_000, "-" + "9" * 5_000, "1e999", "NaN", "-Infinity"])
+def test_a_number_without_end_is_named(environ: dict[str, str], digits: str) -> None:
+    path = write(environ, f'{{"graceHours": {digits}}}')
+    with pytest.raises(ConfigError) as caught:
+        load_settings(environ)
+    assert str(path) in caught.value.what and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_file_that_others_can_change_is_refused(environ: dict[str, str], mode: int) -> None:
     path = write(environ, {"apiKeyHelper": "true"})
-    path.chmod(0o666)
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match="other users") as caught:
+        load_settings(environ)
+    assert f"mode {mode:04o}" in caught.value.what and caught.value.do == f"Run `chmod go-w {path}`."
+    path.chmod(0o644)
+    assert load_settings(environ).apiKeyHelper == "true"
+
+
+@pytest.mark.parametrize("place", ["config/ccb", "config"])
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_directory_in_which_others_can_replace_it_is_refused(
+    environ: dict[str, str], tmp_path: Path, place: str, mode: int
+) -> None:
+    write(environ, {"apiKeyHelper": "true"})
+    (tmp_path / place).chmod(mode)
+    with pytest.raises(ConfigError, match="other users through") as caught:
+        load_settings(environ)
+    assert caught.value.do == f"Run `chmod go-w {tmp_path / place}`."
+    (tmp_path / place).chmod(0o1777)
+    assert load_settings(environ).apiKeyHelper == "true"  # sticky: others can neither remove nor replace ours
+
+
+def test_a_link_is_followed_and_every_directory_on_its_way_counts(environ: dict[str, str], tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "deep" / "ccb.json"
+    real.parent.mkdir(parents=True)
+    real.write_text('{"model": "opus"}')
+    hop = tmp_path / "hop" / "settings"
+    hop.parent.mkdir()
+    hop.symlink_to("../dotfiles/deep/ccb.json")
+    path = settings_path(environ)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(hop)
+    assert load_settings(environ).model == "opus"
+    for on_the_way in (tmp_path / "dotfiles", real.parent, hop.parent, path.parent):
+        on_the_way.chmod(0o777)
+        with pytest.raises(ConfigError, match=f"through {on_the_way}:"):
+            load_settings(environ)
+        on_the_way.chmod(0o755)
+    hop.unlink()
+    hop.symlink_to(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_settings(environ)
+    hop.unlink()
+    assert load_settings(environ) == Settings()
+
+
+def test_directories_above_the_home_directory_do_not_count(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "shared" / "home")}
+    write(environ, {"model": "opus"})
+    (tmp_path / "shared").chmod(0o777)
+    assert load_settings(environ).model == "opus"
+    (tmp_path / "shared" / "home").chmod(0o775)
     with pytest.raises(ConfigError, match="other users"):
         load_settings(environ)
 
 
-def test_a_directory_in_its_place_is_an_error_not_a_traceback(environ: dict[str, str]) -> None:
-    settings_path(environ).mkdir(parents=True)
-    with pytest.raises(ConfigError, match="cannot be read"):
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("place", ["config/ccb/settings.json", "config/ccb", "config"])
+def test_what_belongs_to_another_user_is_refused(environ: dict[str, str], tmp_path: Path, place: str) -> None:
+    write(environ, {"apiKeyHelper": "true"})
+    os.chown(tmp_path / place, 12345, -1)
+    with pytest.raises(ConfigError, match="belongs to user 12345") as caught:
+        load_settings(environ)
+    assert caught.value.do == f"Make yourself the owner: `sudo chown {os.getuid()} {tmp_path / place}`."
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket", "a device", "a directory"])
+def test_what_is_no_file_is_refused_without_opening_it(environ: dict[str, str], tmp_path: Path, kind: str) -> None:
+    path = settings_path(environ)
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        if kind == "a named pipe":
+            os.mkfifo(path)
+        elif kind == "a socket":
+            server.bind(str(path))
+        elif kind == "a device":
+            path.symlink_to("/dev/zero")
+        else:
+            path.mkdir()
+        with pytest.raises(ConfigError, match=f"cannot be read: it is {kind}, not a file") as caught:
+            load_settings(environ)
+    assert caught.value.do == f"Remove {path}, or make it a file."
+
+
+def test_a_file_of_many_gigabytes_is_refused_at_once(environ: dict[str, str]) -> None:
+    path = write(environ, "")
+    os.truncate(path, 1 << 40)
+    with pytest.raises(ConfigError, match="larger than"):
+        load_settings(environ)
+
+
+def test_a_file_that_is_not_utf8_is_named(environ: dict[str, str]) -> None:
+    path = write(environ, "")
+    path.write_bytes(b'{"model": "\xff"}')
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
         load_settings(environ)

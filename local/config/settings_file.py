@@ -1,0 +1,115 @@
+"""Read the settings file. It may name a command that runs (`apiKeyHelper`) and rules that allow, so nobody else may be
+able to change it.
+
+The rules are those of sshd for authorized_keys: the file, and every directory in which one of its names or links is
+looked up, belongs to this user or to root, and neither group nor others may write to it. Directories above the home
+directory do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ccb.tunnel.errors import ConfigError
+
+MAX_BYTES = 1024 * 1024
+_MAX_LINKS = 40
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the JSON object in the file, None if there is no file. Raises ConfigError."""
+    try:
+        raw = _content(path, environ)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read", evidence=str(error.strerror), do=f"Check {path}.") from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
+    try:
+        data = json.loads(raw)
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=f"Correct {path}."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not JSON: it is not UTF-8 text", do=f"Correct {path}.") from None
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it has too many digits"
+        raise ConfigError(f"{path} is not JSON that ccb reads: {why}", do=f"Correct {path}.") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is not a JSON object", do='Write something like {"model": "…"}.')
+    return data
+
+
+def _content(path: Path, environ: Mapping[str, str]) -> bytes:
+    """Return the first bytes of the file. Opening a pipe or a device could wait for ever, or have effects."""
+    _require_file(path, path.stat())
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        _require_file(path, found)
+        _require_ours(path, path, found)
+        for directory in _looked_up_in(path, Path(environ.get("HOME") or Path.home())):
+            _require_ours(path, directory, directory.lstat())
+        return file.read(MAX_BYTES + 1)
+
+
+def _require_file(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
+        raise ConfigError(f"{path} cannot be read: it is {kind}, not a file", do=f"Remove {path}, or make it a file.")
+
+
+def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:
+    """Raise ConfigError if other users can change the file or directory `found_at`. In a sticky directory such as /tmp
+    they can make names, but neither remove nor replace ours."""
+    inside = "" if found_at == path else f" through {found_at}"
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid not in (os.getuid(), 0):
+        raise ConfigError(
+            f"{path} can be changed by other users{inside}: it belongs to user {found.st_uid}",
+            do=f"Make yourself the owner: `sudo chown {os.getuid()} {found_at}`.",
+        )
+    sticky = stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        who = "other users" if mode & stat.S_IWOTH else f"everybody in group {found.st_gid}"
+        raise ConfigError(
+            f"{path} can be changed by other users{inside}: {who} may write to it (mode {mode:04o})",
+            do=f"Run `chmod go-w {found_at}`.",
+        )
+
+
+def _looked_up_in(path: Path, home: Path) -> Iterator[Path]:
+    """Yield each directory in which a part of `path` is looked up, also parts of links, without those above `home`."""
+    above = set(home.resolve().parents)
+    rest = [*path.absolute().parts[:0:-1]]
+    here, links = Path("/"), 0
+    while rest:
+        if here not in above:
+            yield here
+        name = rest.pop()
+        if name == "..":
+            here = here.parent
+            continue
+        if not (here / name).is_symlink():
+            here /= name
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise OSError(0, "too many links")
+        target = (here / name).readlink()
+        here = Path("/") if target.is_absolute() else here
+        rest += [each for each in target.parts[::-1] if each != "/"]
