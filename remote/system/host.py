@@ -17,7 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Callable, Protocol, TypeVar
 
-from .process import Process, child_environment, new_mark, start
+from ..sandbox.rules import CageRules
+from ..sandbox.server import Availability, CageServer
+from .process import MARK, Process, child_environment, new_mark, start
 
 T = TypeVar("T")
 
@@ -108,8 +110,16 @@ class Host(Protocol):
         cwd: str,
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
+        cage: CageRules | None = None,
     ) -> Process:
-        """Start a process (see `process.start`), with `env` added to the environment of children."""
+        """Start a process (see `process.start`), with `env` added to the environment of children. With a `cage`, run
+        it in that cage with a TMPDIR of its own, or raise CageUnavailable."""
+
+    def cages(self) -> Availability:
+        """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""
+
+    def close(self) -> None:
+        """Release what the host keeps for starting processes. The processes go on."""
 
 
 class LocalHost:
@@ -121,11 +131,13 @@ class LocalHost:
         session: str = "",
         untrusted: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        cages: CageServer | None = None,
     ) -> None:
         self.session = session or new_mark()
         self._untrusted = [real for real in map(os.path.realpath, untrusted) if real != "/"]
         self._replacing = threading.Lock()
         self._environ = dict(os.environ if environ is None else environ)
+        self._cages = cages or CageServer()
 
     def real_path(self, path: str) -> str:
         return os.path.realpath(path)
@@ -164,9 +176,19 @@ class LocalHost:
         cwd: str,
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
+        cage: CageRules | None = None,
     ) -> Process:
         whole = {**child_environment(self._environ), **(env or {})}
-        return start(argv, cwd, whole, on_output, new_mark(self.session))
+        mark = new_mark(self.session)
+        if cage is None:
+            return start(argv, cwd, whole, on_output, mark)
+        return Process(self._cages.start(argv, cwd, {**whole, MARK: mark}, cage), mark, on_output)
+
+    def cages(self) -> Availability:
+        return self._cages.availability()
+
+    def close(self) -> None:
+        self._cages.close()
 
 
 async def _in_thread(function: Callable[..., T], *args: object) -> T:

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Callable
+from typing import IO, Callable, Protocol
 
 _log = logging.getLogger(__name__)
 
@@ -45,20 +45,30 @@ def new_mark(session: str = "") -> str:
     return f"{session}.{token}" if session else token
 
 
+class Child(Protocol):
+    """A process that this one has started: a `subprocess.Popen`, or a caged command."""
+
+    pid: int
+    stdout: IO[bytes] | None
+
+    def wait(self) -> int:
+        """Wait for its end and reap it. Return the exit code, negative for a signal."""
+
+
 class Process:
     """A running child. Make it with `start`; `stop` it on every path that does not see `wait` return."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str, on_output: Callable[[bytes], None]) -> None:
-        self.pid = popen.pid
+    def __init__(self, child: Child, mark: str, on_output: Callable[[bytes], None]) -> None:
+        self.pid = child.pid
         self.mark = mark
         self.returncode: int | None = None
-        self._popen = popen
+        self._child = child
         self._on_output = on_output
         self._loop = asyncio.get_running_loop()
         self._exited = asyncio.Event()
         self._drained = asyncio.Event()
-        assert popen.stdout is not None
-        self._pipe = popen.stdout.fileno()
+        assert child.stdout is not None
+        self._pipe = child.stdout.fileno()
         os.set_blocking(self._pipe, False)
         self._loop.add_reader(self._pipe, self._read)
         self._pidfd = _pidfd(self.pid)
@@ -154,17 +164,17 @@ class Process:
         if self._drained.is_set():
             return
         self._loop.remove_reader(self._pipe)
-        assert self._popen.stdout is not None
-        self._popen.stdout.close()
+        assert self._child.stdout is not None
+        self._child.stdout.close()
         self._drained.set()
 
     def _reap(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self._finish(self._popen.wait())
+        self._finish(self._child.wait())
 
     def _wait_in_thread(self) -> None:
-        code = self._popen.wait()
+        code = self._child.wait()
         try:
             self._loop.call_soon_threadsafe(self._finish, code)
         except RuntimeError:

@@ -114,4 +114,5 @@ async def close_context(context: ToolContext) -> None:
     try:
         await context.shells.close()
     finally:
+        context.host.close()
         context.spill.close()

@@ -1,0 +1,83 @@
+"""A cage as the zygote makes it: what the worker asks for, and how a process puts itself into it.
+
+This module runs in the zygote.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import landlock, namespaces, seccomp
+from .syscalls import PR_SET_NO_NEW_PRIVS, Kernel, drop_capabilities
+
+_DAC_OVERRIDE = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # with CHOWN, FOWNER and FSETID
+_DAC_READ_SEARCH = 1 << 2
+
+
+class Request:
+    """What the worker asks for: a command and its cage. All paths are bytes."""
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self.abi = _number(fields["abi"])
+        self.program = _text(fields["program"])
+        self.argv = _texts(fields["argv"])
+        self.cwd = _text(fields["cwd"])
+        environment = _texts(fields["environment"])
+        self.environment = dict(zip(environment[::2], environment[1::2]))
+        self.workspace = bool(fields["workspace"])
+        self.read = _texts(fields["read"])
+        self.write = _texts(fields["write"])
+        self.execute = _texts(fields["execute"])
+        self.protected = _texts(fields["protected"])
+        self.temporary = _text(fields["temporary"])
+        self.network = bool(fields["network"])
+
+
+_LISTS = ("argv", "environment", "read", "write", "execute", "protected")
+_TEXTS = ("cwd", "program", "temporary")
+EMPTY: dict[str, object] = {
+    "abi": 0,
+    "workspace": False,
+    "network": False,
+    **{name: [] for name in _LISTS},
+    **dict.fromkeys(_TEXTS, b""),
+}
+"""The fields of a cage in which nothing may be opened."""
+
+
+def enter(kernel: Kernel, request: Request) -> None:
+    """Put this process into its cage for good. Raise OSError, after which the process must not run anything."""
+    if request.workspace or not request.abi:
+        namespaces.enter(kernel, request)
+    kept = _DAC_READ_SEARCH | (_DAC_OVERRIDE if request.workspace else 0)
+    drop_capabilities(kernel, kept if os.geteuid() == 0 else 0)
+    kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if request.abi:
+        landlock.enforce(kernel, request.abi, _file_rules(request), network=request.workspace)
+    make = seccomp.workspace_filter if request.workspace else seccomp.read_only_filter
+    make(kernel.machine, request.abi).install(kernel)
+
+
+def _file_rules(request: Request) -> list[tuple[bytes, int]]:
+    rules = [(path, landlock.READ) for path in request.read]
+    rules += [(path, landlock.READ | landlock.EXECUTE) for path in request.execute]
+    may = landlock.READ | landlock.CHANGE | (landlock.EXECUTE if request.workspace else 0)
+    rules += [(path, may) for path in request.write]
+    if request.temporary:
+        rules.append((request.temporary, may))
+    return [*rules, (b"/dev/null", landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV)]
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _text(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def _texts(value: object) -> list[bytes]:
+    assert isinstance(value, list)
+    return [_text(each) for each in value]

@@ -1,0 +1,76 @@
+"""Landlock: what a process may do with files, TCP ports, signals and abstract sockets, for every version of its ABI.
+
+This module runs in the zygote.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+
+from .syscalls import Kernel
+
+NEWEST_ABI = 7
+"""The newest ABI that this module makes use of."""
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_REMOVE_AND_MAKE = (
+    1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12  # directories, regular files, sockets, pipes, links
+)
+
+READ = READ_FILE | READ_DIR
+CHANGE = WRITE_FILE | _REMOVE_AND_MAKE | REFER | TRUNCATE
+"""Everything that changes a directory, except making devices."""
+
+_OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+_TCP = 1 << 0 | 1 << 1
+_ABSTRACT_SOCKETS_AND_SIGNALS = 1 << 0 | 1 << 1
+_PATH_BENEATH = 1
+
+
+def version(kernel: Kernel) -> int:
+    """Return the ABI of this kernel. Raise OSError if Landlock is missing or switched off."""
+    return kernel.call("landlock_create_ruleset", 0, 0, 1)
+
+
+def handled(abi: int) -> int:
+    """Return all rights over files that a kernel with this ABI knows."""
+    bits = 13 + (abi >= 2) + (abi >= 3) + (abi >= 5)
+    return (1 << bits) - 1
+
+
+def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], network: bool) -> None:
+    """Limit this process for good to `rules`, pairs of a path and the rights below it, as far as a kernel with this ABI
+    can. A path that does not exist gives no right. Without `network`, no TCP port can be used. Raise OSError."""
+    files = handled(abi)
+    attributes = struct.pack("=Q", files)
+    if abi >= 4:
+        attributes += struct.pack("=Q", 0 if network else _TCP)
+    if abi >= 6:
+        attributes += struct.pack("=Q", _ABSTRACT_SOCKETS_AND_SIGNALS)
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    ruleset = kernel.call("landlock_create_ruleset", ctypes.addressof(buffer), len(attributes), 0)
+    try:
+        for path, rights in rules:
+            _add(kernel, ruleset, path, rights & files)
+        kernel.call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _add(kernel: Kernel, ruleset: int, path: bytes, rights: int) -> None:
+    try:
+        file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(file).st_mode):
+            rights &= _OF_FILES
+        if rights:
+            rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, file), 12)
+            kernel.call("landlock_add_rule", ruleset, _PATH_BENEATH, ctypes.addressof(rule), 0)
+    finally:
+        os.close(file)

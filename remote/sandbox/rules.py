@@ -1,0 +1,84 @@
+"""What a caged command may do, as values."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .programs import program_directories
+from .protected import protected_paths
+
+
+class CageKind(enum.Enum):
+    """The cages by the names that a person reads."""
+
+    READ_ONLY = "read-only"
+    WORKSPACE = "workspace"
+
+
+@dataclass(frozen=True)
+class CageRules:
+    """A cage. `read`, `write` and `execute` are paths, with everything below a directory; what may be written or
+    executed may also be read. `protected` are paths below `write` that stay as they are. Only the cage for the
+    workspace can have `network`."""
+
+    kind: CageKind
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    execute: tuple[str, ...]
+    protected: tuple[str, ...] = ()
+    network: bool = False
+
+
+_READ = (
+    "/proc",
+    *("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"),
+    *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage"),
+    *("/run/systemd/resolve", "/var/lib/dpkg", "/var/lib/rpm", "/var/cache/man", "/usr/share", "/nix/var/nix/profiles"),
+)
+
+_READ_IN_ETC = (
+    *("adduser.conf", "alternatives", "apache2/mime.types", "bash.bashrc", "bash_completion.d", "bashrc"),
+    *("ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "default/locale", "environment"),
+    *("fonts", "gitattributes", "gitconfig", "group", "host.conf", "hostname", "hosts", "inputrc", "issue", "java"),
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "ld-musl-x86_64.path", "ld-musl-aarch64.path"),
+    *("locale.alias", "locale.conf", "localtime", "lsb-release", "machine-id", "magic", "magic.mime", "mailcap"),
+    *("man_db.conf", "manpath.config", "mime.types", "networks", "nsswitch.conf", "openssl", "os-release", "passwd"),
+    *("perl", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "profile", "profile.d"),
+    *("protocols", "python", "redhat-release", "resolv.conf", "rpc", "rpm", "services", "shells", "ssl/cert.pem"),
+    *("ssl/certs", "ssl/openssl.cnf", "static", "system-release", "terminfo", "timezone", "xdg", "zsh", "zshenv"),
+)
+
+_READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
+"""Git exits with an error where it cannot read its configuration."""
+
+
+def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home: str) -> CageRules:
+    """Return the cage of commands that only read: `directories` are those of the session, `environ` is the environment
+    of the login, and `home` its home directory."""
+    own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
+    execute = program_directories(own, environ, home)
+    return CageRules(CageKind.READ_ONLY, (*own, *_readable(environ, home)), (), execute)
+
+
+def workspace_rules(
+    directories: Sequence[str], environ: Mapping[str, str], home: str, network: bool = False
+) -> CageRules:
+    """Return the cage of commands that may change the session's directories, but nothing in them that acts outside of
+    the cage later."""
+    own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
+    execute = program_directories((), environ, home)
+    read = _readable(environ, home)
+    return CageRules(CageKind.WORKSPACE, read, own, execute, protected_paths(own), network)
+
+
+def _readable(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
+    found = [*_READ, *(f"/etc/{name}" for name in _READ_IN_ETC)]
+    if os.path.isabs(home):
+        found += [os.path.join(home, name) for name in _READ_IN_HOME]
+    configuration = environ.get("XDG_CONFIG_HOME", "")
+    if os.path.isabs(configuration):
+        found += [os.path.join(configuration, "git", name) for name in ("config", "ignore", "attributes")]
+    return tuple(found)

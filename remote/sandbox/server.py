@@ -1,0 +1,282 @@
+"""Starts caged commands for a worker, through a zygote that is started with the first of them."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import enum
+import functools
+import importlib.util
+import logging
+import marshal
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.abc import InspectLoader
+from typing import IO, cast
+
+from .rules import CageKind, CageRules
+from .temporary import TemporaryDirectories
+
+_log = logging.getLogger(__name__)
+
+_MODULES = ("syscalls", "landlock", "seccomp", "namespaces", "cage", "probe", "zygote")  # in the order of their imports
+_BOOT = """
+import marshal, os, sys
+def take(left):
+    while left:
+        data = os.read(0, left)
+        if not data:
+            sys.exit(1)
+        left -= len(data)
+        yield data
+module = type(sys)
+package = sys.modules["sandbox"] = module("sandbox")
+package.__path__ = []
+for name, text in marshal.loads(b"".join(take(int.from_bytes(b"".join(take(4)), "little")))):
+    made = module("sandbox." + name)
+    made.__package__ = "sandbox"
+    sys.modules["sandbox." + name] = made
+    setattr(package, name, made)
+    exec(compile(text, "<sandbox>/" + name + ".py", "exec"), made.__dict__)
+sys.modules["sandbox.zygote"].serve(0)
+"""
+_ANSWER_S = 20.0
+_MOST_REPORT = 4096
+
+
+class CageUnavailable(OSError):
+    """The cage cannot be made, so the command was not run."""
+
+
+class Mechanism(enum.Enum):
+    """The part of the kernel that limits files in a cage."""
+
+    LANDLOCK = "Landlock"
+    NAMESPACES = "namespaces"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `workspace` whether the cage for the
+    workspace can be made, and `why` what keeps the cage that is missing from being made."""
+
+    mechanism: Mechanism
+    abi: int
+    workspace: bool
+    why: str = ""
+
+
+class CagedChild:
+    """A running caged command, as a child of this process. `wait` reaps it, once."""
+
+    def __init__(self, pid: int, output: IO[bytes], temporary: str, directories: TemporaryDirectories) -> None:
+        self.pid = pid
+        self.stdout: IO[bytes] | None = output
+        self._temporary = temporary
+        self._directories = directories
+
+    def wait(self) -> int:
+        """Wait for the end of the command, and remove its temporary directory. Return the exit code, negative for a
+        signal."""
+        try:
+            _, status = os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            return 255  # something else in this process has reaped it
+        finally:
+            self._directories.remove(self._temporary)
+        return os.waitstatus_to_exitcode(status)
+
+
+class CageServer:
+    """Starts caged commands. Close it at the end. `most_abi` makes the kernel look older, for tests: 0 stands for a
+    kernel without Landlock."""
+
+    def __init__(self, most_abi: int = 99) -> None:
+        self._most_abi = most_abi
+        self._sources = load_sources()
+        self._lock = threading.Lock()
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._available: Availability | None = None
+        self._directories = TemporaryDirectories()
+
+    def availability(self) -> Availability:
+        """Return which cages hold here. The first call starts the zygote, which takes about 50 ms; call it from any
+        thread. It never fails: where a trial fails, there is no cage."""
+        with self._lock:
+            return self._availability()
+
+    def start(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> CagedChild:
+        """Start `argv` in its own session with stdin from /dev/null and its output in a pipe. TMPDIR in the cage is a
+        new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be started."""
+        with self._lock:
+            available = self._availability()
+            workspace = rules.kind is CageKind.WORKSPACE
+            if available.mechanism is Mechanism.NONE or (workspace and not available.workspace):
+                raise CageUnavailable(f"there is no {rules.kind.value} cage on this host: {available.why}")
+            temporary = self._directories.make()
+            try:
+                return self._start(_fields(argv, cwd, env, rules, temporary, available.abi), temporary)
+            except BaseException:
+                self._directories.remove(temporary)
+                raise
+
+    def close(self) -> None:
+        """End the zygote. Commands that run go on."""
+        with self._lock:
+            self._end_zygote()
+            self._directories.close()
+
+    def _availability(self) -> Availability:
+        if self._available is None:
+            try:
+                answer = self._ask({"ask": "probe", "abi": self._most_abi}, ())
+                abi, why = answer.get("abi"), str(answer.get("why") or answer.get("error") or "")
+            except OSError as error:
+                abi, why = 0, str(error)
+            abi = abi if isinstance(abi, int) else 0
+            self._available = Availability(Mechanism.LANDLOCK if abi else Mechanism.NONE, abi, False, why)
+        return self._available
+
+    def _start(self, fields: dict[str, object], temporary: str) -> CagedChild:
+        with contextlib.ExitStack() as ends:
+            output, output_end = _pipe(ends)
+            report, report_end = _pipe(ends)
+            pid = self._ask(fields, (output_end.fileno(), report_end.fileno())).get("pid")
+            output_end.close()
+            report_end.close()
+            if not isinstance(pid, int):
+                raise CageUnavailable("the process that starts caged commands could not fork")
+            failure = report.read(_MOST_REPORT)
+            report.close()
+            child = CagedChild(pid, output, temporary, self._directories)
+            if failure:
+                child.wait()
+                raise _start_error(failure, fields)
+            ends.pop_all()
+            return child
+
+    def _ask(self, fields: dict[str, object], descriptors: Sequence[int]) -> dict[str, object]:
+        """Return the zygote's answer; start the zygote if there is none. Raise CageUnavailable."""
+        packed = marshal.dumps(fields)
+        try:
+            connection = self._connected()
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+            connection.sendmsg([len(packed).to_bytes(4, "little")], ancillary)
+            connection.sendall(packed)
+            size = int.from_bytes(_read(connection, 4), "little")
+            answer = marshal.loads(_read(connection, size))  # noqa: S302 - from our own child
+        except (OSError, ValueError, EOFError) as error:
+            self._end_zygote()
+            raise CageUnavailable(f"the process that starts caged commands has failed: {error}") from None
+        return cast("dict[str, object]", answer)
+
+    def _connected(self) -> socket.socket:
+        if self._zygote is not None and self._zygote.poll() is not None:
+            _log.warning("the process that starts caged commands has ended with %s", self._zygote.returncode)
+            self._end_zygote()
+        if self._connection is not None:
+            return self._connection
+        if not sys.executable:
+            raise OSError("the path of the Python interpreter is not known")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+            argv = [sys.executable, "-I", "-S", "-c", _BOOT]
+            try:
+                self._zygote = subprocess.Popen(
+                    argv,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    env=libraries,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                raise
+        ours.settimeout(_ANSWER_S)
+        self._connection = ours
+        ours.sendall(self._sources)
+        return ours
+
+    def _end_zygote(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._zygote is not None:
+            self._zygote.kill()
+            self._zygote.wait()
+            self._zygote = None
+
+
+@functools.lru_cache(maxsize=1)
+def load_sources() -> bytes:
+    """Return the sources of the zygote as it takes them. They are loaded before they are needed, because the bundle
+    that holds them may be removed later."""
+    sources = []
+    for name in _MODULES:
+        full_name = f"{__package__}.{name}"
+        spec = importlib.util.find_spec(full_name)
+        assert spec is not None
+        sources.append((name, cast(InspectLoader, spec.loader).get_source(full_name)))
+    packed = marshal.dumps(sources)
+    return len(packed).to_bytes(4, "little") + packed
+
+
+def _fields(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules, temporary: str, abi: int
+) -> dict[str, object]:
+    program = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath))
+    if program is None:
+        raise FileNotFoundError(2, os.strerror(2), argv[0])
+    whole = {**env, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)} if temporary else dict(env)
+    return {
+        "ask": "start",
+        "abi": abi,
+        "program": os.fsencode(program),
+        "argv": [os.fsencode(each) for each in argv],
+        "cwd": os.fsencode(cwd),
+        "environment": [os.fsencode(part) for pair in whole.items() for part in pair],
+        "workspace": rules.kind is CageKind.WORKSPACE,
+        "read": [os.fsencode(each) for each in rules.read],
+        "write": [os.fsencode(each) for each in rules.write],
+        "execute": [os.fsencode(each) for each in rules.execute],
+        "protected": [os.fsencode(each) for each in rules.protected],
+        "temporary": os.fsencode(temporary),
+        "network": rules.network,
+    }
+
+
+def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
+    """Return the error for a command that did not start, from the report of its process."""
+    step, code, text = marshal.loads(report)  # noqa: S302 - from our own child
+    if step == "cage":
+        return CageUnavailable(f"the cage could not be made: {text}")
+    named = fields[step]
+    assert isinstance(named, bytes)
+    return OSError(code, os.strerror(code), os.fsdecode(named))
+
+
+def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    """Return the reading and the writing end of a new pipe, which `ends` closes."""
+    reader, writer = os.pipe()
+    reading = ends.enter_context(os.fdopen(reader, "rb", 0))
+    return reading, ends.enter_context(os.fdopen(writer, "wb", 0))
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError("it has ended")
+        data += more
+    return bytes(data)

@@ -1,0 +1,115 @@
+"""The zygote: a process with one thread that forks the caged commands of a worker.
+
+The worker has threads, so after a fork of it no Python code may run safely. It asks this process instead, over a
+socket, and passes the descriptors of the command. The command becomes a child of the worker (CLONE_PARENT), which
+waits for it as for any other child. The zygote ends with the worker, because its socket is closed then.
+
+This module runs in a bare interpreter, which loads the modules of this room by their sources (see `server.py`).
+"""
+
+from __future__ import annotations
+
+import _socket
+import array
+import marshal
+import os
+import resource
+
+from .cage import Request, enter
+from .probe import probe
+from .syscalls import PR_SET_DUMPABLE, Kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing these takes longer than all the rest
+    from typing import NoReturn
+
+_CLONE_PARENT = 0x00008000
+_SIGPIPE, _SIGCHLD, _SIGXFSZ = 13, 17, 25
+_MOST_DESCRIPTORS = 8
+_MOST_BYTES = 16 << 20
+_REPORT = 3
+_FAILED = 126
+
+
+def serve(descriptor: int) -> None:
+    """Answer requests from this socket until the other end is closed."""
+    kernel = Kernel()
+    kernel.prctl(PR_SET_DUMPABLE, 0)
+    connection = _socket.socket(fileno=os.dup(descriptor))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    try:
+        with open("/proc/self/comm", "w", encoding="ascii") as file:
+            file.write("ccb-zygote")
+    except OSError:
+        pass  # only the name in ps is lost
+    while True:
+        fields, descriptors = _receive(connection)
+        if not fields:
+            return
+        try:
+            answer = _answer(kernel, fields, descriptors)
+        except OSError as error:
+            answer = {"error": str(error)}
+        for each in descriptors:
+            os.close(each)
+        packed = marshal.dumps(answer)
+        connection.sendall(len(packed).to_bytes(4, "little") + packed)
+
+
+def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
+    """Return the next request and the descriptors that came with it; {} at the end."""
+    descriptors = array.array("i")
+    head, ancillary, _, _ = connection.recvmsg(4, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize))
+    for level, kind, data in ancillary:
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    left = int.from_bytes(head, "little") if len(head) == 4 else 0
+    body = bytearray()
+    while 0 < left < _MOST_BYTES:
+        data = connection.recv(left)
+        if not data:
+            return {}, []
+        body += data
+        left -= len(data)
+    fields = marshal.loads(body) if body else {}  # noqa: S302 - from the process that started this one
+    return fields, descriptors.tolist()
+
+
+def _answer(kernel: Kernel, fields: dict[str, object], descriptors: list[int]) -> dict[str, object]:
+    if fields["ask"] == "probe":
+        most = fields["abi"]
+        assert isinstance(most, int)
+        return probe(kernel, most)
+    request = Request(fields)
+    output, report = descriptors
+    pid = kernel.clone(_CLONE_PARENT | _SIGCHLD)
+    if pid == 0:
+        _run(kernel, request, output, report)
+    return {"pid": pid}
+
+
+def _run(kernel: Kernel, request: Request, output: int, report: int) -> NoReturn:
+    """Become the command. If that fails, report the step and the error, and end: it never runs without its cage."""
+    step = "cage"
+    try:
+        os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.dup2(report, _REPORT, inheritable=False)
+        kernel.close_from(_REPORT + 1)
+        kernel.default_signals(_SIGPIPE, _SIGXFSZ)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        step = "cwd"
+        os.chdir(request.cwd)
+        step = "cage"
+        enter(kernel, request)
+        step = "program"
+        os.execve(request.program, request.argv, request.environment)  # noqa: S606 - argv is the command
+    except BaseException as error:  # noqa: BLE001 - the top of a process: nothing else of the zygote may run in it
+        code = error.errno if isinstance(error, OSError) and error.errno else 0
+        os.write(_REPORT, marshal.dumps((step, code, str(error))))
+    finally:
+        os._exit(_FAILED)

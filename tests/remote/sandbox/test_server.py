@@ -1,0 +1,183 @@
+"""Caged commands as children of this process: their output, their end, their failures, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.remote.tools_kit import is_alive, until
+
+from ccb.remote.sandbox.rules import CageRules, read_only_rules
+from ccb.remote.sandbox.server import CageServer, CageUnavailable, Mechanism
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import Process, marked
+
+
+class Caged:
+    """A host whose commands all run in the cage that only reads, in a directory of their own."""
+
+    def __init__(self, root: Path) -> None:
+        self.host = LocalHost()
+        self.root = root
+        self.rules = read_only_rules([str(root)], os.environ, os.path.expanduser("~"))
+        self.output = bytearray()
+
+    def start(self, *argv: str, rules: CageRules | None = None, env: dict[str, str] | None = None) -> Process:
+        self.output.clear()
+        return self.host.start(argv, str(self.root), self.output.extend, env, rules or self.rules)
+
+    async def run(self, script: str) -> int:
+        return await self.start("sh", "-c", script).wait()
+
+
+@pytest.fixture
+async def caged(tmp_path: Path) -> AsyncIterator[Caged]:
+    made = Caged(tmp_path)
+    if made.host.cages().mechanism is Mechanism.NONE:
+        pytest.skip(made.host.cages().why)
+    yield made
+    made.host.close()
+
+
+async def test_a_caged_command_reads_but_does_not_write(caged: Caged) -> None:
+    (caged.root / "a").write_text("content\n")
+    assert await caged.run("cat a; exit 7") == 7
+    assert caged.output == b"content\n"
+    assert await caged.run("echo x >b; echo x >>a; rm -f a; mv a c") != 0
+    assert sorted(os.listdir(caged.root)) == ["a"]
+    assert (caged.root / "a").read_text() == "content\n"
+
+
+async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
+    assert await caged.run('echo x >"$TMPDIR/a" && mkdir -m 0 "$TMPDIR/b" && echo "$TMPDIR"') == 0
+    path = caged.output.decode().strip()
+    await until(lambda: not os.path.exists(path))
+    assert await caged.run("echo $TMPDIR") == 0
+    assert not os.path.exists(caged.output.decode().strip())
+    caged.host.close()
+    assert not os.path.exists(os.path.dirname(path))
+
+
+async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(caged: Caged) -> None:
+    assert await caged.run("echo one; echo two >&2; kill -TERM $$") == -signal.SIGTERM
+    assert caged.output == b"one\ntwo\n"
+    assert await caged.run("yes | head -n 1; ps -o sid=,pid= -p $$") == 0  # SIGPIPE has its default again
+    line, ids = caged.output.decode().splitlines()
+    assert line == "y"
+    assert len(set(ids.split())) == 1
+
+
+async def test_what_leaves_the_group_is_found_by_its_mark_and_killed(caged: Caged) -> None:
+    process = caged.start("sh", "-c", "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait")
+    await until(lambda: caged.output.endswith(b"\n"))
+    child = int(caged.output)
+    assert os.getpgid(child) != process.pid
+    assert len(marked(caged.host.session)) >= 2
+    await process.stop()
+    assert marked(caged.host.session) == []
+    await until(lambda: not is_alive(child))
+
+
+async def test_a_program_or_directory_that_is_not_there_is_the_usual_error(caged: Caged) -> None:
+    for argv in (["/no/such/program"], ["no-such-program"]):
+        with pytest.raises(FileNotFoundError, match=r"no.such.program"):
+            caged.start(*argv)
+    with pytest.raises(FileNotFoundError, match="gone"):
+        caged.host.start(["true"], str(caged.root / "gone"), caged.output.extend, None, caged.rules)
+    assert await caged.run("true") == 0
+
+
+async def test_a_cage_that_cannot_be_made_runs_nothing(caged: Caged) -> None:
+    impossible = replace(caged.rules, read=("/\0",), write=(str(caged.root),))
+    with pytest.raises(CageUnavailable):
+        caged.start("touch", "a", rules=impossible)
+    assert os.listdir(caged.root) == []
+
+
+async def test_a_host_without_any_cage_runs_nothing(tmp_path: Path) -> None:
+    """Even if the zygote cannot be started."""
+    server = CageServer()
+    rules = read_only_rules([str(tmp_path)], os.environ, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", "/no/such/python")
+        available = server.availability()
+        assert (available.mechanism, available.abi, available.workspace) == (Mechanism.NONE, 0, False)
+        assert "/no/such/python" in available.why
+        with pytest.raises(CageUnavailable, match="no read-only cage"):
+            server.start(["touch", "a"], str(tmp_path), os.environ, rules)
+    server.close()
+    assert os.listdir(tmp_path) == []
+
+
+async def test_nothing_stays_open_and_nothing_is_inherited(caged: Caged) -> None:
+    await caged.run("true")
+    before = len(os.listdir("/proc/self/fd"))
+    secret = os.open("/etc/passwd", os.O_RDONLY)
+    os.set_inheritable(secret, True)
+    for _ in range(5):
+        process = caged.start("sh", "-c", "for fd in /proc/self/fd/*; do echo ${fd##*/}; done")
+        await process.wait()
+        await process.stop()
+    os.close(secret)
+    assert set(bytes(caged.output).split()) <= {b"0", b"1", b"2", b"3"}  # 3 is the directory that sh lists
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+async def test_a_zygote_that_was_killed_is_started_again(caged: Caged) -> None:
+    await caged.run("true")
+    zygote = _zygote_of(caged.host)
+    os.kill(zygote, signal.SIGKILL)
+    await until(lambda: not is_alive(zygote))
+    assert await caged.run("echo again") == 0
+    assert caged.output == b"again\n"
+
+
+async def test_environment_of_any_bytes_arrives(caged: Caged) -> None:
+    process = caged.start("sh", "-c", 'printf %s "$ODD"', env={"ODD": os.fsdecode(b"a\xff\nb")})
+    assert await process.wait() == 0
+    assert caged.output == b"a\xff\nb"
+
+
+def test_the_zygote_ends_with_its_worker(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from ccb.remote.sandbox.server import CageServer
+server = CageServer()
+print(server.availability().mechanism.name, server._zygote.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=_with_source()
+    )
+    mechanism, pid = done.stdout.split()
+    assert mechanism in Mechanism.__members__
+    deadline = time.monotonic() + 10
+    while is_alive(int(pid)):
+        assert time.monotonic() < deadline, "the zygote lives on"
+
+
+def test_no_session_pays_for_a_cage_that_it_does_not_use() -> None:
+    program = (
+        "import sys; from ccb.remote.system.host import LocalHost; h = LocalHost(); h.close(); print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=_with_source()
+    )
+    assert "ctypes" not in done.stdout.split()
+
+
+def _with_source() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def _zygote_of(host: LocalHost) -> int:
+    zygote = host._cages._zygote
+    assert zygote is not None
+    return zygote.pid
