@@ -13,6 +13,15 @@ MAX_BLOCK_CHARS = 400_000
 """The most characters of one block that are kept for the screen. The session's journal has all of them."""
 
 
+def both_ends(text: str) -> str:
+    """Return `text`, or both ends of one that is longer than MAX_BLOCK_CHARS with a line that says so between them."""
+    left_out = len(text) - MAX_BLOCK_CHARS
+    if left_out <= 0:
+        return text
+    half = MAX_BLOCK_CHARS // 2
+    return f"{text[:half]}\n… {left_out:,} characters in the middle not kept for the screen\n{text[-half:]}"
+
+
 class ToolState(Enum):
     """The progress of a tool call. UNKNOWN: its result was lost, or is not loaded."""
 
@@ -84,8 +93,8 @@ class ThoughtBlock(Block):
 
 @dataclass(eq=False)
 class ToolBlock(Block):
-    """One tool call. `output` is the end of what it has printed so far, `result` its final result, `patch` the public
-    `structuredPatch` of an edit."""
+    """One tool call. `output` is the end of what it has printed so far, `result` its final result, both as the tool
+    wrote them; `patch` is the public `structuredPatch` of an edit."""
 
     tool_id: str = ""
     name: str = ""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.tool_traits import TODO_WRITE, View, traits_of
 
 from ...session.messages import ToolProgress, ToolResultBlock, ToolUseBlock
-from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState
+from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState, both_ends
 from .orphans import Orphans
 
 
@@ -74,7 +73,7 @@ class ToolCalls:
             self._orphans.note_result(result, structured)
             return
         tool.state = ToolState.FAILED if result.is_error else ToolState.DONE
-        tool.result = neutralise(result.text())[:MAX_BLOCK_CHARS]
+        tool.result = both_ends(result.text())
         tool.output = ""
         patch = structured.get("structuredPatch") if isinstance(structured, dict) else None
         tool.patch = [hunk for hunk in patch if isinstance(hunk, dict)] if isinstance(patch, list) else []

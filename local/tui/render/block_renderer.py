@@ -26,7 +26,7 @@ from ..model.blocks import (
 from ..model.markdown import render_markdown
 from ..theme.palette import Palette
 from .diffs import diff_text
-from .tool_output import MAX_DETAIL_LINES, headline, todo_list, tool_output
+from .tool_output import MAX_DETAIL_LINES, both_ends, counted, headline, todo_list, tool_output
 
 _MAX_PROMPT_LINES = 30
 _MAX_DIFF_LINES = 24
@@ -63,12 +63,12 @@ class BlockRenderer:
     def _prompt(self, block: PromptBlock) -> Text:
         palette, text = self.palette, Text()
         lines = block.text.splitlines() or [""]
-        limit = MAX_DETAIL_LINES if self.details else _MAX_PROMPT_LINES
-        for number, line in enumerate(lines[:limit]):
+        hidden = 0 if self.details else len(lines) - _MAX_PROMPT_LINES
+        for number, line in enumerate(both_ends(lines) if self.details else lines[:_MAX_PROMPT_LINES]):
             text.append("❯ " if number == 0 else "\n  ", style=f"bold {palette.accent}")
             text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
-        if len(lines) > limit:
-            text.append(f"\n  … {len(lines) - limit} more lines (Ctrl+O)", style=palette.dim)
+        if hidden > 0:
+            text.append(f"\n  … {counted(hidden, 'more line')} (Ctrl+O)", style=palette.dim)
         if block.state is PromptState.QUEUED:
             text.append("  (queued)", style=palette.dim)
         elif block.state is PromptState.UNSENT:

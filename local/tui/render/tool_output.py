@@ -14,13 +14,15 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..model.blocks import ToolBlock, ToolState
 from ..theme.palette import Palette
+from .terminal_text import last_state
 
-MAX_DETAIL_LINES = 400
-"""The most lines of one block that are drawn when details are shown."""
+MAX_DETAIL_LINES = 1_600
+"""The most lines of one block that are drawn when details are shown; of a longer one, half from each end."""
 
 _MAX_LIVE_LINES = 8
 _MAX_SUMMARY_LINES = 4
 _MAX_HEADLINE = 4_000
+_MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)  # the marks are for the model
 _NUMBERED = re.compile(r"\d+\t")  # a line of a file in the result of Read
 _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id")
 
@@ -43,40 +45,63 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
 def tool_output(block: ToolBlock, palette: Palette, *, details: bool) -> Text | None:
     """Draw what a tool has printed so far, or its result; None if there is nothing. Without `details` it is folded."""
     if block.state in (ToolState.RUNNING, ToolState.UNKNOWN):
-        tail = neutralise(block.output).splitlines()[-_MAX_LIVE_LINES:]
-        return _gutter(tail, 0, palette.dim) if tail else None
+        tail = _lines(block, block.output)[-_MAX_LIVE_LINES:]
+        return _gutter(tail, palette.dim) if tail else None
     if block.state is ToolState.WAITING or not block.result:
         return None
-    lines = neutralise(block.result).splitlines()
+    lines = _lines(block, block.result)
     style = palette.bad if block.state is ToolState.FAILED else palette.dim
-    if details:
-        more = max(0, len(lines) - MAX_DETAIL_LINES)
-        return _gutter(lines[:MAX_DETAIL_LINES], more, style, wrap=True)
-    return _folded(block, lines, style)
+    return _gutter(both_ends(lines), style, wrap=True) if details else _folded(block, lines, style)
+
+
+def both_ends(lines: list[str]) -> list[str]:
+    """Return the lines, or both ends of very many with a line that counts those between."""
+    left_out = len(lines) - MAX_DETAIL_LINES
+    if left_out <= 0:
+        return lines
+    half = MAX_DETAIL_LINES // 2
+    return [*lines[:half], f"… {counted(left_out, 'line')} in the middle not shown", *lines[-half:]]
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words: `1 line`, `2 lines`."""
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def _lines(block: ToolBlock, text: str) -> list[str]:
+    """Return the lines of a text from a tool, safe to show. Blank lines at the end are left out."""
+    if traits_of(block.name).view is View.COMMAND:
+        text = last_state(text)
+    if block.state is ToolState.FAILED and (marked := _MARKED_ERROR.fullmatch(text)):
+        text = marked[1]
+    return neutralise(text).rstrip().splitlines()
 
 
 def _folded(block: ToolBlock, lines: list[str], style: str) -> Text:
     """Draw a few lines of a result: for a file only the number of lines, for a command the last lines, else the
-    first."""
+    first. Blank lines take no room here, but count."""
     view = traits_of(block.name).view
     if view is View.FILE_LINES and block.state is ToolState.DONE:
         count = sum(_NUMBERED.match(line) is not None for line in lines)
         if count:
-            return _gutter([f"{count} line{'s' if count != 1 else ''}"], 0, style)
-    lines = [line for line in lines if line.strip()]
-    hidden = len(lines) - _MAX_SUMMARY_LINES
-    if view is View.COMMAND and hidden > 0:
-        return _gutter([f"… {hidden + 1} earlier lines (Ctrl+O)", *lines[1 - _MAX_SUMMARY_LINES :]], 0, style)
-    return _gutter(lines[:_MAX_SUMMARY_LINES], max(0, hidden), style)
+            return _gutter([counted(count, "line")], style)
+    filled = [number for number, line in enumerate(lines) if line.strip()]
+    if len(filled) <= _MAX_SUMMARY_LINES:
+        return _gutter([lines[number] for number in filled], style)
+    if view is View.COMMAND:
+        shown = filled[1 - _MAX_SUMMARY_LINES :]
+        earlier = f"… {counted(shown[0], 'earlier line')} (Ctrl+O)"
+        return _gutter([earlier, *(lines[number] for number in shown)], style)
+    shown = filled[:_MAX_SUMMARY_LINES]
+    more = f"… {counted(len(lines) - shown[-1] - 1, 'more line')} (Ctrl+O)"
+    return _gutter([*(lines[number] for number in shown), more], style)
 
 
-def _gutter(lines: list[str], more: int, style: str, *, wrap: bool = False) -> Text:
-    """Draw lines under a headline; `more` is the number of lines left out after them."""
+def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:
+    """Draw lines under a headline."""
     text = Text(style=style, no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     for number, line in enumerate(lines):
         text.append(("└ " if number == 0 else "\n  ") + line)
-    if more:
-        text.append(f"\n  … {more} more line{'s' if more != 1 else ''} (Ctrl+O)")
     return text
 
 

@@ -1,0 +1,111 @@
+"""What the transcript shows of a tool's output: its end, true counts, and lines as a terminal would leave them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.support.pilot import Desk, desk
+
+from ccb.local.tui.model.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
+from ccb.local.tui.render.terminal_text import last_state
+from ccb.local.tui.render.tool_output import MAX_DETAIL_LINES, tool_output
+from ccb.local.tui.theme.palette import Palette, palette_of
+
+COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
+
+
+@pytest.fixture
+def palette() -> Palette:
+    return palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
+
+
+def shown(
+    palette: Palette, result: str, *, name: str = "Bash", details: bool = False, failed: bool = False
+) -> list[str]:
+    block = ToolBlock(name=name, result=result, state=ToolState.FAILED if failed else ToolState.DONE)
+    text = tool_output(block, palette, details=details)
+    assert text is not None
+    return [line[2:] for line in text.plain.splitlines()]
+
+
+async def _ran(at: Desk, output: str) -> None:
+    await at.prompt("go")
+    at.session.begin()
+    at.session.done(at.session.call("Bash", command="make"), output)
+    await at.sees("● Bash make")
+
+
+@pytest.mark.parametrize("lines", [1_000, 5_000])
+async def test_ctrl_o_shows_a_long_output_to_its_end(lines: int) -> None:
+    async with desk() as at:
+        await _ran(at, "".join(f"line {n}\n" for n in range(lines)))
+        await at.pilot.press("ctrl+o")
+        await at.sees(f"line {lines - 1}", f"line {lines - 15}")
+        assert "Ctrl+O" not in at.screen
+
+
+def test_what_details_leave_out_of_a_very_long_output_is_its_middle_and_is_counted(palette: Palette) -> None:
+    lines = shown(palette, "".join(f"line {n}\n" for n in range(10_000)), details=True)
+    assert (lines[0], lines[-1]) == ("line 0", "line 9999")
+    (gap,) = [line for line in lines if "not shown" in line]
+    assert gap == f"… {10_000 - MAX_DETAIL_LINES:,} lines in the middle not shown"
+    assert len(lines) == MAX_DETAIL_LINES + 1
+
+
+async def test_a_result_too_long_to_keep_keeps_its_end() -> None:
+    async with desk() as at:
+        await _ran(at, "x" * 100 + "\n" + "y" * MAX_BLOCK_CHARS + "\nTHE END")
+        await at.sees("THE END")
+        await at.pilot.press("ctrl+o")
+        await at.sees("THE END")
+
+
+def test_blank_lines_count(palette: Palette) -> None:
+    output = "\n\n".join(f"line {n}" for n in range(1, 11))  # 19 lines
+    assert shown(palette, output) == ["… 14 earlier lines (Ctrl+O)", "line 8", "line 9", "line 10"]
+    found = shown(palette, output, name="Grep")
+    assert found == ["line 1", "line 2", "line 3", "line 4", "… 12 more lines (Ctrl+O)"]
+    assert shown(palette, "1\n2\n3\n4\n5\n", name="Grep")[-1] == "… 1 more line (Ctrl+O)"
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("10%\r20%\r", "20%"),
+        ("downloading\rdone", "doneloading"),
+        ("downloading\r\x1b[Kdone", "done"),
+        ("50%\x1b[2K\r\x1b[32mok\x1b[0m", "ok"),
+        ("wait |\x08/\x08-", "wait -"),
+        ("one\r\r\ntwo", "one\ntwo"),
+        ("\rstart", "start"),
+        ("a\x08\x08\x08b", "b"),
+        ("abc\x1b[1Kd", "   d"),
+    ],
+)
+def test_a_line_that_was_written_over_is_shown_as_a_terminal_leaves_it(
+    palette: Palette, output: str, line: str
+) -> None:
+    assert shown(palette, output) == line.splitlines()
+    running = tool_output(ToolBlock(name="Bash", output=output, state=ToolState.RUNNING), palette, details=False)
+    assert running is not None and running.plain == "└ " + line.replace("\n", "\n  ")
+
+
+def test_the_carriage_returns_of_a_file_stay_visible(palette: Palette) -> None:
+    assert shown(palette, "good\revil", name="Grep") == ["good␍evil"]
+
+
+def test_a_line_written_over_very_often_takes_no_time() -> None:
+    began = time.process_time()
+    assert len(last_state("x" * 200_000 + "\ry" * 200_000)) == 200_000
+    assert time.process_time() - began < 2
+
+
+def test_marks_for_the_model_are_not_shown_around_an_error(palette: Palette) -> None:
+    error = "<tool_use_error>InputValidationError: Edit: no old_string\nTry again.</tool_use_error>"
+    assert shown(palette, error, name="Edit", failed=True) == [
+        "InputValidationError: Edit: no old_string",
+        "Try again.",
+    ]
+    quoted = "grep found <tool_use_error>x</tool_use_error>"
+    assert shown(palette, quoted, failed=True) == [quoted]
