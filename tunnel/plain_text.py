@@ -37,3 +37,9 @@ def neutralise(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a name from the remote, neutralised and on one line."""
     return " ".join(neutralise(text).split())
+
+
+def escaped_json(text: str) -> str:
+    """Return a JSON text with the same value in which no character drives a terminal: all that `neutralise` would
+    replace are written as escapes."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)

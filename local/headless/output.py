@@ -1,10 +1,15 @@
-"""The stdout of a headless run in its formats. Nothing else writes there."""
+"""The stdout of a headless run in its formats. Nothing else writes there.
+
+A pipe or a file gets every character as it is. A terminal would obey some of them, so there text is neutralised as in
+the REPL, and JSON has them as escapes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
+from ccb.tunnel.plain_text import escaped_json, neutralise
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from ..session.client import Json
@@ -52,14 +57,15 @@ class LastResultOutput:
 
 
 class JsonArrayOutput:
-    """Prints all messages as one array, each as soon as it comes."""
+    """Prints all messages as one array, each as soon as it comes, in the form that `text_of` gives it."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
         self._writer = writer
+        self._text_of = text_of
         self._started = False
 
     async def message(self, body: Json) -> None:
-        await self._writer.write(to_bytes((",\n" if self._started else "[") + dump(body)))
+        await self._writer.write(to_bytes((",\n" if self._started else "[") + self._text_of(body)))
         self._started = True
 
     async def progress(self, body: Json) -> None:
@@ -73,13 +79,14 @@ class JsonArrayOutput:
 
 
 class StreamOutput:
-    """Prints every message on a line of its own, as soon as it comes."""
+    """Prints every message on a line of its own, as soon as it comes, in the form that `text_of` gives it."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
         self._writer = writer
+        self._text_of = text_of
 
     async def message(self, body: Json) -> None:
-        await self._writer.write(to_bytes(dump(body) + "\n"))
+        await self._writer.write(to_bytes(self._text_of(body) + "\n"))
 
     async def progress(self, body: Json) -> None:
         await self.message(body)
@@ -91,10 +98,19 @@ class StreamOutput:
         pass
 
 
-def make_output(output_format: str, writer: Writer, *, verbose: bool) -> HeadlessOutput:
-    """Return the output for a value of `--output-format`."""
+def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: bool) -> HeadlessOutput:
+    """Return the output for a value of `--output-format`. `terminal`: stdout is a terminal."""
+    json_of = _terminal_json if terminal else dump
     if output_format == "stream-json":
-        return StreamOutput(writer)
+        return StreamOutput(writer, json_of)
     if output_format == "json":
-        return JsonArrayOutput(writer) if verbose else LastResultOutput(writer, dump)
-    return LastResultOutput(writer, result_text)
+        return JsonArrayOutput(writer, json_of) if verbose else LastResultOutput(writer, json_of)
+    return LastResultOutput(writer, _terminal_text if terminal else result_text)
+
+
+def _terminal_json(body: Json) -> str:
+    return escaped_json(dump(body))
+
+
+def _terminal_text(body: Json) -> str:
+    return neutralise(result_text(body))

@@ -104,7 +104,7 @@ class HeadlessRun:
         self._arguments = arguments
         self._environ = environ
         self._has_stdin_messages = streams.input_format == "stream-json"
-        self._output = make_output(streams.output_format, writer, verbose=streams.verbose)
+        self._output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
         self._retries = RetryReports(quiet=streams.output_format == "stream-json")
         self._results = TurnResults(
             self._output,

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.messages import AssistantLine, SystemLine
 from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord, WorkerRecord
 
@@ -17,8 +17,8 @@ _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the
 
 
 def report(text: str) -> None:
-    """Write one line to stderr."""
-    sys.stderr.write(f"ccb: {text}\n")
+    """Write one line to stderr. What comes from the host in it cannot drive the terminal."""
+    sys.stderr.write(f"ccb: {neutralise(text)}\n")
 
 
 class RetryReports:

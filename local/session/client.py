@@ -28,6 +28,7 @@ __all__ = [
 
 Json = dict[str, Any]
 
+_MAX_NAME = 200  # characters
 _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 
@@ -75,7 +76,7 @@ Item = Received | Skipped | LinkChange
 
 def shown_name(client: str) -> str:
     """Return a client's name for a person to read, without the suffix that makes it unique."""
-    return _MARK.sub("", neutralise(client))
+    return _MARK.sub("", neutralise(client[:_MAX_NAME]))
 
 
 class SessionClient(Protocol):

@@ -23,6 +23,8 @@ from .state import Change, LinkState
 
 log = logging.getLogger(__name__)
 
+_MAX_REASON = 2_000  # characters that a host may give as the reason for an end
+
 
 @dataclass(frozen=True)
 class ClientParts:
@@ -86,7 +88,7 @@ class LinkReader:
                 case Fenced():
                     await self._another_drives(frame)
                 case Bye():
-                    goodbye = neutralise(frame.reason)
+                    goodbye = neutralise(frame.reason[:_MAX_REASON])
             self.answer_requests()
         return goodbye
 

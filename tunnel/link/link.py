@@ -45,6 +45,7 @@ from ..wire import (
 )
 from .event_order import ACK_SECONDS, EventOrder
 from .frame_writer import FrameWriter
+from .greeting import limited_hello
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
 from .refusals import refusal_error
 
@@ -155,8 +156,8 @@ class Link:
                 if newer
                 else "Stop the old session on the host, then start it again.",
             )
-        self._hello = frame
-        return frame
+        self._hello = limited_hello(frame, self._host)
+        return self._hello
 
     async def attach(
         self,

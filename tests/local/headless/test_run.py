@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import signal
+import tty
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -73,8 +75,11 @@ def interrupts() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def started(monkeypatch: pytest.MonkeyPatch, *argv: str) -> AsyncIterator[Piped]:
-    (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
+async def started(monkeypatch: pytest.MonkeyPatch, *argv: str, terminal: bool = False) -> AsyncIterator[Piped]:
+    """A run whose stdout is a pipe, or the end of a terminal."""
+    (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), pty.openpty() if terminal else os.pipe()
+    if terminal:
+        tty.setraw(stdout)
     monkeypatch.setattr(headless, "STDIN", stdin)
     monkeypatch.setattr(headless, "STDOUT", stdout)
     ended = asyncio.create_task(headless.run_headless(parse_arguments(["ssh", "devbox:/srv/app", *argv]), {}))
@@ -110,6 +115,31 @@ async def test_prompts_that_the_host_never_confirmed_are_counted(
     assert code == 75 and said in capsys.readouterr().err
     assert [result["is_error"] for result in results] == [False, True]
     assert said in "\n".join(results[-1]["errors"])
+
+
+ATTACK = "\x1b]52;c;cm0gLXJm\x07A\x9b31m\x9d0;owned\x9cB\u202egpj.exe\u2028\r\x7fend\ttab\nline"
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("output", ["text", "json", "json --verbose", "stream-json --verbose"])
+async def test_what_a_model_says_cannot_drive_the_terminal_and_a_pipe_gets_it_as_it_is(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, output: str, terminal: bool
+) -> None:
+    async with started(monkeypatch, "-p", "go", "--output-format", *output.split(), terminal=terminal) as run:
+        os.close(run.stdin)
+        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        peer, _ = await host.granted()
+        taken = await peer.next(Input)
+        await peer.send(Applied(1, taken.id), Event(1, 1, "message", {**RESULT, "result": ATTACK}), Bye("done"))
+        assert await run.ended == 0
+        shown = os.read(run.stdout, 1 << 16).decode()
+    if output == "text":
+        assert shown == ("AB\ufffdgpj.exe\ufffd␍␡end\ttab\nline\n" if terminal else ATTACK + "\n")
+        return
+    result = json.loads(shown.strip("[]\n") if output == "json --verbose" else shown)
+    assert result["result"] == ATTACK
+    assert terminal != any(each in shown for each in "\x7f\x9b\x9c\x9d\u202e\u2028")
 
 
 @pytest.mark.usefixtures("interrupts")

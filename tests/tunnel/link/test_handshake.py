@@ -6,6 +6,7 @@ import pytest
 from tests.support.link_peer import HELLO, link_pair
 
 from ccb.tunnel.errors import CcbError, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
+from ccb.tunnel.link.greeting import MAX_NOTES
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import PROTOCOL, Attach, Data, End, Refused, encode_frame
 
@@ -25,6 +26,24 @@ async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
         attach = await peer.next(Attach)
         assert (attach.epoch, attach.role, attach.have, attach.options) == (7, "driver", 0, {"model": "opus"})
         assert nonce.matches(attach.nonce) and len(attach.nonce) >= 32
+
+
+async def test_the_notes_of_a_worker_are_limited_and_the_rest_is_counted() -> None:
+    async with link_pair() as (pipe, peer), Link(pipe) as link:
+        await peer.hello(
+            notes=["n" * 100_000, *(f"note {number}" for number in range(500))], capabilities=["c"] * 9_000
+        )
+        hello = await link.hello()
+    assert len(hello.notes) == MAX_NOTES + 1 and hello.notes[1] == "note 0"
+    assert hello.notes[-1] == "… and 481 more notes"
+    assert sum(map(len, hello.notes)) < 2_000 and len(hello.capabilities) == 100
+
+
+async def test_a_hello_with_a_text_without_end_is_refused() -> None:
+    async with link_pair() as (pipe, peer), Link(pipe, host="devbox") as link:
+        await peer.hello(cwd="/" + "x" * 20_000)
+        with pytest.raises(ProtocolError, match="20001 characters in 'cwd'"):
+            await link.hello()
 
 
 async def test_bytes_that_were_read_before_belong_to_the_link() -> None:
