@@ -15,7 +15,7 @@ from .rules.rules import Rule
 from .rules.ruleset import RuleSet
 from .shell import suggest
 from .shell.deny_rules import forbidding_rule, swept_rule
-from .shell.policy import BashPolicy
+from .shell.policy import BashPolicy, DeniedKinds
 from .shell.readonly import is_read_only_command
 
 Json = dict[str, Any]
@@ -97,13 +97,13 @@ class CommandMatcher(RuleMatcher):
         return Decision(Behavior.ASK, reason, "rule")
 
     def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
-        about_commands, about_reads, about_writes = (
-            bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name)
+        about = DeniedKinds(
+            *(bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name))
         )
-        if not (about_commands or about_reads or about_writes):
+        if not about:
             return None
         policy = BashPolicy(state.rules, state.places, True, state.start)
-        return policy.understand(_command(tool_input), about_commands, about_reads)
+        return policy.understand(_command(tool_input), about)
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         return is_read_only_command(_command(tool_input))
@@ -114,7 +114,10 @@ class CommandMatcher(RuleMatcher):
             question = self.question_about_deny_rules(tool, tool_input, state)
             return question or Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
         policy = BashPolicy(state.rules, state.places, state.accepts_edits, state.start)
-        return policy.decide(_command(tool_input))
+        decision = policy.decide(_command(tool_input))
+        if decision.behavior is Behavior.ALLOW and not policy.allows_exactly(_command(tool_input)):
+            return self.question_about_deny_rules(tool, tool_input, state) or decision
+        return decision
 
 
 class PathMatcher(RuleMatcher):

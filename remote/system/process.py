@@ -26,13 +26,15 @@ _CHUNK = 65536
 _READS_AT_ONCE = 4  # chunks taken from a pipe before other work of the event loop gets its turn
 _DRAIN = 0.1  # seconds to wait for more output when the process has ended but another one still holds its pipe
 _OURS = ("ANTHROPIC_", "CCB_", "CLAUDE_", "OPENAI_", "PYTHONSTARTUP")
+_OF_SHELLS = ("BASHOPTS", "CDPATH", "GLOBIGNORE", "OLDPWD", "PWD", "SHELLOPTS")
+"""Variables that change where `cd` leads and what wildcards match. Commands are judged without them."""
 
 
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
     """Return the environment of child processes: the worker's own, without the variables of ccb and of model providers,
     and with settings that keep programs from opening an editor or a pager. SHLVL=1 keeps bash from taking each command
     for a login over ssh: it would read the start-up files again, and their output would mix with the command's."""
-    env = {name: value for name, value in environ.items() if not name.startswith(_OURS)}
+    env = {name: value for name, value in environ.items() if not name.startswith(_OURS) and name not in _OF_SHELLS}
     env.update(GIT_EDITOR="true", TERM="dumb", PAGER="cat", GIT_PAGER="cat", GIT_TERMINAL_PROMPT="0", SHLVL="1")
     if mark:
         env[MARK] = mark

@@ -21,7 +21,7 @@ from .words import Command, Word, canonical
 from .wrappers import everything_behind
 
 _MAX_HEADS = 8
-_SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time)\b|(?<!\S)!(?!\S)")
+_SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time|coproc)\b|(?<!\S)!(?!\S)")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _rule_about_path(word: Word, rules: Sequence[Rule], places: Places, bases: S
     texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path, host:path
     if word.text.startswith("-"):
         texts.update(option_values(word.text))
-    texts -= {"", "-"}
+    texts.discard("")
     for rule in rules:
         pattern = PathPattern(rule.content or "")
         if any(pattern.forbids(without_own_view(text, base), places, base) for text in texts for base in bases):

@@ -7,10 +7,12 @@ does.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from dataclasses import dataclass, field
 
+from .variables import reads_utf8
 from .words import KEYWORDS, Command, Redirect, Word, is_plain_name
 
 _MAX_CHARS = 20_000
@@ -18,9 +20,11 @@ _MAX_DEPTH = 12
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_PARAMETER = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])")
-_BRACED = re.compile(r"\$\{#?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?$!#@*])(?::?-[A-Za-z0-9_./-]*)?\}")
+_PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])")
+_BRACED = re.compile(r"\$\{#?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?$!#@*])(?::?-[A-Za-z0-9_./-]*)?\}")
 _BRACE_EXPANSION = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
+_JOINABLE = re.compile(r"[A-Za-z0-9_./,@%+ \t-]")
+_VARIABLE_FOR_REDIRECT = re.compile(r"\{.*\}|[0-9]+", re.DOTALL)
 _HEREDOC_END = re.compile(r"(['\"]?)([A-Za-z0-9_]+)\1")
 
 
@@ -38,6 +42,8 @@ def parse(text: str, strict: bool = False) -> list[Command]:
         category = unicodedata.category(char)
         if (category == "Cc" and char not in "\n\t") or category == "Cs":
             raise NotUnderstood("it contains a control character")
+    if not text.isascii() and not reads_utf8(os.environ):
+        raise NotUnderstood("it is not ASCII, and the shell's locale does not read UTF-8")
     reader = _Reader(text)
     reader.read_list("", 0)
     if strict:
@@ -69,16 +75,25 @@ class _Pieces:
     skeleton: list[str] = field(default_factory=list)
     dynamic: bool = False
     started: bool = False
+    bare: list[str] = field(default_factory=list)
 
     def add(self, char: str, quoted: bool) -> None:
         self.started = True
         self.text.append(char)
         self.skeleton.append("\0" if quoted else char)
 
-    def expand(self) -> None:
+    def expand(self, bare: str = "") -> None:
+        """Add an expansion. `bare`: what it expands, if it is not in quotes."""
         self.started = True
         self.dynamic = True
         self.skeleton.append("\1")
+        if bare:
+            self.bare.append(bare)
+
+    def word(self) -> Word:
+        skeleton = "".join(self.skeleton)
+        hidden_tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
+        return Word("".join(self.text), skeleton, self.dynamic or hidden_tilde, tuple(self.bare))
 
 
 class _Reader:
@@ -248,6 +263,8 @@ class _Reader:
 
     def _skip_blanks_in_line(self) -> None:
         while self._peek() in (" ", "\t") or self._starts("\\\n"):
+            if self._peek() == "\\" and self.at and self.text[self.at - 1] not in " \t\n":
+                raise NotUnderstood("a line break joins two parts")  # the shell may read both as one operator
             self.at += 2 if self._peek() == "\\" else 1
 
     def _read_heredoc_start(self, strip_tabs: bool, depth: int) -> None:
@@ -282,9 +299,11 @@ class _Reader:
             self._read_piece(pieces, depth)
         if not pieces.started:
             raise NotUnderstood(f"{self._peek()!r} is not expected here")
-        word = Word("".join(pieces.text), "".join(pieces.skeleton), pieces.dynamic)
+        word = pieces.word()
         if _BRACE_EXPANSION.search(word.skeleton):
             raise NotUnderstood("it contains a brace expansion")
+        if self._peek() in ("<", ">") and _VARIABLE_FOR_REDIRECT.fullmatch(word.skeleton):
+            raise NotUnderstood("a redirection sets a variable")
         return word
 
     def _at_end_of_word(self) -> bool:
@@ -296,6 +315,8 @@ class _Reader:
     def _read_piece(self, pieces: _Pieces, depth: int) -> None:
         char = self._peek()
         if char in "<>":
+            if "".join(pieces.skeleton[-1:]) == "}":
+                raise NotUnderstood("a redirection sets a variable")
             self.at += 2
             self._read_substitution(depth)
             pieces.expand()
@@ -310,7 +331,7 @@ class _Reader:
         elif char == "$":
             self._read_dollar(pieces, depth, quoted=False)
         elif char == "`":
-            self._read_backticks(pieces, depth)
+            self._read_backticks(pieces, depth, quoted=False)
         elif char.isspace() or unicodedata.category(char)[0] in "ZC":
             raise NotUnderstood("it contains an invisible or unusual blank character")
         else:
@@ -332,7 +353,14 @@ class _Reader:
             raise NotUnderstood("it ends in a backslash")
         if escaped != "\n":
             pieces.add(escaped, quoted=True)
+        elif not self._joins_plainly(pieces):
+            raise NotUnderstood("a line break joins two parts")
         self.at += 2
+
+    def _joins_plainly(self, pieces: _Pieces) -> bool:
+        """Return whether the line continuation here stands between characters that mean the same when joined."""
+        before, after = self.text[self.at - 1 : self.at], self._peek(2)
+        return bool(_JOINABLE.match(before) and _JOINABLE.match(after)) and pieces.skeleton[-1:] != ["\1"]
 
     def _read_double_quoted(self, pieces: _Pieces, depth: int) -> None:
         pieces.started = True
@@ -349,7 +377,7 @@ class _Reader:
             elif char == "$":
                 self._read_dollar(pieces, depth, quoted=True)
             elif char == "`":
-                self._read_backticks(pieces, depth)
+                self._read_backticks(pieces, depth, quoted=True)
             else:
                 pieces.add(char, quoted=True)
                 self.at += 1
@@ -362,7 +390,7 @@ class _Reader:
         if self._starts("$("):
             self.at += 2
             self._read_substitution(depth)
-            pieces.expand()
+            pieces.expand("" if quoted else "(")
             return
         if not quoted and self._peek(1) in ("'", '"') and self._peek(1):
             raise NotUnderstood("it contains a $'…' string")
@@ -370,7 +398,7 @@ class _Reader:
         found = pattern.match(self.text, self.at)
         if found:
             self.at = found.end()
-            pieces.expand()
+            pieces.expand("" if quoted else found[1])
         elif self._starts("${"):
             raise NotUnderstood("it contains an expansion that is not simple")
         else:
@@ -384,7 +412,7 @@ class _Reader:
             raise NotUnderstood("a substitution follows a here-document on its line")
         self.read_list(")", depth + 1)
 
-    def _read_backticks(self, pieces: _Pieces, depth: int) -> None:
+    def _read_backticks(self, pieces: _Pieces, depth: int, quoted: bool) -> None:
         end = self.text.find("`", self.at + 1)
         inner = self.text[self.at + 1 : end]
         if end < 0 or "\\" in inner:
@@ -394,7 +422,8 @@ class _Reader:
         reader = _Reader(inner)
         reader.read_list("", depth + 1)
         self.commands += reader.commands
-        pieces.expand()
+        self.redirects_or_groups = self.redirects_or_groups or reader.redirects_or_groups
+        pieces.expand("" if quoted else "(")
         self.at = end + 1
 
 

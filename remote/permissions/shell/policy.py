@@ -24,8 +24,9 @@ from .read_targets import (
     shell_directories,
 )
 from .readonly import is_null, reads_only, reads_only_together, runs_git
+from .variables import is_harmless_assignment, splits_into_files
 from .words import Command, Word, canonical
-from .wrappers import effective, hides_commands, is_harmless_assignment, started_by
+from .wrappers import effective, hides_commands, started_by
 
 Json = dict[str, Any]
 
@@ -38,6 +39,18 @@ class _Problem:
     rule: Rule | None = None
     path: str = ""
     is_write_inside: bool = False
+
+
+@dataclass(frozen=True)
+class DeniedKinds:
+    """Which kinds of deny rules there are: about commands, about files that are read, about files that are written."""
+
+    commands: bool
+    reads: bool
+    writes: bool
+
+    def __bool__(self) -> bool:
+        return self.commands or self.reads or self.writes
 
 
 class BashPolicy:
@@ -58,11 +71,12 @@ class BashPolicy:
         self._edits_all = rules.whole_tool(Behavior.ALLOW, EDIT.name) is not None
         self._reads_all = rules.whole_tool(Behavior.ALLOW, READ.name) is not None
         self._bases: list[str] | None = None
+        self._commands: Sequence[Command] = ()
         self._together = True
 
     def decide(self, text: str) -> Decision:
         """Return ALLOW if every command of the line is allowed, else ASK."""
-        if any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow):
+        if self.allows_exactly(text):
             return Decision(Behavior.ALLOW, "A rule allows this very command.", "rule")
         whole = suggest.exact_rule(text)
         try:
@@ -71,6 +85,7 @@ class BashPolicy:
             return _ask(f"The command could not be checked: {reason}.", [whole])
         if not commands:
             return _ask("The command is empty.", [])
+        self._commands = commands
         self._bases = shell_directories(commands, self._places, self._start)
         self._together = reads_only_together(commands)
         self._is_plain = not self._strict or _is_plain(text)
@@ -82,27 +97,47 @@ class BashPolicy:
         updates = _suggestions(problems, whole if len(commands) == 1 else None)
         return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
 
-    def understand(self, text: str, about_commands: bool, about_files: bool) -> Decision | None:
-        """Return None if deny rules have seen all of the line: every command that it runs (`about_commands`) and every
-        file that its readers open (`about_files`). Otherwise return the question."""
+    def allows_exactly(self, text: str) -> bool:
+        """Return whether a rule allows exactly this text, as a person has seen it."""
+        return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
+
+    def understand(self, text: str, about: DeniedKinds) -> Decision | None:
+        """Return None if the deny rules that there are (`about`) have seen all of the line. Otherwise return the
+        question."""
         try:
             commands = parse(text)
             bases = shell_directories(commands, self._places, self._start)
             inner = [effective(command) for command in commands]
             if bases is None or any(each is None or started_by(each) is None for each in inner):
                 raise NotUnderstood("it is not clear what it runs, or where")
-            if about_commands and any(map(hides_commands, commands)):
+            if about.commands and any(map(hides_commands, commands)):
                 raise NotUnderstood("the text does not show what it runs")
-            for command in commands if about_files else ():
-                if reads_only(command) and not is_pathless(command):
-                    words = operands_read(command)
-                    for word in words:
-                        resolve(word, self._places, bases)
-                    check_directories(command, words, self._places, bases)
+            for command in commands:
+                self._check_files_shown(command, commands, bases, about)
         except (NotUnderstood, Unknown) as reason:
             whole = suggest.exact_rule(text)
             return _ask(f"Deny rules could not be checked against the command: {reason}.", [whole])
         return None
+
+    def _check_files_shown(
+        self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: DeniedKinds
+    ) -> None:
+        """Raise Unknown if the text does not show which files the command opens, as far as deny rules are about it."""
+        for redirect in command.redirects:
+            if redirect.target.dynamic and (about.writes if redirect.writes else about.reads):
+                raise Unknown("a path is known only when it runs")
+        reads_files = not is_pathless(command)
+        if not reads_only(command):
+            if (about.reads or about.writes) and reads_files and any(word.dynamic for word in command.words):
+                raise Unknown("an argument is known only when it runs")
+        elif about.reads:
+            if splits_into_files(command, commands):
+                raise Unknown("the shell may take the value of an expansion for wildcards")
+            words = operands_read(command) if reads_files else []
+            for word in words:
+                resolve(word, self._places, bases)
+            if reads_files:
+                check_directories(command, words, self._places, bases)
 
     def _problems(self, command: Command) -> list[_Problem]:
         opened = [
@@ -145,12 +180,14 @@ class BashPolicy:
     def _read_problem(self, command: Command, inner: Command | None) -> _Problem | None:
         try:
             words = operands_read(command)
+            if splits_into_files(command, self._commands):
+                raise Unknown("the shell may take the value of an expansion for wildcards")
             if runs_git(command) and _in_bare_repository(self._bases or [self._start]):
                 raise Unknown("the directory is a bare repository, whose configuration can start programs")
             if self._bases is None and not is_pathless(command):
                 raise Unknown("it is not clear in which directory it runs")
-            for real in [] if is_pathless(command) else self._bases or []:
-                problem = self._place_problem(real)
+            for base in [] if is_pathless(command) else self._bases or []:
+                problem = self._place_problem(self._places.real(base))
                 if problem:
                     return problem
             for word in words:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from ..paths import Places
+from ..paths import Places, expand
 from .find_expression import Unclear, check_plain_files
 from .readonly import NULL_DEVICE
 from .words import Command, Word, names
@@ -248,7 +248,8 @@ def check_directories(command: Command, words: Sequence[Word], places: Places, b
 
 
 def shell_directories(commands: Sequence[Command], places: Places, start: str) -> list[str] | None:
-    """Return every directory the shell may be in while the line runs, None if that is unclear."""
+    """Return every directory the shell may be in while the line runs, None if that is unclear. Names count as well as
+    what they lead to: `cd link; cd ..` goes back to where the link is, in most shells."""
     bases = [start]
     for command in commands:
         inner = effective(command)
@@ -256,12 +257,20 @@ def shell_directories(commands: Sequence[Command], places: Places, start: str) -
             return None
         if inner.name == "cd":
             try:
-                bases = list(dict.fromkeys([*bases, *resolve(inner.words[1], places, bases)]))
+                bases = list(dict.fromkeys([*bases, *_moved(inner.words[1], places, bases)]))
             except Unknown:
                 return None
         if len(bases) > _MAX_BASES:
             return None
     return bases
+
+
+def _moved(target: Word, places: Places, bases: Sequence[str]) -> list[str]:
+    """Return where `cd` may lead from each of the directories, as names and as real paths."""
+    found = resolve(target, places, bases)
+    if target.is_glob:
+        return found
+    return [*(expand(target.text, base, places.home) for base in bases), *found]
 
 
 def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
@@ -276,7 +285,7 @@ def resolve(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
         raise Unknown("it names another user's home")
     if text.startswith("~") and not word.is_tilde:
         text = "./" + text
-    if text in (NULL_DEVICE, "-"):
+    if text == NULL_DEVICE:
         return []
     found: list[str] = []
     for base in bases:
@@ -313,11 +322,18 @@ def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
     found: list[str] = []
     for base in bases:
         full = text if text.startswith("/") else os.path.join(glob.escape(base), text)
-        found += [places.real(match, base) for match in itertools.islice(glob.iglob(full), _MAX_MATCHES)]
-    return found
+        as_bytes = map(os.fsdecode, glob.iglob(os.fsencode(full)))  # as a shell in the locale C counts characters
+        for matched in (glob.iglob(full), as_bytes):
+            found += [places.real(match, base) for match in itertools.islice(matched, _MAX_MATCHES)]
+    return list(dict.fromkeys(found))
 
 
 def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
+    """Return the real paths that a word with wildcards may match in any locale, and perhaps others: `?` counts as `*`,
+    because the locale says how many bytes make a character."""
+    if not text.isascii():
+        raise Unknown("its wildcards are not ASCII")
+    text = text.replace("?", "*")
     if text.startswith("-") and not _may_become_option(text, base):
         return []  # nothing can match, so the shell leaves the word unchanged, as an option
     if "\0" in word.skeleton or "[" in text:

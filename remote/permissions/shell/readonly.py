@@ -5,15 +5,18 @@ A list of names is not enough (`find -delete`, `sort -o`, `git log --output`), s
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Container, Sequence
 from typing import Callable
 
+from ..git.arguments import git_reads_only
 from .find_expression import BARE, OPERATORS, VALUED
 from .parser import NotUnderstood, parse
-from .readonly_git import git_reads_only
+from .variables import is_harmless_assignment
 from .words import Command, Word, names
-from .wrappers import effective, is_harmless_assignment, started_by
+from .wrappers import effective, started_by
 
 Words = Sequence[Word]  # the arguments, without the name
 
@@ -84,7 +87,18 @@ def reads_only(command: Command) -> bool:
 def _is_version_question(command: Command) -> bool:
     if len(command.words) != 2 or not command.words[1].is_literal:
         return False
-    return command.name in _VERSIONED and command.words[1].text in _VERSIONED[command.name]
+    name = command.name
+    return name in _VERSIONED and command.words[1].text in _VERSIONED[name] and not _is_shim(name)
+
+
+def _is_shim(name: str) -> bool:
+    """Return whether PATH finds a program that chooses the real one by files of the project, as those of pyenv and asdf
+    do: it lies among shims, or it is a link to a program of another name."""
+    found = shutil.which(name)
+    if found is None:
+        return False
+    stem = name.rstrip("0123456789.")
+    return "shims" in found.split("/") or stem not in os.path.basename(os.path.realpath(found))
 
 
 def _anything(words: Words) -> bool:
@@ -230,8 +244,16 @@ def _test(words: Words) -> bool:
     )
 
 
+_PRINTF_FORMAT = re.compile(r"(?:[^%]|%%|%[-+ #0]*[0-9]*(?:\.[0-9]*)?(?:[bcdiosuxXeEfFgGaAq]|\([^()]*\)T))*", re.DOTALL)
+
+
 def _printf(words: Words) -> bool:
-    return bool(words) and not words[0].dynamic and not words[0].is_glob and not words[0].text.startswith("-")
+    """Allow only formats with known conversions: `%n` sets a variable."""
+    if not words or not words[0].is_literal or words[0].text.startswith("-"):
+        return False
+    is_known = len(words[0].text) < 1000 and _PRINTF_FORMAT.fullmatch(words[0].text) is not None
+    numbers = re.search(r"%[^%a-zA-Z]*[diouxXeEfFgGaA(]", words[0].text)
+    return is_known and not (numbers and any(word.dynamic for word in words))
 
 
 _PS_VALUE = re.compile(r"-[A-Za-z]*[oOCuUgGtpqs]|--(?:[pP]id|ppid|[uU]ser|[gG]roup|format|sort|tty|sid)")
@@ -324,10 +346,10 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "git": _git,
 }
 
+# Not here: programs that obey files of the project even then, such as cargo, rustc, go, npm, yarn and poetry.
 _VERSIONED = {
-    **dict.fromkeys(names("python python3 pip pip3 npx yarn pnpm rustc cargo"), names("--version -V")),
-    **dict.fromkeys(names("ruby gem perl php gcc g++ clang cmake make bash rg docker uv poetry"), names("--version")),
+    **dict.fromkeys(names("python python3 pip pip3"), names("--version -V")),
+    **dict.fromkeys(names("ruby gem perl php gcc g++ clang cmake make bash rg docker uv"), names("--version")),
     **dict.fromkeys(names("java javac"), names("--version -version")),
-    **dict.fromkeys(names("node npm"), names("--version -v")),
-    "go": names("version"),
+    "node": names("--version -v"),
 }

@@ -21,11 +21,13 @@ KEYWORDS = names("if then elif else fi for while until do done case esac select 
 @dataclass(frozen=True)
 class Word:
     """One word after quote removal. `skeleton` is the same word with a NUL for each quoted character and an SOH for
-    each expansion. The shell may treat only the remaining characters specially."""
+    each expansion. The shell may treat only the remaining characters specially. `bare` names the expansions outside of
+    quotes: a variable, or "(" for a substitution. The shell splits their values, and takes them for wildcards."""
 
     text: str
     skeleton: str
     dynamic: bool = False  # contains an expansion, so the program will see another text
+    bare: tuple[str, ...] = ()
 
     @property
     def is_glob(self) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from .parser import NotUnderstood, parse
+from .variables import decides_what_runs
 from .words import Command, Word, is_command_name, names
 
 _ANY = Word("", "\1", dynamic=True)  # an argument whose text is known only when the command runs
@@ -49,25 +50,6 @@ _RUN_WITH = {
 }
 """Programs that run other programs when one of these words is among their arguments."""
 _LOADER = re.compile(r"ld(?:64)?(?:-linux|-musl)?[-A-Za-z0-9_.]*\.so(?:\.[0-9]+)*")
-
-# Variables that change how output looks, not what runs.
-_HARMLESS = re.compile(
-    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|NODE_ENV"
-    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|RUST_BACKTRACE|RUST_LOG|GOOS|GOARCH|CGO_ENABLED"
-    r"|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND|CARGO_TERM_COLOR|TERM"
-)
-_LOCAL = re.compile(r"[a-z][a-z0-9_]*")
-_LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_proxy")
-
-
-def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
-    """Return whether setting this variable changes neither which program runs nor how it is configured. A lower-case
-    variable that is set without a command stays in the shell, and is harmless."""
-    name = assignment.text.partition("=")[0].rstrip("+")
-    if _HARMLESS.fullmatch(name):
-        return True
-    return not has_command and bool(_LOCAL.fullmatch(name)) and not _LOCAL_BUT.fullmatch(name)
-
 
 _TRANSPARENT: dict[str, dict[str, int]] = {
     "timeout": {"-k": 1, "-s": 1, "--foreground": 0, "--preserve-status": 0, "-v": 0},
@@ -289,6 +271,8 @@ def hides_commands(command: Command) -> bool:
     decides it. The content of scripts, and what a program pipes into a shell, are not considered."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
+    if decides_what_runs(command):
+        return True
     if shells > _MAX_DEPTH or (len(texts) > _MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
         return True
     return any(_hides(part, command.fed) for part in everything_behind(command))
@@ -296,7 +280,7 @@ def hides_commands(command: Command) -> bool:
 
 def _hides(command: Command, fed: bool) -> bool:
     name, words = command.name.rsplit("/", 1)[-1], command.words[1:]
-    if name in ("alias", "hash", "enable"):
+    if name in ("alias", "hash", "enable", "shopt", "complete", "bind"):
         return bool(words)
     if name in ("eval", "trap"):
         return not all(map(_is_readable, words))

@@ -91,8 +91,7 @@ READ_ONLY = [
         "printf '%s' a",
         "command -v git",
         "which git",
-        "python3 --version",
-        "go version",
+        "make --version",
     ),
     *(
         "cd src && ls",
@@ -337,6 +336,24 @@ def test_commands_that_only_look(command: str) -> None:
 @pytest.mark.parametrize("command", NOT_READ_ONLY, ids=ascii)
 def test_commands_that_may_do_more(command: str) -> None:
     assert not is_read_only_command(command)
+
+
+def test_a_version_is_asked_of_programs_that_obey_no_file_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shim asks the project which program to run: those of pyenv and asdf lie in `shims`, others are links."""
+    for directory in ("bin", "root/shims"):
+        (tmp_path / directory).mkdir(parents=True)
+    for program in ("bin/python3.11", "bin/volta-shim", "bin/ruby", "root/shims/python3"):
+        (tmp_path / program).write_text("#!/bin/sh\n")
+        (tmp_path / program).chmod(0o755)
+    (tmp_path / "bin/python3").symlink_to("python3.11")
+    (tmp_path / "bin/node").symlink_to("volta-shim")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert is_read_only_command("python3 --version; python3 -V; ruby --version")
+    assert not is_read_only_command("node --version")
+    assert not is_read_only_command("cargo --version")
+    monkeypatch.setenv("PATH", str(tmp_path / "root/shims"))
+    assert not is_read_only_command("python3 --version")
+    assert is_read_only_command("ruby --version"), "it is not there"
 
 
 @settings(max_examples=150, deadline=None)

@@ -38,7 +38,7 @@ def test_a_line_of_literal_words_is_read_only(tmp_path: Path, command: str) -> N
 @pytest.mark.parametrize(
     "command",
     [
-        *("ls *.py", "ls a?", "ls [a]*", "echo ~", "echo $HOME", 'echo "$x"', "echo ${x}"),
+        *("ls *.py", "ls a?", "ls [a]*", "echo ~", "cat a=~/x", "echo $HOME", 'echo "$x"', "echo ${x}"),
         *("echo $(ls)", "echo `ls`", "cat <(ls)", "x=1", "LC_ALL=C ls", "x=1; ls", "ls 2>/dev/null", "ls 2>&1"),
         *("cat < a.txt", "cat <<< x", "cat <<E\nx\nE", "ls > /dev/null", "(ls)", "{ ls; }", "(ls) 2>&1"),
         *("ls \\\n -l", "l\\\ns", "f() { ls; }; f"),

@@ -54,6 +54,11 @@ async def test_children_see_nothing_of_ours() -> None:
     assert (env["PATH"], env["EDITOR"], env["GIT_EDITOR"], env["TERM"]) == ("/bin", "vi", "true", "dumb")
 
 
+async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_are_judged() -> None:
+    names = ("CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS", "PWD", "OLDPWD")
+    assert not set(names).intersection(child_environment({**dict.fromkeys(names, "/"), "PATH": "/bin"}))
+
+
 async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an_interrupt(tmp_path: Path) -> None:
     output = bytearray()
     script = "trap '' TERM; (trap '' TERM; echo $$ >/dev/null; exec sleep 300) & echo $!; wait"

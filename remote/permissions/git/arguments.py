@@ -6,9 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Callable
 
-from .words import names
-
 Texts = Sequence[str]
+
+
+def names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 # Options that write a file or run a program. git accepts any unambiguous abbreviation of them.
 _NEVER = (
@@ -19,7 +22,11 @@ _NEVER = (
     "--exec",
     "--upload-pack",
     "--no-index",
+    "--show-signature",  # runs gpg
+    "--submodule",  # runs git in directories with a configuration of their own
+    "--help",  # runs a viewer
 )
+_RUNS_GPG = re.compile(r"%G|%\(signature")
 
 
 def git_reads_only(words: Texts) -> bool:
@@ -36,6 +43,8 @@ def git_reads_only(words: Texts) -> bool:
 
 
 def _is_hazard(text: str) -> bool:
+    if _RUNS_GPG.search(text):
+        return True
     if not text.startswith("--") or len(text) == 2:
         return False
     name = text.partition("=")[0]
@@ -88,14 +97,21 @@ def _reflog(words: Texts) -> bool:
     return not words or words[0] == "show" or (words[0].startswith("-") and len(words) == 1)
 
 
+_TOLD = re.compile(r"(?:user|remote|branch|core|init|pull|push|submodule)\.[^=]+", re.IGNORECASE)
+
+
 def _config(words: Texts) -> bool:
+    """Allow lists of the repository's own configuration only: the person's may hold passwords."""
     flags = ("--global", "--local", "--system", "--show-origin", "--show-scope", "--name-only", "-z", "--null")
     rest = [word for word in words if word not in flags]
-    if not rest:
+    is_own = "--local" in words and "--global" not in words and "--system" not in words
+    if rest in (["--list"], ["-l"]):
+        return is_own
+    if len(rest) != 2 or rest[1].startswith("-"):
         return False
-    return rest in (["--list"], ["-l"]) or (
-        len(rest) == 2 and rest[0] in ("--get", "--get-all", "--get-regexp") and not rest[1].startswith("-")
-    )
+    if rest[0] in ("--get", "--get-all"):
+        return is_own or _TOLD.fullmatch(rest[1]) is not None
+    return rest[0] == "--get-regexp" and is_own
 
 
 def _symbolic_ref(words: Texts) -> bool:

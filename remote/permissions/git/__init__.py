@@ -1,0 +1,1 @@
+"""Judges git: its arguments, and the repositories whose configuration it obeys."""

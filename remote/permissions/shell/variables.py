@@ -1,0 +1,92 @@
+"""The variables of a command line: which of them may be set, and which of their values the shell expands once more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from .words import Command, Word, names
+
+# Variables that change how output looks, not what runs.
+_HARMLESS = re.compile(
+    r"TZ|LANG|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|NODE_ENV"
+    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|RUST_BACKTRACE|RUST_LOG|GOOS|GOARCH|CGO_ENABLED"
+    r"|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND|CARGO_TERM_COLOR|TERM"
+)
+_HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.,:=@+-]*")
+_TIME_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*|")
+_LOCAL = re.compile(r"[a-z][a-z0-9_]*")
+_LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_proxy")
+_LOCALE = re.compile(r"(?:C|POSIX)|[A-Za-z]+(?:_[A-Za-z]+)?\.(?:utf-?8)(?:@[a-z]+)?", re.IGNORECASE)
+
+_SETTERS = names("export declare typeset local readonly read mapfile readarray getopts let unset env sudo")
+_NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_SETS = {"printf": re.compile(r"-v|(?s:.*)%[^%a-zA-Z]*(?:[hlLjzt]*)n"), "wait": re.compile(r"-[a-z]*p")}
+_DECIDING = re.compile(
+    r"(?<![A-Za-z0-9_])(?:PATH|IFS|ENV|BASH_ENV|BASH_FUNC.*|BASHOPTS|SHELLOPTS|PROMPT_COMMAND|PS4|LD_[A-Z_]+|CDPATH)"
+    r"(?![A-Za-z0-9_])"
+)
+"""Variables that decide which program a name stands for, or that are run as code."""
+
+# Variables that the environment sets and whose values are no wildcards: a name, a number or one path.
+_FROM_OUTSIDE = names("HOME PWD USER LOGNAME HOSTNAME UID EUID PPID SHELL TMPDIR VIRTUAL_ENV RANDOM SECONDS LINENO")
+_NUMBERS = names("? $ ! #")
+_WILD = re.compile(r"[*?\[\\\1]")
+
+
+def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
+    """Return whether setting this variable changes neither which program runs nor how it is configured. A lower-case
+    variable that is set without a command stays in the shell, and is harmless."""
+    name, _, value = assignment.text.partition("=")
+    name = name.rstrip("+")
+    if _HARMLESS.fullmatch(name):
+        if assignment.dynamic:
+            return has_command
+        if name == "LANG" or name.startswith("LC_"):
+            return not value or is_utf8_locale(value)
+        return (_TIME_ZONE if name == "TZ" else _HARMLESS_VALUE).fullmatch(value) is not None
+    return not has_command and bool(_LOCAL.fullmatch(name)) and not _LOCAL_BUT.fullmatch(name)
+
+
+def reads_utf8(environ: Mapping[str, str]) -> bool:
+    """Return whether a shell with this environment finds the ends of characters where UTF-8 has them: in some other
+    multi-byte encodings, a backslash or a bar may be the second half of a character."""
+    return is_utf8_locale(environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C")
+
+
+def is_utf8_locale(name: str) -> bool:
+    """Return whether a locale's name says that its encoding is UTF-8 or, as in the locale C, single bytes."""
+    return _LOCALE.fullmatch(name) is not None
+
+
+def decides_what_runs(command: Command) -> bool:
+    """Return whether a command may set a variable that decides what other names stand for, such as PATH."""
+    if any(_DECIDING.match(word.text.partition("=")[0].rstrip("+")) for word in command.assignments):
+        return True
+    arguments = command.words[1:]
+    if command.name in _SETS:
+        return any(_SETS[command.name].match(word.text) for word in arguments)
+    return command.name in _SETTERS and any(_sets_decisive(command.name, word) for word in arguments)
+
+
+def _sets_decisive(name: str, argument: Word) -> bool:
+    is_named = _NAMED.match(argument.text) is not None or name in ("env", "sudo")
+    return (argument.dynamic and not is_named) or _DECIDING.match(argument.text) is not None
+
+
+def splits_into_files(command: Command, commands: Sequence[Command]) -> bool:
+    """Return whether the shell may take the value of an expansion among the arguments for wildcards, and list
+    directories that the text does not name. `commands` are all commands of the line."""
+    return any(not _is_tame(name, commands) for word in command.words for name in word.bare)
+
+
+def _is_tame(name: str, commands: Sequence[Command]) -> bool:
+    """Return whether the value of a variable, wherever it is set, contains no wildcards."""
+    if name in _NUMBERS:
+        return True
+    values = [
+        word for command in commands for word in command.assignments if word.text.partition("=")[0].rstrip("+") == name
+    ]
+    if not values:
+        return name in _FROM_OUTSIDE
+    return not any(word.dynamic or _WILD.search(word.text) for word in values)
