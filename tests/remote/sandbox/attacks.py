@@ -1,0 +1,313 @@
+"""A program of attacks that need more than a shell. It prints `DONE name` for each one that the cage did not stop.
+
+It runs in the cage as `python -I -S -c SOURCE`, with the names of its targets in the environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import struct
+from pathlib import Path
+
+HOME, OUT, TEMPORARY = os.environ["HOME"], os.environ["OUT"], os.environ["TMPDIR"]
+VICTIM, WORKER, PORT, SOCKET = int(os.environ["VICTIM"]), int(os.environ["WORKER"]), int(os.environ["PORT"]), "SOCKET"
+SECRET = OUT + "/secret"
+X86 = os.uname().machine == "x86_64"
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+
+def call(x86: int, arm: int, *arguments: object) -> int:
+    number = x86 if X86 else arm
+    if number < 0:
+        raise OSError("no such call here")
+    result = libc.syscall(*[ctypes.c_long(each) if isinstance(each, int) else each for each in (number, *arguments)])
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(result)
+
+
+def empty_by_reader() -> None:
+    os.close(os.open("README.md", os.O_RDONLY | os.O_TRUNC))
+    assert os.path.getsize("README.md") == 0
+
+
+def empty_by_odd_mode() -> None:
+    os.close(os.open("README.md", os.O_ACCMODE | os.O_TRUNC))
+    assert os.path.getsize("README.md") == 0
+
+
+def empty_by_openat2() -> None:
+    how = ctypes.create_string_buffer(struct.pack("=QQQ", os.O_TRUNC, 0, 0), 24)
+    call(437, 437, -100, b"README.md", how, 24)
+    assert os.path.getsize("README.md") == 0
+
+
+def empty_by_name() -> None:
+    os.truncate("README.md", 0)
+
+
+def secret_by_link() -> None:
+    os.link(SECRET, TEMPORARY + "/linked")
+    open(TEMPORARY + "/linked").close()
+
+
+def secret_by_rename() -> None:
+    os.rename(SECRET, TEMPORARY + "/renamed")
+
+
+def secret_by_symbolic_link() -> None:
+    os.symlink(SECRET, TEMPORARY + "/symbolic")
+    open(TEMPORARY + "/symbolic").close()
+
+
+def secret_by_o_path() -> None:
+    file = os.open(SECRET, os.O_PATH)
+    open(f"/proc/self/fd/{file}").close()
+
+
+def secret_by_root_link() -> None:
+    open("/proc/self/root" + SECRET).close()
+
+
+def secret_by_root_of_worker() -> None:
+    open(f"/proc/{WORKER}/root{SECRET}").close()
+
+
+def secret_by_handle() -> None:
+    handle = ctypes.create_string_buffer(struct.pack("=Ii", 128, 0), 136)
+    call(303, 264, -100, SECRET.encode(), handle, ctypes.byref(ctypes.c_int()), 0)
+
+
+def memory_of_worker() -> None:
+    open(f"/proc/{WORKER}/mem", "rb").close()
+
+
+def environment_of_worker() -> None:
+    Path(f"/proc/{WORKER}/environ").read_bytes()
+
+
+def environment_of_victim() -> None:
+    Path(f"/proc/{VICTIM}/environ").read_bytes()
+
+
+def read_memory() -> None:
+    buffer = ctypes.create_string_buffer(8)
+    local = ctypes.create_string_buffer(struct.pack("=QQ", ctypes.addressof(buffer), 8), 16)
+    call(310, 270, VICTIM, local, 1, local, 1, 0)
+
+
+def trace() -> None:
+    call(101, 117, 16, VICTIM, 0, 0)
+
+
+def take_descriptor() -> None:
+    pidfd = call(434, 434, VICTIM, 0)
+    call(438, 438, pidfd, 0, 0)
+
+
+def end_by_kill() -> None:
+    os.kill(VICTIM, signal.SIGUSR1)
+
+
+def end_by_thread() -> None:
+    call(234, 131, VICTIM, VICTIM, int(signal.SIGUSR1))
+
+
+def end_by_pidfd() -> None:
+    call(424, 424, call(434, 434, VICTIM, 0), int(signal.SIGUSR1), 0, 0)
+
+
+def end_by_queue() -> None:
+    info = ctypes.create_string_buffer(struct.pack("=iii", int(signal.SIGUSR1), 0, -1), 128)
+    call(129, 138, VICTIM, int(signal.SIGUSR1), info)
+
+
+def end_by_owner_of_socket() -> None:
+    """This tells by the life of the victim: setting an owner is no harm by itself."""
+    one, other = socket.socketpair()
+    fcntl.fcntl(one, fcntl.F_SETOWN, VICTIM)
+    fcntl.fcntl(one, fcntl.F_SETFL, fcntl.fcntl(one, fcntl.F_GETFL) | os.O_ASYNC)
+    other.send(b"x")
+    raise OSError("look at the victim")
+
+
+def slow_down() -> None:
+    os.setpriority(os.PRIO_PROCESS, VICTIM, 19)
+
+
+def bind_to_processor() -> None:
+    os.sched_setaffinity(VICTIM, {0})
+
+
+def limit() -> None:
+    import resource
+
+    resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (10, 10))
+
+
+def score() -> None:
+    with open(f"/proc/{VICTIM}/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def connect_tcp() -> None:
+    socket.create_connection(("127.0.0.1", PORT), 1).close()
+
+
+def send_udp() -> None:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", PORT))
+
+
+def serve_tcp() -> None:
+    socket.create_server(("127.0.0.1", 0)).close()
+
+
+def connect_unix() -> None:
+    socket.socket(socket.AF_UNIX).connect(os.environ[SOCKET])
+
+
+def connect_abstract() -> None:
+    socket.socket(socket.AF_UNIX).connect("\0" + os.environ["ABSTRACT"])
+
+
+def datagram_from_pair() -> None:
+    socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"x", os.environ["DATAGRAM"])
+
+
+def reconnect_pair() -> None:
+    socket.socketpair()[0].connect(os.environ[SOCKET])
+
+
+def ask_the_kernel() -> None:
+    socket.socket(16, socket.SOCK_RAW, 0).close()  # AF_NETLINK
+
+
+def talk_to_the_hypervisor() -> None:
+    socket.socket(40, socket.SOCK_STREAM).close()  # AF_VSOCK
+
+
+def ring() -> None:
+    call(425, 425, 1, ctypes.create_string_buffer(120))
+
+
+def keys() -> None:
+    call(250, 219, 0, -4, 1)
+
+
+def shared_memory() -> None:
+    call(29, 194, 0, 4096, 0o1600)
+
+
+def message_queue() -> None:
+    call(240, 180, b"ccb-attack", os.O_CREAT | os.O_RDWR, 0o600, 0)
+
+
+def namespace() -> None:
+    call(272, 97, 0x10000000)
+
+
+def namespace_by_clone() -> None:
+    if call(56, 220, 0x10000000 | 17, 0, 0, 0, 0) == 0:
+        os._exit(0)
+
+
+def namespace_by_clone3() -> None:
+    arguments = ctypes.create_string_buffer(struct.pack("=11Q", 0x10000000, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0), 88)
+    if call(435, 435, arguments, 88) == 0:
+        os._exit(0)
+
+
+def sibling_of_ours() -> None:
+    if call(56, 220, 0x8000 | 17, 0, 0, 0, 0) == 0:
+        os._exit(0)
+
+
+def mount() -> None:
+    call(165, 40, b"/tmp", b"/mnt", b"", 4096, b"")
+
+
+def change_mode() -> None:
+    os.chmod("README.md", 0o777)
+
+
+def change_mode_of_home() -> None:
+    os.chmod(HOME + "/.ssh", 0o755)
+
+
+def change_mode_by_file() -> None:
+    os.fchmod(os.open("README.md", os.O_RDONLY), 0o777)
+
+
+def change_mode_by_newer_call() -> None:
+    call(452, 452, -100, b"README.md", 0o777, 0)
+
+
+def change_owner() -> None:
+    os.chown("README.md", os.getuid(), os.getgid())
+
+
+def change_attribute() -> None:
+    os.setxattr("README.md", "user.ccb", b"x")
+
+
+def change_attribute_by_newer_call() -> None:
+    value = ctypes.create_string_buffer(b"x")
+    arguments = ctypes.create_string_buffer(struct.pack("=QII", ctypes.addressof(value), 1, 0), 16)
+    call(463, 463, -100, b"README.md", 0, b"user.ccb", arguments, 16)
+
+
+def change_time() -> None:
+    os.utime("README.md", (1, 1))
+
+
+def change_flags() -> None:
+    """Without effect where the file system has none."""
+    fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40086602, struct.pack("=Q", 0x40))
+
+
+def make_subvolume() -> None:
+    fcntl.ioctl(os.open(".", os.O_RDONLY), 0x5000940E, struct.pack("=q4088s", 0, b"volume"))
+
+
+def type_into_terminal() -> None:
+    for name in os.listdir("/dev/pts"):
+        fcntl.ioctl(os.open("/dev/pts/" + name, os.O_RDWR), 0x5412, b"x")
+
+
+def leave_a_core() -> None:
+    import resource
+
+    assert resource.getrlimit(resource.RLIMIT_CORE)[0] != 0
+
+
+def other_architecture() -> None:
+    call(0x40000000 + 83, -1, b"by-x32", 0o700)
+
+
+def device() -> None:
+    os.mknod(TEMPORARY + "/device", 0o600 | 0o020000, os.makedev(1, 1))
+
+
+def clock() -> None:
+    call(227, 112, 0, struct.pack("=qq", 1, 0))
+
+
+def main() -> None:
+    for name, attack in list(globals().items()):
+        if callable(attack) and getattr(attack, "__module__", "") == __name__ and name not in ("main", "call"):
+            try:
+                attack()
+                print("DONE", name, flush=True)  # noqa: T201 - this is its answer
+            except (OSError, AssertionError, ValueError):
+                pass
+    print("END", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

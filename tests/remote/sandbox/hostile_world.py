@@ -1,0 +1,283 @@
+"""A throwaway home in which every hostile line runs, caged, with no parser in front of it. Canaries tell what the lines
+have done: files and their attributes, secrets, programs, sockets that wait for connections, and a process to attack.
+
+It runs as a program of its own, so that it can be another user's: `hostile_world.py DIRECTORY ABI [--uncaged]` prints
+JSON, a list of what went wrong and the number of lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import select
+import socket
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.remote.sandbox import hostile_lines
+from tests.remote.tools_kit import is_alive
+
+from ccb.remote.sandbox.rules import CageRules, read_only_rules
+from ccb.remote.sandbox.server import CageServer
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import marked, stop_marked
+
+_AT_ONCE = 4
+_LINE_S = 20.0
+_PROGRAM = """#!/bin/sh
+echo RAN
+echo x >"$HOME/pwned"
+echo x >pwned
+cat "$OUT/secret"
+"""
+_PYTHON = """
+import os
+print("RAN")
+for path in (os.environ["HOME"] + "/pwned", "pwned"):
+    try:
+        open(path, "w")
+    except OSError:
+        pass
+"""
+
+
+class World:
+    """The home, its project, a directory outside with secrets, sockets, and the victim."""
+
+    def __init__(self, directory: Path) -> None:
+        self.canary = f"CANARY{secrets.token_hex(6)}"
+        self.top = directory
+        self.home = directory / "home"
+        self.project = self.home / "project"
+        self.outside = directory / "outside"
+        self._make_files()
+        self._make_repository()
+        self.sockets = self._listen()
+        environment = {**os.environ, "PASSWORD": self.canary}
+        self.victim = subprocess.Popen(["sleep", "1000"], env=environment, stdin=subprocess.DEVNULL, cwd="/")
+        deadline = time.monotonic() + 10
+        while (
+            Path(f"/proc/{self.victim.pid}/comm").read_text() != "sleep\n"
+        ):  # it has its name a moment after its start
+            assert time.monotonic() < deadline
+        self._state_of_victim = self._look_at_victim()
+        self.before = self.snapshot()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "PATH": f"{self.project}/src:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": str(self.home),
+            "OUT": str(self.outside),
+            "VICTIM": str(self.victim.pid),
+            "WORKER": str(os.getpid()),
+            "PORT": str(self.port),
+            "SOCKET": f"{self.top}/stream",
+            "DATAGRAM": f"{self.top}/datagram",
+            "ABSTRACT": self.canary.lower(),
+            "LANG": "C",
+        }
+
+    def _make_files(self) -> None:
+        for directory in ("home/.ssh", "home/keep", "home/project/src", "home/project/empty", "outside"):
+            (self.top / directory).mkdir(parents=True)
+        secret = f"{self.canary}\n"
+        files = {
+            "home/.ssh/id_rsa": secret,
+            "home/.bashrc": f"# {secret}",
+            "home/keep/file": secret,
+            f"home/.{self.canary}": "",
+            "outside/secret": f"echo {secret}",
+            f"outside/{self.canary}": "",
+            "home/.gitconfig": "[user]\n\tname = a\n\temail = a@b\n",
+            "home/project/README.md": "read me\n",
+            "home/project/Makefile": "$(shell sh src/prog)\nall:\n\tsh src/prog\n",
+            "home/project/package.json": '{"scripts": {"test": "sh src/prog"}}',
+            "home/project/change.patch": "--- README.md\n+++ README.md\n@@ -1 +1 @@\n-read me\n+changed\n",
+            "home/project/src/prog": _PROGRAM,
+            "home/project/src/canary": _PROGRAM,
+            "home/project/src/canary_module.py": _PYTHON,
+            "home/project/src/Canary.pm": 'open F, ">pwned"; 1;\n',
+            "home/project/src/canary.awk": 'BEGIN { print "x" > "pwned" }\n',
+            "home/project/src/canary.sed": "w pwned\n",
+            "home/project/.cargo/config.toml": '[alias]\nversion = "run"\n',
+            "home/project/.gitattributes": "*.md diff=bad filter=bad\n",
+        }
+        for name, text in files.items():
+            file = self.top / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+        for name in ("prog", "canary"):
+            (self.project / "src" / name).chmod(0o755)
+        (self.home / ".ssh").chmod(0o700)
+        (self.home / ".ssh" / "id_rsa").chmod(0o600)
+        (self.project / "link-to-secret").symlink_to(self.outside / "secret")
+        (self.project / "link-to-outside").symlink_to(self.outside)
+        (self.project / "link-to-prog").symlink_to("src/prog")
+        subprocess.run(["tar", "cf", "archive.tar", "src"], cwd=self.project, check=True)
+
+    def _make_repository(self) -> None:
+        for where in (self.project / "nested", self.outside / "repo"):
+            where.mkdir()
+            (where / "file").write_text(self.canary if where.name == "repo" else "text")
+            self._git(where, "init", "-q")
+            self._git(where, "add", "file")
+            self._git(where, "commit", "-qm", "first")
+        self._git(self.project, "init", "-q")
+        self._git(self.project, "add", ".gitattributes", "README.md", "src")
+        self._git(self.project, "commit", "-qm", "first")
+        (self.project / "README.md").write_text("read me\nnow\n")
+        for where in (self.project, self.project / "nested"):
+            for name in ("core.fsmonitor", "diff.bad.textconv", "diff.external", "filter.bad.clean", "core.pager"):
+                self._git(where, "config", name, "sh src/prog")
+            hook = where / ".git" / "hooks" / "post-index-change"
+            hook.parent.mkdir(exist_ok=True)
+            hook.write_text(_PROGRAM)
+            hook.chmod(0o755)
+
+    def _git(self, where: Path, *arguments: str) -> None:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        subprocess.run(["git", *arguments], cwd=where, env=env, check=True, capture_output=True)
+
+    def _listen(self) -> list[socket.socket]:
+        tcp = socket.create_server(("127.0.0.1", 0))
+        self.port = tcp.getsockname()[1]
+        made = [tcp]
+        kinds = (
+            (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", self.port)),
+            (socket.AF_UNIX, socket.SOCK_STREAM, f"{self.top}/stream"),
+            (socket.AF_UNIX, socket.SOCK_DGRAM, f"{self.top}/datagram"),
+            (socket.AF_UNIX, socket.SOCK_STREAM, "\0" + self.canary.lower()),
+        )
+        for family, kind, address in kinds:
+            each = socket.socket(family, kind)
+            each.bind(address)
+            if kind == socket.SOCK_STREAM:
+                each.listen()
+            made.append(each)
+        return made
+
+    def snapshot(self) -> dict[str, object]:
+        """Return the state of every path: content, attributes, times of change."""
+        found: dict[str, object] = {}
+        for directory, names, files in os.walk(self.top):
+            for name in (".", *names, *files):
+                path = os.path.join(directory, name)
+                info = os.lstat(path)
+                data = Path(path).read_bytes() if stat.S_ISREG(info.st_mode) else b""
+                attributes = sorted(os.listxattr(path, follow_symlinks=False))
+                times = info.st_mtime_ns, info.st_ctime_ns
+                found[os.path.normpath(path)] = (info.st_mode, info.st_uid, info.st_nlink, times, data, attributes)
+        return found
+
+    def _look_at_victim(self) -> list[object]:
+        pid = self.victim.pid
+        limits = Path(f"/proc/{pid}/limits").read_text()
+        score = Path(f"/proc/{pid}/oom_score_adj").read_text()
+        name = Path(f"/proc/{pid}/comm").read_text()
+        policy = os.sched_getscheduler(pid)
+        return [os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid), limits, score, name, policy]
+
+    def damage(self) -> list[str]:
+        """Return what has happened to the world since it was made."""
+        after = self.snapshot()
+        found = [f"changed: {path}" for path in {*after, *self.before} if after.get(path) != self.before.get(path)]
+        if self.victim.poll() is not None or not is_alive(self.victim.pid):
+            found.append("the victim is dead")
+        elif self._look_at_victim() != self._state_of_victim:
+            changes = [pair for pair in zip(self._state_of_victim, self._look_at_victim()) if pair[0] != pair[1]]
+            found.append(f"the victim was changed: {changes}")
+        ready, _, _ = select.select(self.sockets, [], [], 0)
+        found += [f"connected: {each.getsockname()!r}" for each in ready]
+        for top in ("/tmp", "/var/tmp", "/dev/shm"):
+            for path in Path(top).glob(f"ccb-made-{self.victim.pid}"):
+                path.unlink()
+                found.append(f"made: {path}")
+        return sorted(found)
+
+    def close(self) -> None:
+        self.victim.kill()
+        self.victim.wait()
+        for each in self.sockets:
+            each.close()
+
+
+@dataclass
+class Runner:
+    """Runs lines and keeps what they print."""
+
+    world: World
+    host: LocalHost
+    rules: CageRules | None
+    found: list[str] = field(default_factory=list)
+    harmful: set[str] = field(default_factory=set)
+
+    async def run(self, argv: list[str], forbidden: tuple[str, ...]) -> str:
+        output = bytearray()
+        process = self.host.start(argv, str(self.world.project), output.extend, self.world.environ, self.rules)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(process.wait(), _LINE_S)
+        await process.stop()
+        text = output.decode("utf-8", "replace")
+        for each in forbidden:
+            if each in text:
+                self.harmful.add(argv[-1])
+                self.found.append(f"printed {each}: {argv[-1][:200]}: {text[:500]}")
+        return text
+
+    async def run_all(self, commands: list[str], forbidden: tuple[str, ...]) -> None:
+        """Run command lines, a few at a time."""
+        waiting = iter(commands)
+
+        async def next_ones() -> None:
+            for command in waiting:
+                await self.run(["bash", "-c", command], forbidden)
+
+        await asyncio.gather(*(next_ones() for _ in range(_AT_ONCE)))
+
+
+async def run_hostile_lines(directory: Path, abi: int, caged: bool) -> dict[str, object]:
+    """Run every line. Return what went wrong, and what to report."""
+    world = World(directory)
+    server = CageServer(abi)
+    host = LocalHost(environ=world.environ, cages=server)
+    python = f"{os.path.realpath(sys.executable)} -I -S"
+    rules = read_only_rules([str(world.project)], world.environ, str(world.home)) if caged else None
+    runner = Runner(world, host, rules)
+    lists = {name: hostile_lines.lines(getattr(hostile_lines, name), python) for name in ("WRITES", "READS")}
+    try:
+        if caged:
+            for name in ("SCRIPTS", "OTHERS", "PROGRAMS"):
+                lists[name] = hostile_lines.lines(getattr(hostile_lines, name), python)
+            source = Path(__file__).with_name("attacks.py").read_text()
+            text = await runner.run([*python.split(), "-c", source], (world.canary, "DONE"))
+            if not text.endswith("END\n"):
+                runner.found.append(f"the attacks did not end: {text}")
+        for name, commands in lists.items():
+            await runner.run_all(commands, (world.canary, "RAN\n") if name == "PROGRAMS" else (world.canary,))
+        await stop_marked(host.session)
+        left = marked(host.session)
+        damage = world.damage()
+        return {
+            "mechanism": host.cages().mechanism.name,
+            "abi": host.cages().abi,
+            "why": host.cages().why,
+            "lines": sum(map(len, lists.values())),
+            "found": [*runner.found, *damage, *(f"left: {pid}" for pid in left)] if caged else [],
+            "harmful": len(runner.harmful) + len(damage),
+        }
+    finally:
+        host.close()
+        world.close()
+
+
+if __name__ == "__main__":
+    answer = run_hostile_lines(Path(sys.argv[1]), int(sys.argv[2]), "--uncaged" not in sys.argv)
+    sys.stdout.write(json.dumps(asyncio.run(answer)))

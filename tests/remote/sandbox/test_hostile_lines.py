@@ -1,0 +1,91 @@
+"""Hundreds of hostile lines in the cage that only reads, with no parser in front: nothing is written, no program of the
+clone starts or has an effect, nothing outside is read, no connection is made, and no other process is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccb.remote.sandbox.server import CageServer
+
+_WORLD = Path(__file__).with_name("hostile_world.py")
+_PLAIN_USER = 12345
+_NEEDED = "import sys, ccb.remote, tests.remote.sandbox; sys.exit(sys.version_info < (3, 9))"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that any user reaches."""
+    made = Path(tempfile.mkdtemp(prefix="ccb-hostile-", dir="/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    sources = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "PYTHONPATH": sources}
+
+
+def _as_plain_user(home: Path) -> tuple[str, dict[str, Any]]:
+    """Return an interpreter, and the options of `subprocess.run` for a user who is not root."""
+    options: dict[str, Any] = {}
+    if os.getuid() == 0:
+        options = {"user": _PLAIN_USER, "group": _PLAIN_USER, "extra_groups": []}
+        os.chown(home, _PLAIN_USER, _PLAIN_USER)
+    root = Path(__file__).parents[3]
+    environment = {**_environment(home), "PYTHONPATH": f"{root}/src{os.pathsep}{root}"}
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            subprocess.run(
+                [python, "-c", _NEEDED], check=True, cwd="/", env=environment, capture_output=True, **options
+            )
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return python, {**options, "env": environment}
+    pytest.skip("no Python here can be run, with these sources, by a user who is not root")
+
+
+def _run(place: Path, user: str, *arguments: str) -> dict[str, Any]:
+    python, options = sys.executable, dict[str, Any](env=_environment(place))
+    if user == "plain":
+        python, options = _as_plain_user(place)
+    elif os.getuid() != 0:
+        pytest.skip("only root is root")
+    argv = [python, str(_WORLD), str(place / "world"), *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd="/", timeout=110, **options)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(("user", "abi"), [("root", 99), ("root", 1), ("plain", 99), ("plain", 4), ("plain", 1)])
+def test_no_line_does_harm_under_landlock(place: Path, user: str, abi: int) -> None:
+    """Also where the kernel has only an old Landlock. Root passes by the modes of files, but not by the cage."""
+    server = CageServer()
+    newest = server.availability().abi
+    server.close()
+    if newest < abi != 99:
+        pytest.skip(f"this kernel has ABI {newest} of Landlock")
+    if not newest:
+        pytest.skip("this kernel has no Landlock")
+    found = _run(place, user, str(abi))
+    assert (found["mechanism"], found["abi"]) == ("LANDLOCK", min(abi, newest))
+    assert found["found"] == []
+    assert found["lines"] > 200
+
+
+def test_without_a_cage_they_do_harm(place: Path) -> None:
+    assert _run(place, "plain", "99", "--uncaged")["harmful"] > 100
