@@ -502,8 +502,8 @@ sys.path.insert(0, {str(bundle)!r})
 from ccb.remote.tools.registry import close_context, default_tools, make_context
 async def main():
     tools = {{tool.name: tool for tool in default_tools()}}
-    os.unlink({str(bundle)!r})
     context = make_context({str(tmp_path / "tree")!r}, {str(tmp_path / "out")!r})
+    os.unlink({str(bundle)!r})
     print((await tools["Grep"].run({{"pattern": "needle"}}, context)).content)
     await close_context(context)
 asyncio.run(main())
