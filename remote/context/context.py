@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..permissions.git.repository import why_unsafe
 from ..system.process import child_environment, new_mark, start
 from .instructions import InstructionFile, find_instructions
 
@@ -43,6 +44,8 @@ _GIT_COMMANDS = (
     ("log", "--oneline", "--no-decorate", "--no-color", "-n", str(_RECENT_COMMITS)),
     ("config", "--get", "user.name"),
 )
+_GIT_STARTS_NOTHING = ("rev-parse", "for-each-ref", "config")
+"""Commands that start no program, whatever the repository's configuration names."""
 
 
 @dataclass(frozen=True)
@@ -144,18 +147,27 @@ async def git_state(cwd: str, environ: dict[str, str]) -> GitState | None:
         "GIT_TERMINAL_PROMPT": "0",
         "LC_ALL": "C.UTF-8",
     }
-    outputs = await asyncio.gather(*(_run([git, *_GIT_OPTIONS, *command], cwd, quiet) for command in _GIT_COMMANDS))
-    branch, refs, status, commits, user = outputs
+    loop = asyncio.get_running_loop()
+    home = environ.get("HOME") or os.path.expanduser("~")
+    why = await loop.run_in_executor(None, lambda: why_unsafe(os.path.realpath(cwd), [os.path.realpath(cwd)], home))
+    asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
+    outputs = await asyncio.gather(*(_run([git, *_GIT_OPTIONS, *command], cwd, quiet) for command in asked))
+    found = {command[0]: output for command, output in zip(asked, outputs)}
+    branch, refs, status, commits, user = (found.get(command[0]) for command in _GIT_COMMANDS)
     if status is None and branch is None and not _is_repository(cwd):
         return None
     status_lines = (status or "").splitlines()
     return GitState(
         branch=(branch or _unborn_branch(status_lines)).strip(),
         main_branch=_main_branch(refs or ""),
-        status="(git status did not answer)" if status is None else _changes(status_lines),
+        status=_changes(status_lines) if status is not None else _no_status(why),
         recent_commits=(commits or "").strip()[:_MAX_STATUS_CHARS],
         user=(user or "").strip()[:200],
     )
+
+
+def _no_status(why: str) -> str:
+    return f"(git status was not asked: {why})" if why else "(git status did not answer)"
 
 
 def _unborn_branch(status_lines: Sequence[str]) -> str:

@@ -143,3 +143,6 @@ _SUBCOMMANDS: dict[str, Callable[[Texts], bool]] = {
     "config": _config,
     "symbolic-ref": _symbolic_ref,
 }
+
+SUBCOMMANDS = frozenset(_SUBCOMMANDS)
+"""The sub-commands that may be read-only."""

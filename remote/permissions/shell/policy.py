@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from ..decision import Behavior, Decision
+from ..git.repository import why_unsafe
 from ..paths import PathPattern, Places, protection
 from ..rules.rules import CommandPattern, Rule
 from ..rules.ruleset import RuleSet
@@ -156,7 +156,7 @@ class BashPolicy:
                     return problem
             return None
         if self._is_plain and reads_only(command) and (self._together or not runs_git(command)):
-            return self._read_problem(command, inner)
+            return self._git_problem(command) or self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
             return self._creation_problem(inner)
         shown = _shortened(command.raw or canonical(command.words))
@@ -177,13 +177,19 @@ class BashPolicy:
                 return True
         return False
 
+    def _git_problem(self, command: Command) -> _Problem | None:
+        """Return the problem of a repository whose files make git do more than read. Only this text can be allowed."""
+        for base in self._bases or [self._start] if runs_git(command) else ():
+            why = why_unsafe(self._places.real(base), self._places.roots, self._places.home, self._strict)
+            if why:
+                return _Problem(f"git may run programs here: {why}.", suggest.exact_rule(command.raw))
+        return None
+
     def _read_problem(self, command: Command, inner: Command | None) -> _Problem | None:
         try:
             words = operands_read(command)
             if splits_into_files(command, self._commands):
                 raise Unknown("the shell may take the value of an expansion for wildcards")
-            if runs_git(command) and _in_bare_repository(self._bases or [self._start]):
-                raise Unknown("the directory is a bare repository, whose configuration can start programs")
             if self._bases is None and not is_pathless(command):
                 raise Unknown("it is not clear in which directory it runs")
             for base in [] if is_pathless(command) else self._bases or []:
@@ -284,34 +290,6 @@ def _is_plain(text: str) -> bool:
 
 def _ask(reason: str, rules: Sequence[Rule | None]) -> Decision:
     return Decision(Behavior.ASK, reason, "other", "", suggest.add_rules([rule for rule in rules if rule]))
-
-
-def _in_bare_repository(directories: Sequence[str]) -> bool:
-    """Return whether git would treat one of the directories as a bare repository. The configuration in it can start
-    programs, and anybody may have written it."""
-    return any(map(_finds_bare_repository, directories))
-
-
-def _finds_bare_repository(directory: str) -> bool:
-    """Return whether git finds a bare repository first. Search as git does, from the directory up; `.git` in a
-    directory comes before the directory itself."""
-    while True:
-        inner = os.path.join(directory, ".git")
-        if os.path.isfile(inner) or _looks_like_repository(inner):
-            return False
-        if _looks_like_repository(directory):
-            return True
-        if directory == os.path.dirname(directory):
-            return False
-        directory = os.path.dirname(directory)
-
-
-def _looks_like_repository(directory: str) -> bool:
-    return (
-        os.path.lexists(os.path.join(directory, "HEAD"))
-        and os.path.isdir(os.path.join(directory, "objects"))
-        and os.path.isdir(os.path.join(directory, "refs"))
-    )
 
 
 def _shortened(text: str) -> str:
