@@ -21,10 +21,11 @@ from ccb.tunnel.plain_text import one_line
 from ..command_line.exit_codes import ExitCode
 from ..login.prompts import TerminalPrompts
 from ..session.client import LinkChange, LinkState, SessionClient, Skipped
+from ..terminal.clipboard import copy
 from ..terminal.signals import Interrupts
 from .approvals import Approvals
 from .command_replies import CommandReplies
-from .commands import help_markdown, parse_command
+from .commands import help_markdown, parse_command, refusal
 from .connection_presenter import ConnectionPresenter
 from .event_router import EventRouter
 from .leaving import QUIT_WINDOW_S, Leaving, SessionFate
@@ -210,12 +211,16 @@ class Repl(App[int]):
     # Actions of the person.
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        command = parse_command(event.text)
-        if command is not None:
+        text = event.text.strip()
+        command, why_not = parse_command(text), refusal(event.text)
+        if why_not:
+            self.reducer.notice(why_not, Level.WARNING)
+            self.composer.give_back(event.text)
+        elif command is not None:
             replies = CommandReplies(self, self._actions, self._client.hello, self._info)
             self.run_worker(replies.answer(command))
         else:
-            self._send(event.text)
+            self._send(text)
 
     @work
     async def _send(self, text: str) -> None:
@@ -253,7 +258,20 @@ class Repl(App[int]):
         text = self.screen.get_selected_text()
         if text:
             self.copy_to_clipboard(text)
-            self._status.hint("copied")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text, and say in the status line what happened to it."""
+        self._copy(text)
+
+    @work
+    async def _copy(self, text: str) -> None:
+        self._status.hint(await self.copied(text))
+
+    async def copied(self, text: str) -> str:
+        """Copy a text. Return what happened to it, in words that follow "it was"."""
+        self._clipboard = text
+        driver = self._driver
+        return await copy(text, os.environ, driver.write) if driver is not None else "not copied"
 
     def on_resize(self) -> None:
         self.approvals.fit_card()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Protocol
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.model_names import ALIASES, may_be_model
 
 from .commands import TypedCommand
 from .model.blocks import Level
@@ -29,7 +31,7 @@ class CommandTarget(Protocol):
     connection: ConnectionView
     theme: str
 
-    def copy_to_clipboard(self, text: str) -> None: ...
+    async def copied(self, text: str) -> str: ...
 
     def action_help(self) -> None: ...
 
@@ -65,7 +67,7 @@ class CommandReplies:
             case "theme":
                 self._theme(argument)
             case "copy":
-                self._copy()
+                await self._copy()
             case "cost":
                 self._show(self._cost())
             case "status":
@@ -79,8 +81,14 @@ class CommandReplies:
     async def _model(self, name: str) -> None:
         if not name:
             self._show(f"Model: {one_line(self._reducer.model) or 'not known before the first turn'}")
+        elif not may_be_model(name):
+            near = difflib.get_close_matches(name.lower(), ALIASES, n=1)
+            meant = f" Did you mean /model {near[0]}?" if near else ""
+            takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model as its provider writes it."
+            self._show(f"{one_line(name)} is no model: the model stays.{meant}\n{takes}", Level.WARNING)
         elif await self._actions.set_model(name):
-            self._show(f"Model: {one_line(name)}, from the next model call on")
+            judged = "" if name in ALIASES else ", where the provider refuses it if it does not exist"
+            self._show(f"Model: {one_line(name)}, from the next model call on{judged}")
 
     def _theme(self, name: str) -> None:
         if name in THEMES:
@@ -88,11 +96,12 @@ class CommandReplies:
         else:
             self._show(f"Theme: {self._repl.theme.removeprefix('ccb-')}. /theme dark, /theme light")
 
-    def _copy(self) -> None:
+    async def _copy(self) -> None:
         answer = self._reducer.last_answer
         if answer:
-            self._repl.copy_to_clipboard(answer)
-        self._show("Copied the last answer." if answer else "There is no answer yet.")
+            self._show(f"The last answer was {await self._repl.copied(answer)}.")
+        else:
+            self._show("There is no answer yet.")
 
     def _cost(self) -> str:
         totals = self._reducer.totals

@@ -21,7 +21,7 @@ COMMANDS = (
     SlashCommand("status", "/status", "show host, session, worker and connection"),
     SlashCommand("cost", "/cost", "show the tokens and the cost of this session"),
     SlashCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
-    SlashCommand("copy", "/copy", "copy the last answer to the clipboard of this terminal"),
+    SlashCommand("copy", "/copy", "copy the last answer to tmux or to the clipboard of this terminal"),
     SlashCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
     SlashCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
 )
@@ -44,6 +44,9 @@ KEYS = (
     ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),
 )
 
+_NOT_YET = {"!": "run a command on the host", "#": "keep a note for the agent"}
+"""First characters of an input that other agents understand and ccb does not yet, and what they stand for."""
+
 _ALIASES = {"exit": "quit", "?": "help"}
 
 
@@ -65,6 +68,18 @@ def parse_command(text: str) -> TypedCommand | None:
         return None
     name = _ALIASES.get(word, word)
     return TypedCommand(name, argument.strip(), next((each for each in COMMANDS if each.name == name), None))
+
+
+def refusal(text: str) -> str:
+    """Return why an input is not sent, or "" if nothing is wrong with it. A blank in front makes it an ordinary
+    prompt."""
+    meant = _NOT_YET.get(text[:1])
+    if meant is None:
+        return ""
+    return (
+        f"Nothing was sent: {text[0]} at the start would {meant}, which ccb does not support yet.\n"
+        f"To send this to the agent as it is, put a space in front of the {text[0]}."
+    )
 
 
 def help_markdown() -> str:

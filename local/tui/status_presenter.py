@@ -31,7 +31,9 @@ class StatusPresenter:
         self._connection = connection
         self._approvals = approvals
         self._transcript = transcript
-        self._busy_since: float | None = None
+        self._worked_s: float | None = None  # in this turn, without the time in which it waited for the person
+        self._measured_at = 0.0
+        self._waited = False
         self._turn = 0
         self._hint = ""
         self._hint_until = 0.0
@@ -46,12 +48,7 @@ class StatusPresenter:
         self._hint = ""
 
     def tick(self, now: float) -> None:
-        """Measure how long the turn has been running, drop an old hint, and show the line."""
-        reducer = self._reducer
-        if reducer.running and (self._busy_since is None or self._turn != reducer.turns):
-            self._busy_since, self._turn = now, reducer.turns
-        elif not reducer.running:
-            self._busy_since = None
+        """Drop an old hint, and show the line."""
         if now > self._hint_until:
             self._hint = ""
         self.show()
@@ -59,6 +56,7 @@ class StatusPresenter:
     def show(self) -> None:
         """Show the line with the facts of this moment."""
         reducer = self._reducer
+        self._measure(time.monotonic())
         facts = StatusFacts(
             host=self._info.host,
             path=self._info.path,
@@ -66,9 +64,21 @@ class StatusPresenter:
             mode=reducer.mode,
             link=self._connection.shown,
             totals=reducer.totals,
-            busy_s=time.monotonic() - self._busy_since if self._busy_since is not None else None,
+            busy_s=self._worked_s,
+            asking=self._waited,
             hint=self._hint,
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,
         )
         self.line.show(facts, self._transcript.palette())
+
+    def _measure(self, now: float) -> None:
+        """Measure how long the agent has been working in this turn."""
+        reducer = self._reducer
+        if not reducer.running:
+            self._worked_s = None
+        elif self._worked_s is None or self._turn != reducer.turns:
+            self._worked_s, self._turn = 0.0, reducer.turns
+        elif not self._waited:
+            self._worked_s += now - self._measured_at
+        self._measured_at, self._waited = now, self._approvals.open_count > 0

@@ -84,7 +84,8 @@ class ModelError(Exception):
         if self.status in (401, 403):
             return f"{text} · check the credential on your laptop with `ccb auth status`"
         if self.status == 404:
-            return f"{text} · the model {model} may not exist or not be open to you; choose another with --model"
+            missing = f"the model {model} may not exist or not be open to you"
+            return f"{text} · {missing}; choose another with /model in the REPL, or with --model"
         return text
 
 

@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-DEFAULT_MODEL = "claude-sonnet-4-5"
+from ccb.tunnel.wire.model_names import ALIASES
+
+DEFAULT_MODEL = ALIASES["default"]
 DEFAULT_MAX_TOKENS = 8_000
 ESCALATED_MAX_TOKENS = 64_000
-
-_ALIASES = {
-    "default": DEFAULT_MODEL,
-    "sonnet": DEFAULT_MODEL,
-    "opus": "claude-opus-4-5",
-    "haiku": "claude-haiku-4-5",
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ _FAMILIES = (  # the first matching prefix counts
 
 def resolve_model(name: str | None) -> str:
     """Return the model id for an alias or an id; the default model for None and ""."""
-    return _ALIASES.get(name, name) if name else DEFAULT_MODEL
+    return ALIASES.get(name, name) if name else DEFAULT_MODEL
 
 
 def facts(model: str) -> ModelFacts:

@@ -38,7 +38,7 @@ class Composer(TextArea):
 
     @dataclass
     class Submitted(Message):
-        """The person pressed Enter on `text`."""
+        """The person pressed Enter on `text`, which is not blank. Blanks at its start are kept."""
 
         text: str
 
@@ -136,7 +136,7 @@ class Composer(TextArea):
         self.last_key = time.monotonic()
 
     def _submit(self) -> None:
-        text = self.text.strip()
+        text = self.text.rstrip()
         if self.read_only:
             self.post_message(self.SubmitRefused())
             return

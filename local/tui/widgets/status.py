@@ -32,7 +32,8 @@ _MODES = {
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """Everything that the line shows. `busy_s`: seconds since the turn began, None without one. `hint` answers a key
+    """Everything that the line shows. `busy_s`: seconds that the agent has worked in this turn, None without one.
+    `asking`: it waits for an answer. `hint` answers a key
     that was just pressed. `approval_waits`: there is an approval card that does not have the focus. `more_below`:
     the transcript goes on below the screen."""
 
@@ -43,6 +44,7 @@ class StatusFacts:
     link: LinkState
     totals: Totals
     busy_s: float | None
+    asking: bool = False
     hint: str = ""
     approval_waits: bool = False
     more_below: bool = False
@@ -155,7 +157,9 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         entries.append(_StatusEntry("approval waits: Tab", "Tab: answer", palette.warn))
     if facts.link is not LinkState.CONNECTED:
         entries.append(_StatusEntry(facts.link.value, facts.link.value, tone))
-    if facts.busy_s is not None:
+    if facts.asking and not facts.approval_waits:
+        entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
+    if facts.busy_s is not None and not facts.asking:
         working = f"working {facts.busy_s:.0f} s"
         esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED else ""
         entries.append(_StatusEntry(working + esc, working, palette.accent))

@@ -93,7 +93,7 @@ async def test_nothing_the_remote_says_is_a_command_to_the_terminal(key: str) ->
     async with python("-c", HOSTILE) as at:
         await at.shows("Asked because")
         at.type(key + "/copy\r")
-        await at.shows("opied the last answer")
+        await at.shows("The last answer was sent")
         at.type("\x04")
         assert await at.ended() == 0
         await at.shows("Session 5e55")

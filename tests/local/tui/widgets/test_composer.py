@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.support.pilot import desk
-from tests.support.scripted_session import ScriptedSession
+from tests.support.scripted_session import MODEL, ScriptedSession
 from textual import events
 
 from ccb.local.tui.commands import COMMANDS, parse_command
@@ -248,7 +248,42 @@ async def test_model_and_theme_change() -> None:
         await at.until(lambda: at.app.theme == "ccb-light")
 
 
-async def test_copy_puts_the_last_answer_on_the_clipboard() -> None:
+@pytest.mark.parametrize(("typed", "meant"), [("nonsense", ""), ("opsu", "Did you mean /model opus?")])
+async def test_a_word_that_is_no_model_changes_nothing_and_says_what_would(typed: str, meant: str) -> None:
+    async with desk() as at:
+        await at.type(f"/model {typed}")
+        await at.pilot.press("enter")
+        await at.sees(
+            f"{typed} is no model: the model stays. {meant}".strip(), "opus, haiku, or the full id of a model"
+        )
+        assert at.session.controls == []
+        await at.until(lambda: MODEL in at.status)
+
+
+async def test_a_full_id_that_ccb_does_not_know_is_left_to_the_provider() -> None:
+    async with desk() as at:
+        await at.type("/model vendor/other-model-7b")
+        await at.pilot.press("enter")
+        await at.sees("Model: vendor/other-model-7b, from the next model call on, where the provider refuses it if")
+        assert at.session.controls == [("set_model", {"model": "vendor/other-model-7b"})]
+
+
+@pytest.mark.parametrize("typed", ["!ls", "# remember this"])
+async def test_an_input_that_means_something_else_in_other_agents_is_not_sent_unnoticed(typed: str) -> None:
+    async with desk() as at:
+        await at.type(typed)
+        await at.pilot.press("enter")
+        await at.sees("Nothing was sent", "ccb does not support yet", f"put a space in front of the {typed[0]}")
+        assert at.session.prompts == []
+        assert at.app.composer.text == typed
+        await at.pilot.press("home", "space", "enter")
+        await at.until(lambda: at.session.prompts == [typed])
+
+
+async def test_copy_puts_the_last_answer_on_the_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMUX", "STY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
     async with desk() as at:
         await at.prompt("hello")
         at.session.begin()
@@ -257,7 +292,7 @@ async def test_copy_puts_the_last_answer_on_the_clipboard() -> None:
         await at.until(lambda: not at.app.reducer.running)
         await at.type("/copy")
         await at.pilot.press("enter")
-        await at.sees("Copied the last answer.")
+        await at.sees("The last answer was sent to the terminal's clipboard.")
         assert at.app.clipboard == "The **answer**."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ COLOURS = ("foreground", "background", "accent", "surface", "success", "error", 
 PALETTE = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
 IDLE = StatusFacts("devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkState.CONNECTED, Totals(), None)
 WORKING = replace(IDLE, busy_s=4.0)
-ASKING = replace(WORKING, approval_waits=True)
+ASKING = replace(WORKING, asking=True, approval_waits=True)
 RECONNECTING = replace(WORKING, link=LinkState.RECONNECTING)
 EDITS: dict[str, Any] = {"mode": "acceptEdits"}
 BYPASS: dict[str, Any] = {"mode": "bypassPermissions"}
@@ -53,7 +54,7 @@ def line(facts: StatusFacts, width: int) -> str:
             replace(ASKING, **EDITS),
             "● devbox:…/app  edits  Tab: answer",
             "● devbox:/srv/deep/app  accept edits  approval waits: Tab",
-            "● devbox:…/app  accept edits  approval waits: Tab  working 4 s, Esc interrupts",
+            "● devbox:/srv/deep/app  accept edits  approval waits: Tab  claude-sonnet-4-5",
         ),
         (
             replace(RECONNECTING, **BYPASS),
@@ -127,3 +128,19 @@ async def test_shift_tab_is_seen_in_a_narrow_terminal_while_the_agent_works() ->
         await at.until(lambda: "  ask  working" in at.status)
         await at.pilot.press("shift+tab")
         await at.until(lambda: "  accept edits  working" in at.status)
+
+
+async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        await at.until(lambda: "working 0 s" in at.status)
+        at.session.ask("ask", "Bash", {"command": "make"})
+        await at.card_focused()
+        await at.until(lambda: "waits for an answer" in at.status)
+        asked_at = time.monotonic()
+        assert "working" not in at.status
+        await at.until(lambda: time.monotonic() - asked_at > 1.6)
+        await at.pilot.press("1")
+        await at.until(lambda: "working" in at.status)
+        assert "working 0 s" in at.status

@@ -314,7 +314,7 @@ async def test_what_the_mouse_selects_is_copied_as_it_is_written() -> None:
         await at.pilot.mouse_up(at.app.transcript, offset=(column + 7, row))
         await at.until(lambda: at.app.clipboard)
         assert at.app.clipboard.startswith("copy me")
-        assert "copied" in at.status
+        await at.until(lambda: "sent to the terminal's clipboard" in at.status)
 
 
 @pytest.mark.parametrize("details", [False, True])
