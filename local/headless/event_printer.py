@@ -17,7 +17,7 @@ from ccb.tunnel.wire.messages import (
 from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
-from ..session.client import LinkChange, LinkState, Received, Skipped, parse_snapshot
+from ..session.client import LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
 from ..session.remote_session import RemoteSession
 from .input_pump import InputPump
 from .output import HeadlessOutput
@@ -68,6 +68,8 @@ class EventPrinter:
                         self._link_changed(item, come_back)
                     elif isinstance(item, Skipped):
                         await self._skipped(item)
+                    elif isinstance(item, LaptopNotice):
+                        report(item.text)
                     else:
                         await self._received(item)
                     done = self._inputs.ended and self._results.complete

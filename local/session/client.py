@@ -18,6 +18,7 @@ from .state import LinkState
 __all__ = [
     "Item",
     "Json",
+    "LaptopNotice",
     "LinkChange",
     "LinkState",
     "Received",
@@ -71,7 +72,14 @@ class LinkChange:
     retry_at: float | None = None
 
 
-Item = Received | Skipped | LinkChange
+@dataclass(frozen=True)
+class LaptopNotice:
+    """Something that the person should know about this end of the session, such as a limit that was reached."""
+
+    text: str
+
+
+Item = Received | Skipped | LinkChange | LaptopNotice
 
 
 def shown_name(client: str) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.link.link import Link
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Frame, Hello, Past, Progress, Snapshot
+from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Hello, Past, Progress, Snapshot
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 
-from .answering import RequestResponder
-from .client import Received, Skipped, parse_snapshot, shown_name
+from .answering import REFUSES, RequestResponder
+from .client import LaptopNotice, Received, Skipped, parse_snapshot, shown_name
 from .connection import AttachOptions
 from .event_feed import EventFeed
 from .outbox import Outbox
@@ -66,21 +66,22 @@ class LinkReader:
         gone, self.have = self.have - hello.seq, hello.seq
         return gone
 
-    async def read(self, frames: AsyncIterator[Frame]) -> str:
+    async def read(self, link: Link) -> str:
         """Read one connection until the host says goodbye, and return that frame. Raises ConnectionLost,
         ProtocolError."""
         goodbye = ""
-        async for frame in frames:
+        async for frame in link.frames():
             match frame:
                 case Event():
-                    await self._event(frame)
+                    await self._event(frame, link.memory)
                 case Progress():
-                    if not self._responder.takes(parse_message(frame.body), journalled=False):
-                        await self._feed.put(Received("progress", frame.body, frame.seq))
+                    line = parse_message(frame.body)
+                    if not self._responder.takes(line, journalled=False, memory=link.memory):
+                        await self._feed.put(Received("progress", frame.body, frame.seq), link.memory)
                 case Attached():
                     await self._attached(frame)
                 case Snapshot():
-                    await self._snapshot(frame)
+                    await self._snapshot(frame, link.memory)
                 case Applied():
                     self._outbox.confirm(frame.id)
                 case Past():
@@ -89,6 +90,8 @@ class LinkReader:
                     await self._another_drives(frame)
                 case Bye():
                     goodbye = neutralise(frame.reason[:_MAX_REASON])
+            if self._responder.has_refused_first():
+                await self._feed.put(LaptopNotice(f"The host asks too much at once: {REFUSES}."))
             self.answer_requests()
         return goodbye
 
@@ -97,15 +100,15 @@ class LinkReader:
         if self._replay_ends is not None and self.have >= self._replay_ends:
             self._responder.work(driving=self._feed.standing.driving)
 
-    async def _event(self, frame: Event) -> None:
+    async def _event(self, frame: Event, memory: int) -> None:
         replayed = self._replay_ends is not None and frame.seq <= self._replay_ends
         received = Received(frame.kind, frame.body, frame.seq, replayed)
-        if not self._consumed(received):
-            await self._feed.put(received)
+        if not self._consumed(received, memory):
+            await self._feed.put(received, memory)
         self.have = frame.seq
         self._schedule.garbled = 0
 
-    def _consumed(self, received: Received) -> bool:
+    def _consumed(self, received: Received, memory: int) -> bool:
         """Whether an event was handled here, so that the reader does not get it: an answer to this client, or a request
         that a service of this laptop answers."""
         content = received.record.content
@@ -116,12 +119,12 @@ class LinkReader:
         public = content.public
         if isinstance(public, ControlResponseLine):
             return self._requests.take_answer(public)
-        return self._responder.takes(public, journalled=True)
+        return self._responder.takes(public, journalled=True, memory=memory)
 
-    async def _snapshot(self, frame: Snapshot) -> None:
+    async def _snapshot(self, frame: Snapshot, memory: int) -> None:
         asks = [parse_message(each) for each in parse_snapshot(frame.body).questions]
-        self._responder.snapshot([each for each in asks if isinstance(each, ControlRequestLine)])
-        await self._feed.put(Skipped(frame.seq, frame.body))
+        self._responder.snapshot([each for each in asks if isinstance(each, ControlRequestLine)], memory)
+        await self._feed.put(Skipped(frame.seq, frame.body), memory)
         self.have = frame.seq
 
     async def _attached(self, frame: Attached) -> None:

@@ -134,9 +134,9 @@ class RemoteSession:
         return self._responder.hides(parse_message(item.body))
 
     def _without_other_requests(self, item: Skipped) -> Skipped:
-        """The item without the open requests that are not the reader's."""
+        """The item with only those open requests that are the reader's."""
         questions = parse_snapshot(item.body).questions
-        kept = [each for each in questions if not self._responder.hides(parse_message(each))]
+        kept = [each for each in questions if self._responder.is_open(parse_message(each))]
         return item if len(kept) == len(questions) else Skipped(item.seq, {**item.body, "asks": kept})
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
@@ -196,6 +196,7 @@ class RemoteSession:
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
         await self._outbox.put(input_id, body)
+        self._responder.answered(parse_message(body))
         return input_id
 
     async def request(self, request: Request[P, A]) -> A:

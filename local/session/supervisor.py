@@ -154,7 +154,7 @@ class Supervisor:
         """Send and read until the host says goodbye; return that frame. Raises ConnectionLost, ProtocolError."""
         sending = asyncio.create_task(self._send(connection.link), name="session outbox")
         try:
-            return await self._reader.read(connection.link.frames())
+            return await self._reader.read(connection.link)
         finally:
             self.connection = None
             self._requests.fail_pages()

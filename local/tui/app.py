@@ -20,7 +20,7 @@ from ccb.tunnel.plain_text import one_line
 
 from ..command_line.exit_codes import ExitCode
 from ..login.prompts import TerminalPrompts
-from ..session.client import LinkChange, LinkState, SessionClient, Skipped
+from ..session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
 from ..terminal.clipboard import copy
 from ..terminal.signals import Interrupts
 from .approvals import Approvals
@@ -158,6 +158,8 @@ class Repl(App[int]):
                     self._link_changed(presenter, event)
                 elif isinstance(event, Skipped):
                     router.skipped(event)
+                elif isinstance(event, LaptopNotice):
+                    self.reducer.notice(event.text, Level.WARNING)
                 else:
                     router.received(event)
         except CcbError as error:

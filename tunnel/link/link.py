@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 from ..errors import ConnectionLost, DeployError, Dropped, ProtocolError
@@ -90,7 +90,8 @@ class Link:
         self._rest = rest
         self._host = host
         self._decoder = FrameDecoder()
-        self._decoded: list[Frame] = []
+        self._decoded: Iterator[Frame] = iter(())
+        self._memory = 0
         self._writer = FrameWriter(pipe)
         self._streams: StreamHandler | None = None
         self._liveness = Liveness(self, ping_after, dead_after)
@@ -122,6 +123,11 @@ class Link:
     def last_seq(self) -> int:
         """The number of the last event that has arrived."""
         return self._events.last
+
+    @property
+    def memory(self) -> int:
+        """How many bytes the frame that `frames` yielded last may take in memory, at most."""
+        return self._memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Hello:
         """Wait for the worker's first frame and check its version.
@@ -269,7 +275,18 @@ class Link:
         self._writer.send_soon(Ack(self._epoch, seq))
 
     async def _next_frame(self) -> Frame:
-        while not self._decoded:
+        while True:
+            try:
+                frame = next(self._decoded, None)  # one at a time: together they could take much memory
+            except FrameError as error:
+                raise ProtocolError(
+                    f"{self._host} sent bytes that are not a frame: {neutralise(error.reason)}",
+                    evidence=neutralise(error.sample.decode("utf-8", "backslashreplace")),
+                    do="Something on the host may write into the channel. Run with --debug and report it.",
+                ) from None
+            if frame is not None:
+                self._memory = self._decoder.memory
+                return frame
             data = self._rest or await self._read()
             self._rest = b""
             if not data:
@@ -277,15 +294,7 @@ class Link:
                     f"the connection to {self._host} ended", evidence=self._stderr(), do="Connect again."
                 )
             self._liveness.heard()
-            try:
-                self._decoded = list(self._decoder.feed(data))[::-1]
-            except FrameError as error:
-                raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {neutralise(error.reason)}",
-                    evidence=neutralise(error.sample.decode("utf-8", "backslashreplace")),
-                    do="Something on the host may write into the channel. Run with --debug and report it.",
-                ) from None
-        return self._decoded.pop()
+            self._decoded = self._decoder.feed(data)
 
     async def _read(self) -> bytes:
         """Return the next bytes. Raise the ConnectionLost that the writer or the watch finds first."""

@@ -8,15 +8,23 @@ come between the parts of one frame.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 
 from .frames import Frame, FrameError, Json, frame_from_dict, frame_to_dict
+from .structure import count_values
 
 MAX_LINE = 256 * 1024
 """Length of the longest line in bytes, with its newline."""
 
 MAX_FRAME = 64 * 1024 * 1024
 """Size of the largest frame in bytes, after its parts are joined."""
+
+_MEMORY_OF_LINE = 24
+"""Bytes of memory for each byte of a line, at most: `[],` becomes an empty list and a place in another list."""
+
+_MEMORY_OF_VALUE = 120
+"""Bytes of memory for each value of a frame of many lines, at most, apart from its text."""
 
 _MAX_OPEN_PARTS = 16
 _PART_CHARS = 40 * 1024  # a character is at most 6 bytes once it is escaped
@@ -63,6 +71,7 @@ def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
         return [line]
     if len(line) > MAX_FRAME:
         raise FrameError(f"a frame of {len(line)} bytes is over the limit of {MAX_FRAME}")
+    count_values(text)
     pieces = [text[i : i + _PART_CHARS] for i in range(0, len(text), _PART_CHARS)]
     return [
         to_bytes(dump({"t": "part", "id": part_id, "i": i, "n": len(pieces), "d": piece})) + b"\n"
@@ -107,9 +116,11 @@ class LineSplitter:
 
 
 class FrameDecoder:
-    """Turns bytes into typed frames. Everything that comes over a link goes through this decoder."""
+    """Turns bytes into typed frames. Everything that comes over a link goes through this decoder. `memory` is how many
+    bytes the frame that was yielded last may take in memory, at most."""
 
     def __init__(self) -> None:
+        self.memory = 0
         self._lines = LineSplitter()
         self._parts: dict[int, list[str]] = {}
         self._part_bytes = 0
@@ -131,14 +142,22 @@ class FrameDecoder:
             raise FrameError(f"a line is not JSON ({error})", line) from None
         except RecursionError:
             raise FrameError("a line is nested too deeply", line) from None
+        self.memory = _MEMORY_OF_LINE * len(line)
         if isinstance(data, dict) and data.get("t") == "part":
             whole = self._join(data, line)
-            if whole is None:
-                return None
-            try:
-                data = load(whole)
-            except (ValueError, RecursionError) as error:
-                raise FrameError(f"joined parts are not JSON ({error})", line) from None
+            return None if whole is None else self._decode_joined(whole, line)
+        return frame_from_dict(data)
+
+    def _decode_joined(self, whole: str, line: bytes) -> Frame | None:
+        """Decode a frame that came in parts. Refuse it before it is parsed if it would take too much memory."""
+        if len(whole) > MAX_LINE:
+            self.memory = sys.getsizeof(whole) + _MEMORY_OF_VALUE * count_values(whole)
+        else:
+            self.memory = _MEMORY_OF_LINE * len(whole)
+        try:
+            data = load(whole)
+        except (ValueError, RecursionError) as error:
+            raise FrameError(f"joined parts are not JSON ({error})", line) from None
         return frame_from_dict(data)
 
     def _join(self, part: Json, line: bytes) -> str | None:

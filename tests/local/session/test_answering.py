@@ -12,8 +12,8 @@ import pytest
 from tests.support.link_peer import Peer
 from tests.support.scripted_host import ScriptedHost, no_waits
 
-from ccb.local.session.answering import MAX_ANSWERING, MAX_ID, MAX_WAITING, MAX_WAITING_BYTES
-from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.answering import MAX_ANSWERING, MAX_ID, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
+from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, Received, Skipped
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
@@ -321,6 +321,72 @@ async def test_requests_that_came_before_their_kinds_were_registered_go_where_th
         assert service.calls == [{"url": "a"}]
 
 
+def approval(number: int, command: str = "ls") -> Json:
+    return Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {"command": command}, "t1"), id=f"q{number}").public()
+
+
+def questions_in(seen: list[Item]) -> list[str]:
+    return [str(item.body["request_id"]) for item in seen if isinstance(item, Received)]
+
+
+async def test_of_thousands_of_open_questions_the_reader_gets_a_hundred_and_is_told_once(host: ScriptedHost) -> None:
+    async with answering(host, Service()) as (session, seen):
+        peer, _ = await host.granted()
+        for number in range(MAX_OPEN):
+            await peer.say(approval(number))
+        asking = asyncio.create_task(say_all(peer, [approval(number) for number in range(MAX_OPEN, 3_000)]))
+        for number in range(MAX_OPEN, MAX_OPEN + 100):
+            given = await peer.next(Input)
+            await peer.send(Applied(1, given.id))
+            assert given.body["response"]["request_id"] == f"q{number}"
+            assert REFUSES in given.body["response"]["error"]
+            assert given.body["response"]["error_code"] == "too_many_requests"
+        await asking
+        await everything_is_read(session, peer)
+        assert questions_in(seen) == [f"q{number}" for number in range(MAX_OPEN)]
+        assert [item.text for item in seen if isinstance(item, LaptopNotice)] == [
+            f"The host asks too much at once: {REFUSES}."
+        ]
+
+
+async def say_all(peer: Peer, bodies: list[Json]) -> None:
+    for body in bodies:
+        await peer.say(body)
+
+
+async def test_an_answered_question_makes_room_for_another(host: ScriptedHost) -> None:
+    async with answering(host, Service()) as (session, seen):
+        peer, _ = await host.granted()
+        await say_all(peer, [approval(number) for number in range(MAX_OPEN)])
+        await everything_is_read(session, peer)
+        await session.answer("q7", {"behavior": "deny", "message": "no"})
+        await peer.say(public_withdrawal("q8"))
+        await say_all(peer, [approval(number) for number in (500, 501, 502)])
+        assert [(await answer_of(peer))["request_id"] for _ in range(2)] == ["q7", "q502"]
+        await everything_is_read(session, peer)
+        assert questions_in(seen)[MAX_OPEN:] == ["q8", "q500", "q501"]
+
+
+async def test_open_questions_take_a_limited_amount_of_memory(host: ScriptedHost) -> None:
+    async with answering(host, Service()) as (session, seen):
+        peer, _ = await host.granted()
+        await say_all(peer, [approval(number, "x" * 240_000) for number in range(40)])
+        refused = await answer_of(peer)
+        await everything_is_read(session, peer)
+        shown = len(questions_in(seen))
+        assert 5 < shown < 15 and refused["request_id"] == f"q{shown}"
+
+
+async def test_the_open_questions_of_a_snapshot_are_limited_too(host: ScriptedHost) -> None:
+    async with answering(host, Service(), tail=1) as (session, seen):
+        peer, _ = await host.granted(seq=10)
+        await peer.send(Snapshot(1, 10, {"asks": [approval(number) for number in range(MAX_OPEN + 3)]}))
+        assert [(await answer_of(peer))["request_id"] for _ in range(3)] == ["q100", "q101", "q102"]
+        await everything_is_read(session, peer)
+        (skipped,) = (item for item in seen if isinstance(item, Skipped))
+        assert [each["request_id"] for each in skipped.body["asks"]] == [f"q{number}" for number in range(MAX_OPEN)]
+
+
 async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session_at_its_next_connection(
     host: ScriptedHost,
 ) -> None:
@@ -342,7 +408,7 @@ async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
     host: ScriptedHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     padding = "x" * 200_000
-    fitting = MAX_WAITING_BYTES // 200_100
+    fitting = MAX_WAITING_BYTES // (24 * 200_300)  # a line may take 24 times its length in memory
     async with answering(host, Service()):
         peer, _ = await host.granted(seq=1)
         await progress(peer, Request(OTHER, {}, id="f" * (MAX_ID + 1)).public())

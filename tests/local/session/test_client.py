@@ -10,6 +10,7 @@ import pytest
 from tests.support.link_peer import HELLO, Peer
 from tests.support.scripted_host import ScriptedHost, session_on
 
+from ccb.local.session import event_feed
 from ccb.local.session.client import Item, LinkChange, LinkState, Received, SessionClient
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.event_feed import MAX_QUEUED
@@ -166,6 +167,35 @@ async def test_a_reader_that_does_not_read_holds_the_host_back_and_loses_nothing
         await talking
         assert got == list(range(count))
         assert (await peer.next(Ack)).seq <= count
+
+
+async def test_large_events_hold_the_host_back_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items alone say little: 256 frames of many megabytes would be gigabytes."""
+    monkeypatch.setattr(event_feed, "MAX_QUEUED_BYTES", 4 * 1024 * 1024)
+    async with attached() as (session, peer):
+        sent = 0
+
+        async def talk() -> None:
+            nonlocal sent
+            for sent in range(MAX_QUEUED - 10):
+                await peer.say({"type": "assistant", "n": sent, "fill": "x" * 20_000})
+            await peer.send(Bye())
+
+        talking = asyncio.create_task(talk())
+        done, _ = await asyncio.wait({talking}, timeout=0.5)
+        assert not done and sent < MAX_QUEUED / 2, "the host must meet back-pressure"
+        got = [item.body["n"] for item in await all_of(session) if isinstance(item, Received)]
+        await talking
+        assert got == list(range(MAX_QUEUED - 10))
+
+
+async def test_an_event_over_the_limit_of_the_queue_still_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_feed, "MAX_QUEUED_BYTES", 100_000)
+    async with attached() as (session, peer):
+        for number in range(5):
+            await peer.say({"type": "assistant", "n": number, "fill": "x" * 20_000})
+        await peer.send(Bye())
+        assert [item.body["n"] for item in await all_of(session) if isinstance(item, Received)] == list(range(5))
 
 
 async def test_a_message_over_the_limit_is_a_usage_error() -> None:

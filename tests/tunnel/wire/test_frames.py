@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,11 +22,13 @@ from ccb.tunnel.wire import (
     Hello,
     Input,
     LineSplitter,
+    Report,
     SessionOptions,
     encode_frame,
     frame_from_dict,
 )
 from ccb.tunnel.wire.ndjson import MAX_FRAME
+from ccb.tunnel.wire.structure import MAX_DEPTH
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
 json_values = st.recursive(
@@ -85,6 +89,82 @@ def test_parts_over_the_frame_limit_are_refused() -> None:
         for index in range(MAX_FRAME // len(piece) + 2):
             line = json.dumps({"t": "part", "id": 1, "i": index, "n": 10_000, "d": piece})
             list(decoder.feed(line.encode() + b"\n"))
+
+
+def in_parts(text: str, size: int = 40_000) -> Iterator[bytes]:
+    """The lines of a frame with this body, whatever it is."""
+    text = '{"t":"report","kind":"x","body":' + text + "}"
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    for index, piece in enumerate(pieces):
+        yield json.dumps({"t": "part", "id": 1, "i": index, "n": len(pieces), "d": piece}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "unit", "end"),
+    [
+        ('{"a":[', "[],", "1]}"),
+        ('{"a":[', '{"b":{}},', "1]}"),
+        ('{"a":[', '"",', "1]}"),
+        ('{"a":[', "1,", "1]}"),
+        ("{", '"a":"b",', '"c":1}'),
+        ('{"a":', '"":', "}"),
+        ('{"a":"', '","', '"}'),
+        ('{"a":"\\\\', '","', '"}'),
+        ('{"a":"\\\\\\"\\\\', '","', '"}'),
+    ],
+)
+def test_a_frame_of_too_many_values_is_refused_before_they_take_memory(start: str, unit: str, end: str) -> None:
+    decoder = FrameDecoder()
+    with pytest.raises(FrameError, match="more than 200000 values"):
+        for line in in_parts(start + unit * (1_800_000 // len(unit)) + end):
+            list(decoder.feed(line))
+
+
+def test_a_refused_frame_takes_no_more_memory_than_its_text() -> None:
+    lines = list(in_parts("{" + '"a":[' + "[]," * 1_000_000 + "1]}"))
+    decoder = FrameDecoder()
+    tracemalloc.start()
+    try:
+        with pytest.raises(FrameError):
+            for line in lines:
+                list(decoder.feed(line))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000  # its lists would take 64 MB
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("nest", ["[{}]", '{{"a":{}}}', '["]",{}]', '["\\"]",{}]'])
+def test_a_large_frame_that_is_nested_too_deeply_is_refused(nest: str) -> None:
+    padding = "x" * MAX_LINE
+
+    def nested(levels: int) -> str:
+        text = "1"
+        for _ in range(levels):
+            text = nest.replace("{}", text, 1) if "{{" not in nest else nest.format(text)
+        return f'{{"padding":"{padding}","a":{text}}}'
+
+    decoder = FrameDecoder()
+    (frame,) = (frame for line in in_parts(nested(MAX_DEPTH - 2)) for frame in decoder.feed(line))
+    assert isinstance(frame, Report)
+    with pytest.raises(FrameError, match="nested more than 200 levels deep"):
+        for line in in_parts(nested(MAX_DEPTH + 1)):
+            list(decoder.feed(line))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[],{}," * 500_000, "\\" * 900_000, '\\"],' * 300_000, 'a,"b": [1, {"c": 2}]\n' * 50_000, "😀,[" * 200_000],
+)
+def test_what_is_inside_of_a_text_does_not_count(text: str) -> None:
+    frame = Event(1, 1, "message", {"text": text, "list": [text[:10]] * 100})
+    decoder = FrameDecoder()
+    assert list(decoder.feed(b"".join(encode_frame(frame)))) == [frame]
+    assert len(text) < decoder.memory < 6 * len(text) + 100_000
+
+
+def test_a_frame_that_the_other_end_would_refuse_is_not_sent() -> None:
+    with pytest.raises(FrameError, match="more than 200000 values"):
+        encode_frame(Input(1, "a", {"list": [[]] * 250_000}))
 
 
 @pytest.mark.parametrize(
