@@ -106,6 +106,10 @@ class SessionClient(Protocol):
     def unsent(self) -> int:
         """Inputs that the host has not confirmed yet."""
 
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds since anything came from the host, if it owes an answer to a ping; else 0."""
+
     def events(self) -> AsyncIterator[Item]:
         """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
         is lost for good."""

@@ -115,6 +115,11 @@ class RemoteSession:
         """See SessionClient."""
         return len(self._outbox)
 
+    @property
+    def unanswered_s(self) -> float:
+        """See SessionClient."""
+        return self._connection.link.unanswered_s if self._connection is not None else 0.0
+
     # What comes from the host.
 
     async def events(self) -> AsyncIterator[Item]:

@@ -110,6 +110,8 @@ class CommandReplies:
     def _status(self) -> str:
         hello, connection, reducer = self._hello, self._repl.connection, self._reducer
         reason = f": {connection.reason}" if connection.reason else ""
+        if connection.unanswered_s:
+            reason = f", but no answer for {connection.unanswered_s:.0f} s"
         journal = _JOURNAL.get(hello.storage, "journal on disk")
         mode = f"permission mode {one_line(reducer.mode)}"
         return "\n".join(

@@ -66,6 +66,7 @@ class StatusPresenter:
             totals=reducer.totals,
             busy_s=self._worked_s,
             asking=self._waited,
+            unanswered_s=self._connection.unanswered_s,
             hint=self._hint,
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,

@@ -66,6 +66,7 @@ class ScriptedSession:
         self.page = 10
         self.swallow = False
         self.fetched: list[int] = []
+        self.unanswered_s = 0.0
 
     @property
     def hello(self) -> Hello:

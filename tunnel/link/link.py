@@ -199,6 +199,15 @@ class Link:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
 
+    def expect_answer(self) -> None:
+        """Ping at once, since the person waits for an answer to what was just sent."""
+        self._liveness.expect()
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds since something arrived, if a ping has been waiting for its answer; else 0."""
+        return self._liveness.unanswered_s
+
     def probe(self) -> None:
         """Test the connection: it counts as dead unless something arrives within PROBE_S."""
         self._liveness.probe()

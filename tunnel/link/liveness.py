@@ -6,8 +6,11 @@ import asyncio
 import time
 from typing import Protocol
 
-PING_AFTER = 5.0
+PING_AFTER = 3.0
 """Seconds of silence before a ping."""
+
+UNANSWERED_S = 1.0
+"""Seconds for the answer to a ping; after that the person is told how long nothing has arrived."""
 
 DEAD_AFTER = 15.0
 """Seconds of silence after which the connection counts as dead. Anything that arrives breaks the silence."""
@@ -38,8 +41,10 @@ class Liveness:
         self._link = link
         self._ping_after = ping_after
         self._dead_after = dead_after
-        self._heard = time.monotonic()
+        self._heard = time.monotonic()  # or later or earlier than that, after a pause of ours and for a probe
+        self._arrived = self._heard
         self._reading = False
+        self._pinged: float | None = None  # when the oldest ping since the last sign of life was sent
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -55,7 +60,20 @@ class Liveness:
 
     def heard(self) -> None:
         """Note that bytes have arrived."""
-        self._heard = time.monotonic()
+        self._heard = self._arrived = time.monotonic()
+        self._pinged = None
+
+    def expect(self) -> None:
+        """Ask for a sign of life at once: something was sent whose answer the person waits for."""
+        if self._pinged is None:
+            self._ping(time.monotonic())
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds since something arrived, if a ping has been waiting for its answer; else 0."""
+        now = time.monotonic()
+        waits = self._reading and self._pinged is not None and now - self._pinged >= UNANSWERED_S
+        return now - self._arrived if waits else 0.0
 
     def reading(self, active: bool) -> None:
         """Note whether the link waits for bytes (`active`) or its consumer holds a frame."""
@@ -63,7 +81,13 @@ class Liveness:
 
     def probe(self) -> None:
         """Test the connection: it counts as dead unless something arrives within PROBE_S."""
-        self._heard = min(self._heard, time.monotonic() - self._dead_after + PROBE_S)
+        now = time.monotonic()
+        self._heard = min(self._heard, now - self._dead_after + PROBE_S)
+        self._ping(now)
+
+    def _ping(self, now: float) -> None:
+        if self._pinged is None:
+            self._pinged = now
         self._link.ping()
 
     async def _watch(self) -> None:
@@ -72,11 +96,12 @@ class Liveness:
         held = False
         while True:
             before = time.monotonic()
-            await asyncio.sleep(step)
+            wait = max(step, self._heard + self._ping_after - before)  # nothing is due earlier
+            await asyncio.sleep(wait)
             now = time.monotonic()
-            if now - before > step + self._ping_after or (held and self._reading):
+            if now - before > wait + self._ping_after or (held and self._reading):
                 self._heard = max(self._heard, now - self._dead_after + min(PROBE_S, self._ping_after))
-                pinged = 0.0
+                pinged, self._pinged, self._arrived = 0.0, None, now
             held = not self._reading
             silence = now - self._heard
             if silence < self._ping_after:
@@ -86,4 +111,4 @@ class Liveness:
                 return
             if now - pinged >= self._ping_after:
                 pinged = now
-                self._link.ping()
+                self._ping(now)

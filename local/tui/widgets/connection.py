@@ -52,6 +52,7 @@ class ConnectionView:
         self._may_ask = False  # the attempt may ask the person, whose answer may take any time
         self._shown = LinkChange(client.state)
         self._has_driven = client.driving
+        self._was_unanswered = False
 
     @property
     def state(self) -> LinkState:
@@ -67,6 +68,11 @@ class ConnectionView:
     def shown_up(self) -> bool:
         """Whether the screen shows that there is a connection."""
         return self.shown in (LinkState.CONNECTED, LinkState.FENCED)
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds since anything came over a connection that seems to be there but does not answer; else 0."""
+        return self._client.unanswered_s if self.up else 0.0
 
     @property
     def reason(self) -> str:
@@ -102,13 +108,17 @@ class ConnectionView:
         self.settle(now)
 
     def settle(self, now: float) -> None:
-        """Show the state if it has lasted long enough. Anything worse than a drop is shown at once."""
+        """Show the state if it has lasted long enough. Anything worse than a drop is shown at once, and so is a drop
+        after a silence that the person has seen."""
         if (
             self._down_at is None
             or now - self._down_at >= BRIEF_S
             or self._shown.state not in (LinkState.CONNECTED, LinkState.FENCED)
+            or self._was_unanswered
         ):
             self._shown = self._change
+        if self.up:
+            self._was_unanswered = self.unanswered_s > 0
 
     def only_watches_hint(self) -> str:
         """Return a hint for a person who tries an action that only the driver may do."""

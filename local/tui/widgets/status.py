@@ -33,9 +33,9 @@ _MODES = {
 @dataclass(frozen=True)
 class StatusFacts:
     """Everything that the line shows. `busy_s`: seconds that the agent has worked in this turn, None without one.
-    `asking`: it waits for an answer. `hint` answers a key
-    that was just pressed. `approval_waits`: there is an approval card that does not have the focus. `more_below`:
-    the transcript goes on below the screen."""
+    `asking`: it waits for an answer. `unanswered_s`: seconds without an answer of the host, 0 if it answers. `hint`
+    answers a key that was just pressed. `approval_waits`: there is an approval card that does not have the focus.
+    `more_below`: the transcript goes on below the screen."""
 
     host: str
     path: str
@@ -45,6 +45,7 @@ class StatusFacts:
     totals: Totals
     busy_s: float | None
     asking: bool = False
+    unanswered_s: float = 0.0
     hint: str = ""
     approval_waits: bool = False
     more_below: bool = False
@@ -83,7 +84,7 @@ def used_text(totals: Totals) -> str:
 def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
     """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes
     on. On a narrow screen these are shortened before one is left out. The others are shown where there is room."""
-    mark, tone = _link_mark(facts.link, palette)
+    mark, tone = ("◌", palette.warn) if facts.unanswered_s else _link_mark(facts.link, palette)
     current = _current_entries(facts, palette, tone)
     mode = _mode_entry(facts.mode, palette)
     host, path = one_line(facts.host), one_line(facts.path)
@@ -155,13 +156,16 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
     if facts.approval_waits:
         entries.append(_StatusEntry("approval waits: Tab", "Tab: answer", palette.warn))
-    if facts.link is not LinkState.CONNECTED:
+    if facts.unanswered_s:
+        silence = f"no answer for {facts.unanswered_s:.0f} s"
+        entries.append(_StatusEntry(silence, silence, tone))
+    elif facts.link is not LinkState.CONNECTED:
         entries.append(_StatusEntry(facts.link.value, facts.link.value, tone))
     if facts.asking and not facts.approval_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
     if facts.busy_s is not None and not facts.asking:
         working = f"working {facts.busy_s:.0f} s"
-        esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED else ""
+        esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED and not facts.unanswered_s else ""
         entries.append(_StatusEntry(working + esc, working, palette.accent))
     if facts.more_below:
         entries.append(_StatusEntry("↓ more below", "↓ more", palette.warn))

@@ -138,6 +138,26 @@ async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_de
             await asyncio.wait_for(reading, 10)
 
 
+async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveness, "UNANSWERED_S", 0.05)
+    async with attached(ping_after=600, dead_after=1800) as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        await asyncio.sleep(0)
+        link.expect_answer()  # the person has sent something
+        link.expect_answer()
+        ping = await peer.next(Ping)
+        async with asyncio.timeout(10):
+            while not link.unanswered_s:
+                await asyncio.sleep(0.01)
+        await peer.send(Pong(1, ping.n))
+        async with asyncio.timeout(10):
+            while link.unanswered_s:
+                await asyncio.sleep(0.01)
+        link.expect_answer()
+        assert (await peer.next(Ping)).n == ping.n + 1
+        reading.cancel()
+
+
 async def test_an_answered_ping_keeps_the_link() -> None:
     async with attached(ping_after=0.1, dead_after=5) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))

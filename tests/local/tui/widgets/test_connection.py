@@ -106,6 +106,30 @@ def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
     assert connection.banner_message(102.0, typing=False) is not None
 
 
+async def test_a_link_that_does_not_answer_is_seen_with_its_seconds_and_its_drop_at_once() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.unanswered_s = 4.2
+        await at.until(lambda: at.status.startswith(" ◌") and "no answer for 4 s" in at.status)
+        assert "Esc interrupts" not in at.status
+        at.session.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() + 600)
+        await at.sees("reconnecting in")
+    connection = ConnectionView(session := ScriptedSession())
+    session.unanswered_s = 4.2
+    connection.settle(100.0)
+    connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1, 100.0), 100.1)
+    assert connection.shown is LinkState.RECONNECTING
+
+
+async def test_a_link_that_answers_again_is_shown_as_connected() -> None:
+    async with desk() as at:
+        at.session.unanswered_s = 4.2
+        await at.until(lambda: "no answer for 4 s" in at.status)
+        at.session.unanswered_s = 0.0
+        await at.until(lambda: at.status.startswith(" ●") and "no answer" not in at.status)
+
+
 def _hanging(asking: bool = False) -> ConnectionView:
     """The first attempt has begun at 100.0, over a link that is frozen."""
     connection = ConnectionView(ScriptedSession())
