@@ -24,7 +24,16 @@ MAX_PATTERN = 10_000
 
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_ANSWER = 16 << 20
-_MODULES = ("globs", "ignore", "literals", "file_types", "walk", "scan", "main")  # in the order of their imports
+_MODULES = (
+    "globs",
+    "ignore",
+    "literals",
+    "file_types",
+    "narrowing",
+    "walk",
+    "scan",
+    "main",
+)  # in the order of their imports
 
 _BOOT = """
 import base64, json, sys, types, zlib
@@ -47,6 +56,11 @@ def unsearched(found: Json) -> list[str]:
     """Return sentences for the model about what a search did not look at."""
     unread, cut, large = found["unread"], found.get("cut", 0), found.get("large", 0)
     notes = []
+    ignored = found.get("ignored", {"count": 0})
+    if ignored["count"]:
+        such = ", ".join(ignored["named"])
+        more = ", …" if ignored["count"] > len(ignored["named"]) else ""
+        notes.append(f"Not searched, because .gitignore leaves {_them(ignored['count'])} out: {such}{more}.")
     if unread:
         notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
     if cut:
@@ -58,6 +72,10 @@ def unsearched(found: Json) -> list[str]:
 
 def _counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
+
+
+def _them(number: int) -> str:
+    return "it" if number == 1 else f"{number:,} entries"
 
 
 def _was(number: int) -> str:

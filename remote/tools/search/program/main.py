@@ -117,6 +117,7 @@ def _glob(request: Json, limits: Limits) -> Json:
         "partial": limits.late,
         "left_out": allowed.left_out,
         "unread": len(limits.unread),
+        "ignored": _few(limits.ignored),
     }
 
 
@@ -144,9 +145,19 @@ def _grep(request: Json, limits: Limits) -> Json:
         "matches": collected.matches,
         "left_out": allowed.left_out,
         "unread": len(limits.unread),
+        "ignored": _few(limits.ignored),
         "cut": limits.cut,
         "large": limits.large,
     }
+
+
+_NAMED = 3
+
+
+def _few(ignored: set[str]) -> Json:
+    """Return how many entries .gitignore leaves out, and the names of the first few."""
+    named = sorted(ignored, key=lambda path: (path.count("/"), path))[:_NAMED]
+    return {"count": len(ignored), "named": [_show(path) for path in named]}
 
 
 class _PathFilter:

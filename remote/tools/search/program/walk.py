@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from .globs import Globs
 from .ignore import Ignore
+from .narrowing import Narrowing
 
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
 _TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
@@ -27,13 +28,15 @@ class Deadline(Exception):
 class Limits:
     """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
     out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
-    to their end. `large`: the number of files that are too large for a multi-line search."""
+    to their end. `large`: the number of files that are too large for a multi-line search. `ignored`: the entries that
+    .gitignore leaves out."""
 
     until: float
     late: bool = False
     unread: set[str] = field(default_factory=set)
     cut: int = 0
     large: int = 0
+    ignored: set[str] = field(default_factory=set)
 
     def missed(self, path: str, error: OSError) -> None:
         """Note that `path` (absolute) could not be read. A file that is gone is not noted."""
@@ -152,6 +155,10 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
     """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` the
     files, add those that it could not read, so that the scan decides on them."""
     try:
+        narrowing = Narrowing(root, [command[0], *RIPGREP, "--files", "./"])
+    except OSError:
+        return None
+    try:
         done = subprocess.run(
             command,
             cwd=root,
@@ -162,9 +169,12 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
         )
     except subprocess.TimeoutExpired as late:
         limits.end_listing()
+        limits.ignored |= narrowing.end(0.1)[0]
         return _names(late.output or b"") + _unread(root, late.stderr or b"", limits, reads)
-    except OSError:
-        return None
+    ignored, by_other_files = narrowing.end(limits.left)
+    if by_other_files:
+        return None  # our own walker does not obey them
+    limits.ignored |= ignored
     if done.returncode < 0 or (done.returncode > 1 and not done.stdout and not _COMPLAINT.search(done.stderr)):
         return None
     return _names(done.stdout) + _unread(root, done.stderr, limits, reads)
@@ -221,6 +231,7 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
                 continue
             path = os.path.join(directory, entry.name)
             if rules.ignores(path, is_directory):
+                limits.ignored.add(prefix + entry.name)
                 continue
             if is_directory:
                 waiting.append((path, prefix + entry.name + "/", rules))

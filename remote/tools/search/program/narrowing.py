@@ -1,0 +1,40 @@
+"""What ignore files leave out of a search, as ripgrep tells it. ripgrep before 14 obeys `.rgignore` in spite of its
+options."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+_IGNORED = re.compile(rb"ignoring (?:\./)?(.+?): Ignore\(IgnoreMatch\(Gitignore\(Glob \{ from: Some\(\"(.*?)\"\)")
+
+
+class Narrowing:
+    """Lists in a process of its own, beside the search, what ripgrep leaves out below a directory."""
+
+    def __init__(self, root: str, listing: list[str]) -> None:
+        """`listing` is the command that lists all files of the directory. Raise OSError if it cannot be started."""
+        self._process = subprocess.Popen(
+            [*listing, "--debug"],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def end(self, seconds: float) -> tuple[set[str], bool]:
+        """Return the entries that .gitignore leaves out, and whether another file left out something. What is not known
+        after the time does not count."""
+        try:
+            _, told = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            _, told = self._process.communicate()
+        ignored: set[str] = set()
+        is_foreign = False
+        for path, source in _IGNORED.findall(told):
+            if source.endswith(b".gitignore"):
+                ignored.add(path.decode("utf-8", "replace"))
+            else:
+                is_foreign = True
+        return ignored, is_foreign
