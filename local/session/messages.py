@@ -188,6 +188,7 @@ class ControlRequestBody(_Message):
     blocked_path: str | None = None
     decision_reason: str | None = None
     decision_reason_type: str | None = None
+    file_change: Any = None  # of the worker, beside the public fields
 
 
 class ControlRequest(_Message):

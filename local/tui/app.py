@@ -240,8 +240,8 @@ class Repl(App[int]):
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
         await self._actions.answer(event.answer)
 
-    def on_approval_card_interrupted(self) -> None:
-        self.action_interrupt()
+    def on_approval_card_left(self) -> None:
+        self.composer.focus()
 
     def on_approval_card_text_typed(self, event: ApprovalCard.TextTyped) -> None:
         self.composer.focus()

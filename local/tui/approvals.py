@@ -1,5 +1,5 @@
-"""The open questions of a session, and the approval card of the first one: when it appears and when it gets the
-focus."""
+"""The open questions of a session, and the approval card of the first one: when it appears, and how the person gets to
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from ..session.client import Json, SessionClient
 from ..session.messages import ControlRequest
 from .model.questions import OpenQuestions, ReplayMonitor
-from .widgets.approval import GRACE_S, ApprovalAnswer, ApprovalCard
+from .widgets.approval import ApprovalAnswer, ApprovalCard
 from .widgets.composer import Composer
 from .widgets.connection import ConnectionView
 from .widgets.transcript import Transcript
@@ -45,7 +45,6 @@ class Approvals(Vertical):
         self._transcript = transcript
         self._composer = composer
         self._place = place
-        self._focused_at = 0.0
         self.card: ApprovalCard | None = None
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
@@ -122,8 +121,8 @@ class Approvals(Vertical):
         """Ask again, because the answer could not be sent."""
         self._questions.not_answered(request)
 
-    def tick(self, now: float) -> None:
-        """Bring the card up to date, and give it the focus if the person is not typing."""
+    def tick(self) -> None:
+        """Bring the card up to date."""
         card = self.card
         if (card.request if card is not None else None) is not self._questions.head:
             self._show_soon()
@@ -131,16 +130,6 @@ class Approvals(Vertical):
             return
         self._update_situation(card)
         card.show_titles()
-        composer = self._composer
-        if (
-            self.wants_focus
-            and self.screen.focused is composer
-            and not composer.text
-            and composer.quiet_for() > GRACE_S
-            and not self.screen.selections
-        ):
-            card.focus()
-            self._focused_at = now
 
     def focus_card(self) -> None:
         """Give the card the focus, because the person wants to answer."""
@@ -148,11 +137,10 @@ class Approvals(Vertical):
             self.card.focus()
 
     def toggle_focus(self) -> None:
-        """Move the focus to the card, or back. A card that has just taken the focus by itself keeps it."""
+        """Move the focus to the card, or back."""
         if self.wants_focus:
             self.focus_card()
-        elif time.monotonic() - self._focused_at > GRACE_S:
-            self._composer.restart_quiet_time()
+        else:
             self._composer.focus()
 
     def turn_page(self, direction: int) -> bool:
@@ -186,7 +174,6 @@ class Approvals(Vertical):
             if had_focus:
                 self._composer.focus()
         if wanted is not None and self.card is None:
-            self._composer.restart_quiet_time()  # the key that answered the last card must not answer this one
             self.card = ApprovalCard(wanted, self._place, self._transcript.palette())
             self._update_situation(self.card)
             await self.mount(self.card)

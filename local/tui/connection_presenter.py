@@ -51,7 +51,7 @@ class ConnectionPresenter:
             reducer.link_lost()
         elif view.up and reducer.prompts.unsent and not (view.unsent or self._approvals.replaying):
             reducer.all_sent()
-        self._approvals.tick(now)
+        self._approvals.tick()
         composer.shortcuts = view.keys()
         composer.set_locked(_LOCKED if view.watching else "")
         self._banner.show(view, now, self._transcript.palette(), typing=bool(composer.text))

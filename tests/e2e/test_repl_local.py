@@ -70,11 +70,9 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
     async with repl(laptop, project) as running:
         assert b"\x1b]2;ccb local:" in running.written
         running.type("fix the typo\r")
-        await running.shows("to answer")  # the card, before it has the focus
         await running.shows("+ world")
         assert file.read_text() == "hello wrold\n"
-        await running.shows("┏")  # the card has the focus
-        running.type("1")
+        await running.answer("1")
         await running.shows("Corrected-the-greeting.")
         assert file.read_text() == "hello world\n"
         running.type("\x04")

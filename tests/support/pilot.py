@@ -15,6 +15,7 @@ from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_fro
 from textual.pilot import Pilot
 
 from ccb.local.tui.app import Repl
+from ccb.local.tui.model.answer_keys import BURST_S
 from ccb.local.tui.widgets.info import ReplInfo
 
 DEADLINE_S = 20.0
@@ -134,8 +135,23 @@ class Desk:
         await self.until(lambda: len(self.session.prompts) > count)
 
     async def card_focused(self) -> None:
-        """Wait until the approval card is there and has the focus by itself."""
-        await self.until(lambda: self.app.card is not None and self.app.card.has_focus)
+        """Wait for the approval card, go to it as a person does, and wait until it listens."""
+        await self.until(lambda: self.app.card is not None and self.app.card.can_focus)
+        await self.pilot.press("alt+a")
+        await self.until(lambda: self.app.card is not None and self.app.card.listens)
+        await self.pause_of_a_person()
+
+    async def answer(self, *keys: str) -> None:
+        """Press keys on the approval card, each with a pause before and after it."""
+        for key in keys:
+            await self.pause_of_a_person()
+            await self.pilot.press(key)
+            await self.until(lambda: self.app.card is None or not self.app.card.deciding)
+
+    async def pause_of_a_person(self) -> None:
+        """Wait for as long as a person does between two keys that are not typed as text."""
+        since = time.monotonic()
+        await self.until(lambda: time.monotonic() - since > BURST_S)
 
 
 @asynccontextmanager

@@ -138,7 +138,8 @@ async def _draw(words: list[str], real: str) -> str:
                     if time.monotonic() > end:
                         raise TimeoutError(f"there is nothing to draw:\n{screen_text(app)}")
                     await pilot.pause(0.05)
-                    asked_in_time = app.card is not None and app.card.has_focus
+                    asked_in_time = app.card is not None
+                    app.action_to_approval()
                 if not asked_in_time:
                     raise TimeoutError(f"the agent did not ask within {SECOND} s of its turn:\n{screen_text(app)}")
                 return app.export_screenshot(title=f"ccb ssh {HOST}:{PLACE}", simplify=True)

@@ -13,6 +13,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from ccb.local.tui.model.answer_keys import BURST_S
+
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
 
 
@@ -50,6 +52,15 @@ class Terminal:
     def type(self, keys: str) -> None:
         assert self._master is not None
         os.write(self._master, keys.encode())
+
+    async def answer(self, key: str) -> None:
+        """Go to the approval card and answer it, with the pause of a person before the key: without it, it is text."""
+        await self.shows("to answer")
+        seen = len(self.written)
+        self.type("\t")
+        await self.until(lambda: "Esc back" in self.text_from(seen))
+        await asyncio.sleep(4 * BURST_S)
+        self.type(key)
 
     async def until(self, condition: Callable[[], object], deadline_s: float = 20) -> None:
         """Wait until `condition` holds, looked at whenever something is written."""

@@ -1,27 +1,32 @@
-"""Draw edits of files as coloured lines, with line numbers if they are known."""
+"""Draw changes of files as coloured lines: with line numbers and context if the worker has compared them with the file.
+
+The approval card and the transcript draw the same lines.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
 
-from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..theme.palette import Palette
+from .card_rows import GOES_ON, CardLine, Voice
+from .escapes import escaped, symbols
 
 Json = dict[str, Any]
 
-_CONTEXT_LINES = 3
+NO_NEWLINE = "No newline at end of file"
+_VOICES = {"+": Voice.ADDED, "-": Voice.REMOVED, " ": Voice.CONTEXT}
 
 
 @dataclass(frozen=True)
 class DiffLine:
-    """One line of a diff; `sign` is `+`, `-`, a space, or `…` between two places."""
+    """One line of a diff; `sign` is `+`, `-`, a space, or for words of ccb `…` between two places and `\\` about the
+    line before."""
 
     sign: str
     text: str
@@ -29,26 +34,39 @@ class DiffLine:
 
 
 def diff_text(
-    name: str, tool_input: Mapping[str, Any], patch: list[Json], palette: Palette, limit: int, *, wrap: bool = False
+    name: str, tool_input: Mapping[str, Any], patch: Sequence[Any], palette: Palette, limit: int, *, wrap: bool = False
 ) -> Text:
     """Draw an edit: from `patch` if there is one, else from the input of the call. At most `limit` lines."""
-    lines = list(_patch_lines(patch)) or list(_planned_lines(name, tool_input))
-    gutter = max((len(str(line.number)) for line in lines if line.number is not None), default=0)
+    lines = list(patch_lines(patch)) or list(planned_lines(name, tool_input))
+    width = _number_width(lines)
     text = Text(no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     styles = {"+": palette.good, "-": palette.bad}
     for count, line in enumerate(lines[:limit]):
-        number = "" if line.number is None else str(line.number)
         text.append("\n" if count else "")
-        if gutter:
-            text.append(f"{number:>{gutter}} ", style=palette.dim)
-        text.append(f"{line.sign} {neutralise(line.text)}", style=styles.get(line.sign, palette.dim))
+        gutter = _gutter(line, width)
+        text.append(gutter[:-2], style=palette.dim)
+        text.append(gutter[-2:], style=styles.get(line.sign, palette.dim))
+        start = len(text)
+        text.append(_shown(line), style=styles.get(line.sign, palette.dim))
+        for first, end in symbols(_shown(line)):
+            text.stylize(palette.dim if _shown(line)[first] in "⇥␣" else palette.warn, start + first, start + end)
     if len(lines) > limit:
         text.append(f"\n… {len(lines) - limit} more lines{'' if wrap else ' (Ctrl+O)'}", style=palette.dim)
     return text
 
 
-def _patch_lines(patch: list[Json]) -> Iterator[DiffLine]:
+def diff_card_lines(lines: Sequence[DiffLine]) -> list[CardLine]:
+    """Return a diff as lines of an approval card."""
+    width = _number_width(lines)
+    goes_on = " " * (width + 1 if width else 0) + f"{GOES_ON} "
+    return [CardLine(_gutter(line, width), _shown(line), _VOICES.get(line.sign, Voice.CCB), goes_on) for line in lines]
+
+
+def patch_lines(patch: Sequence[Any]) -> Iterator[DiffLine]:
+    """Yield the lines of a public `structuredPatch`. What does not belong into one is left out."""
     for count, hunk in enumerate(patch):
+        if not isinstance(hunk, dict):
+            continue
         lines, old, new = hunk.get("lines"), hunk.get("oldStart"), hunk.get("newStart")
         if not isinstance(lines, list) or not isinstance(old, int) or not isinstance(new, int):
             continue
@@ -65,13 +83,29 @@ def _patch_lines(patch: list[Json]) -> Iterator[DiffLine]:
             elif sign == " ":
                 yield DiffLine(" ", text, new)
                 old, new = old + 1, new + 1
+            elif sign == "\\":
+                yield DiffLine("\\", NO_NEWLINE)
 
 
-def _planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[DiffLine]:
+def is_patch(patch: object) -> bool:
+    """Return whether `patch` is a `structuredPatch` of which `patch_lines` leaves nothing out."""
+    return isinstance(patch, list) and all(_is_hunk(hunk) for hunk in patch)
+
+
+def _is_hunk(hunk: object) -> bool:
+    if not isinstance(hunk, dict) or type(hunk.get("oldStart")) is not int or type(hunk.get("newStart")) is not int:
+        return False
+    lines = hunk.get("lines")
+    return isinstance(lines, list) and all(
+        isinstance(line, str) and line[:1] in ("+", "-", " ", "\\") and "\n" not in line for line in lines
+    )
+
+
+def planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[DiffLine]:
+    """Yield what a call says that it changes, which was not compared with the file."""
     view = traits_of(name).view
     if view is View.NEW_CONTENT:
-        content = str(tool_input.get("content", "")).splitlines()
-        yield from (DiffLine("+", line, number) for number, line in enumerate(content, 1))
+        yield from content_lines(str(tool_input.get("content", "")))
         return
     edits = tool_input.get("edits") if view is View.REPLACEMENTS else [tool_input]
     for count, edit in enumerate(edits if isinstance(edits, list) else []):
@@ -80,12 +114,34 @@ def _planned_lines(name: str, tool_input: Mapping[str, Any]) -> Iterator[DiffLin
                 yield DiffLine("…", "")
             if edit.get("replace_all") is True:
                 yield DiffLine("…", "everywhere in the file:")
-            yield from _changed(str(edit.get("old_string", "")), str(edit.get("new_string", "")))
+            yield from replacement_lines(str(edit.get("old_string", "")), str(edit.get("new_string", "")))
 
 
-def _changed(old: str, new: str) -> Iterator[DiffLine]:
-    for line in difflib.unified_diff(old.splitlines(), new.splitlines(), n=_CONTEXT_LINES, lineterm=""):
-        if line.startswith("@@"):
-            continue
-        if not line.startswith(("---", "+++")) or line not in ("--- ", "+++ "):
-            yield DiffLine(line[:1], line[1:])
+def content_lines(content: str) -> Iterator[DiffLine]:
+    """Yield the lines of a new file."""
+    lines = content.split("\n")
+    for number, line in enumerate(lines[:-1], 1):
+        yield DiffLine("+", line, number)
+    if lines[-1]:
+        yield DiffLine("+", lines[-1], len(lines))
+        yield DiffLine("\\", NO_NEWLINE)
+
+
+def replacement_lines(old: str, new: str) -> Iterator[DiffLine]:
+    """Yield the text that is looked for, and the one that replaces it; nothing for an empty one."""
+    for sign, text in (("-", old), ("+", new)):
+        for line in text.split("\n") if text else ():
+            yield DiffLine(sign, line)
+
+
+def _number_width(lines: Sequence[DiffLine]) -> int:
+    return max((len(str(line.number)) for line in lines if line.number is not None), default=0)
+
+
+def _gutter(line: DiffLine, width: int) -> str:
+    number = "" if line.number is None else str(line.number)
+    return (f"{number:>{width}} " if width else "") + f"{line.sign} "
+
+
+def _shown(line: DiffLine) -> str:
+    return line.text if line.sign in "…\\" else escaped(line.text)

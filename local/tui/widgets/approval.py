@@ -1,44 +1,45 @@
 """The approval card: what a tool call would do, why the worker asks, and the three answers.
 
-It never takes keys that were meant for the composer. It gets the focus only if the composer is empty and no key was
-pressed for GRACE_S, or if the person goes there with Tab or Alt+A. Keys that are not an answer are passed to the
-composer.
+It never takes keys that were meant for the composer: it listens only after the person has gone to it with Tab, Alt+A
+or a click, and what is typed or pasted there as text goes to the composer. A call can be allowed only after all of it
+has been on the screen.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from ccb.tunnel.plain_text import neutralise, one_line
-from ccb.tunnel.wire.tool_traits import traits_of
-
 from ...session.messages import ControlRequest
-from ..render.diffs import diff_text
+from ..model.answer_keys import HOLD_S, AnswerKeys
+from ..render.approval_text import bounded, subject_lines
+from ..render.card_rows import CardLine, Voice
+from ..render.escapes import escaped_name
+from ..render.permission_updates import describe_update, session_updates
 from ..theme.palette import Palette
+from .approval_subject import ApprovalSubject
 
 Json = dict[str, Any]
 
-GRACE_S = 0.5
-"""Seconds without a key before the card may take the focus by itself."""
-
-_MAX_LINES = 2_000
-_MAX_CHARS = 200_000
-_MAX_RULE = 1_000
+_MAX_RULE_BESIDE = 60  # characters; a longer rule is shown above the answers, where it can be scrolled
 _MAX_REASON = 500
 _DENIED = "The user denied this; it was not done."
 _MAX_SHARE = 0.7  # of the screen
 _OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen
-_SCROLL_KEYS = {"up": -1, "down": 1, "home": -_MAX_CHARS, "end": _MAX_CHARS}
+_FAR = 10_000_000  # lines
+_SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
+_ANSWERS = {"1": "once", "y": "once", "2": "session", "3": "deny", "n": "deny"}
+_STEPS = {"left": -1, "up": -1, "right": 1, "down": 1}
 
 
 @dataclass(frozen=True)
@@ -49,41 +50,12 @@ class ApprovalAnswer:
     response: Json
 
 
-def describe_update(update: Json) -> str:
-    """Return a permission update in words: the exact rule, mode or directory."""
-    kind = update.get("type")
-    if kind in ("addRules", "replaceRules"):
-        rules = update.get("rules")
-        names = []
-        for rule in rules if isinstance(rules, list) else []:
-            if isinstance(rule, dict):
-                content = rule.get("ruleContent")
-                names.append(f"{rule.get('toolName', '?')}({content})" if content else str(rule.get("toolName", "?")))
-        return f"{one_line(str(update.get('behavior', 'allow')))} " + ", ".join(map(one_line, names))
-    if kind == "setMode":
-        return f"permission mode {one_line(str(update.get('mode')))}"
-    if kind == "addDirectories":
-        directories = update.get("directories")
-        return "work in " + ", ".join(
-            one_line(str(each)) for each in (directories if isinstance(directories, list) else ())
-        )
-    return one_line(str(kind))
-
-
-def session_updates(request: ControlRequest) -> list[Json]:
-    """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
-    is too long to read is never granted."""
-    first = request.request.permission_suggestions[:1]
-    return [{**update, "destination": "session"} for update in first if len(describe_update(update)) <= _MAX_RULE]
-
-
 class ApprovalCard(Vertical, can_focus=True):
     """Shows one open question and takes the person's answer."""
 
     DEFAULT_CSS = """
     ApprovalCard { height: auto; border: round $warning; padding: 0 1; background: $background; }
     ApprovalCard:focus, ApprovalCard:focus-within { border: heavy $warning; }
-    ApprovalCard VerticalScroll { height: auto; scrollbar-size-vertical: 1; }
     ApprovalCard Static { height: auto; }
     ApprovalCard Input {
         border: none; height: 1; padding: 0; background: $surface; display: none;
@@ -99,9 +71,8 @@ class ApprovalCard(Vertical, can_focus=True):
 
         answer: ApprovalAnswer
 
-    @dataclass
-    class Interrupted(Message):
-        """The person wants the turn to end."""
+    class Left(Message):
+        """The person goes back to the composer."""
 
     @dataclass
     class TextTyped(Message):
@@ -115,43 +86,69 @@ class ApprovalCard(Vertical, can_focus=True):
         self._place = place
         self._palette = palette
         self._updates = session_updates(request)
-        self._subject_box = VerticalScroll(Static(self._subject()), can_focus=False)
+        self._rule = "; ".join(map(describe_update, self._updates))
+        lines, self._readable = bounded(subject_lines(request.request))
+        if len(self._rule) > _MAX_RULE_BESIDE:
+            lines.append(CardLine("this session │ ", self._rule, Voice.EXACT, "             ┆ "))
+        self._subject = ApprovalSubject(lines, palette)
         self._reason = Static(classes="reason")
         self._choices = Static(classes="choices")
         self._driving = True
         self._note = ""
-        self._waiting = 0
+        self._waiting = ""
+        self._keys = AnswerKeys()
+        self._hold: Timer | None = None
+        self._chosen = ""
         self._input = Input(placeholder="Why not? The agent reads it. Enter denies, Esc goes back.", compact=True)
 
     def compose(self) -> ComposeResult:
         self.show_titles()
-        yield self._subject_box
-        reason = one_line(self.request.request.decision_reason or "")[:_MAX_REASON]
+        yield self._subject
+        reason = escaped_name(self.request.request.decision_reason or "")
         if reason:
+            reason = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"
             self._reason.update(Text(f"Asked because: {reason}", style=self._palette.dim))
             yield self._reason
         yield self._choices
         yield self._input
 
     def on_mount(self) -> None:
-        self.watch(self._subject_box, "scroll_y", self.show_titles, init=False)
+        self.watch(self._subject, "scroll_y", self.show_titles, init=False)
         self.call_after_refresh(self.fit)
+
+    @property
+    def listens(self) -> bool:
+        """Whether the person is at the answers, so that a key may be one."""
+        return self.has_focus and not self.has_class("denying")
+
+    @property
+    def deciding(self) -> bool:
+        """Whether a key was pressed that may still become an answer or text."""
+        return bool(self._keys.held)
+
+    @property
+    def unseen(self) -> int:
+        """The number of rows that have not been on the screen yet."""
+        return self._subject.unseen
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows of what is asked, at the present width."""
+        return [row.plain for row in self._subject.rows]
 
     def more_waiting(self, count: int) -> None:
         """Show how many questions wait behind this one."""
-        self._waiting = count
+        self._waiting = f"{count} more waiting" if count else ""
         self.show_titles()
 
     def show_titles(self) -> None:
-        """Show the tool and the host, whether there is more to read below (nobody should allow what they have not
-        seen), and the number of waiting questions."""
-        title = f"{one_line(self.request.request.tool_name)} on {self._place}"
-        below = self._subject_box.max_scroll_y - round(self._subject_box.scroll_y) if self.is_attached else 0
-        more = f"↓ {below} more line{'s' if below != 1 else ''}" if below > 0 else ""
+        """Show the tool and the host, whether there is more to read below, and the number of waiting questions."""
+        title = f"{escaped_name(self.request.request.tool_name)} on {self._place}"
+        below = self._subject.max_scroll_y - round(self._subject.scroll_y) if self.is_attached else 0
+        more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
         short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
         self.border_title = Content(f"{more} · {title}" if more and short else title)
-        waiting = f"{self._waiting} more waiting" if self._waiting else ""
-        self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, waiting))))
+        self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, self._waiting))))
 
     def set_situation(self, *, driving: bool, note: str) -> None:
         """Set whether the person may answer here, and a note about what happens to an answer now."""
@@ -172,56 +169,72 @@ class ApprovalCard(Vertical, can_focus=True):
         below = sum(each.size.height for each in (self._reason, self._choices, self._input) if each.display)
         height = self.app.size.height
         room = int(height * _MAX_SHARE) if self.screen.has_class("-tall") else height - _OTHER_LINES
-        self._subject_box.styles.max_height = max(1, room - self.gutter.height - below)
+        self._subject.limit(room - self.gutter.height - below)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.fit)
 
+    def on_approval_subject_seen(self) -> None:
+        self._show_choices()
+
     def watch_has_focus(self, _has_focus: bool) -> None:
         super().watch_has_focus(_has_focus)
+        self._keys.begin(time.monotonic())
+        self._chosen = ""
         if self.is_attached:
             self._show_choices()
 
-    def _subject(self) -> RenderableType:
-        """Draw what the tool would do: a diff, a command, or all fields of the input."""
-        asked = self.request.request
-        traits = traits_of(asked.tool_name)
-        if traits.view.is_diff:
-            file = asked.input.get(traits.path.key, "") if traits.path else ""
-            path = Text(neutralise(str(file)), style="bold")
-            diff = diff_text(asked.tool_name, asked.input, [], self._palette, _MAX_CHARS, wrap=True)
-            return Group(path, _bounded(diff, self._palette))
-        command = asked.input.get("command")
-        if isinstance(command, str):
-            text = Text(neutralise(command), style="bold", overflow="fold")
-            description = asked.input.get("description")
-            if isinstance(description, str) and description:
-                text.append(f"\n{one_line(description)}", style=f"not bold {self._palette.dim}")
-            others = {key: value for key, value in asked.input.items() if key not in ("command", "description")}
-            if others:
-                text.append("\n").append_text(_fields(others, self._palette))
-            return _bounded(text, self._palette)
-        return _bounded(_fields(asked.input, self._palette), self._palette)
+    # Answers.
+
+    def _offered(self) -> list[str]:
+        """Return the answers that are possible now."""
+        if not self._readable or self.unseen:
+            return ["deny"]
+        return ["once", "session", "deny"] if self._updates else ["once", "deny"]
 
     def _show_choices(self) -> None:
         """Show the answers on one line, or one below the other on a narrow screen that is high enough."""
-        accent, dim = f"bold {self._palette.accent}", self._palette.dim
         if not self._driving:
-            self._choices.update(Text(self._note, style=dim))
+            self._choices.update(Text(self._note, style=self._palette.dim))
             return
-        answers = [("1", "once")]
-        if self._updates:
-            answers.append(("2", f"this session: {'; '.join(map(describe_update, self._updates))}"))
-        answers += [("3", "deny"), ("Esc", "interrupt")]
-        parts = [Text.assemble((key, accent), f" {does}", style="" if self.has_focus else dim) for key, does in answers]
-        if not self.has_focus:
-            parts.insert(0, Text.assemble(("Tab", accent), " to answer:"))
+        parts = self._parts()
         text = Text("   ").join(parts)
         if text.cell_len > self.content_size.width and self.screen.has_class("-tall"):
             text = Text("\n").join(parts)
         if self._note:
             text.append(f"\n{self._note}", style=f"not bold {self._palette.warn}")
         self._choices.update(text)
+
+    def _parts(self) -> list[Text]:
+        """Return each answer with its key, and what else the person can do now."""
+        accent, dim = f"bold {self._palette.accent}", self._palette.dim
+        offered = self._offered()
+        entries: list[tuple[str, str, str]] = []
+        if not self._readable:
+            entries.append(("", "too long to allow:", ""))
+        elif self.unseen:
+            lines = f"{self.unseen:,} line{'s' if self.unseen != 1 else ''}"
+            if not self.has_focus:
+                return [Text.assemble(("Tab", accent), f" to read on ({lines}) and answer")]
+            entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
+        if "once" in offered:
+            entries.append(("1", "once", "once"))
+        if "session" in offered:
+            rule = self._rule if len(self._rule) <= _MAX_RULE_BESIDE else "the rule above"
+            entries.append(("2", f"this session: {rule}", "session"))
+        entries.append(("3", "deny", "deny"))
+        if self.has_focus:
+            entries.append(("Esc", "back", ""))
+        else:
+            entries.insert(0, ("Tab", "to answer:", ""))
+        style = "" if self.has_focus else dim
+        parts = []
+        for key, does, answer in entries:
+            chosen = bool(answer) and answer == self._chosen
+            parts.append(
+                Text.assemble((key, accent), f" {does}" if key else does, style="reverse" if chosen else style)
+            )
+        return parts
 
     def on_key(self, event: events.Key) -> None:
         if self.has_class("denying"):
@@ -232,37 +245,88 @@ class ApprovalCard(Vertical, can_focus=True):
             return
         if not self.has_focus:
             return
-        if event.key == "1":
-            self._allow([])
-        elif event.key == "2" and self._updates:
-            self._allow(self._updates)
-        elif event.key == "3":
-            self.add_class("denying")
-            self._input.focus()
-        elif event.key == "escape":
-            self.post_message(self.Interrupted())
-        elif event.key in _SCROLL_KEYS:
-            self._scroll_by(_SCROLL_KEYS[event.key])
-        elif event.is_printable and event.character and event.character not in "123":
-            self.post_message(self.TextTyped(event.character))
-        else:
+        if event.is_printable and event.character:
+            self._character(event.character, event.time)
+        elif not self._other_key(event):
             return
         event.stop()
         event.prevent_default()
 
+    def _character(self, char: str, at: float) -> None:
+        """Take a character: an answer, if nothing follows for a moment, or the beginning of a text."""
+        if char == " " and not self._keys.held:
+            if not self._keys.is_burst(at):
+                self._subject.read_on()
+            return
+        text = self._keys.text_of(char, at, answers="".join(_ANSWERS))
+        self._stop_holding()
+        if text:
+            self.post_message(self.TextTyped(text))
+        else:
+            self._hold = self.set_timer(HOLD_S, self._answer_held)
+
+    def _other_key(self, event: events.Key) -> bool:
+        """Take a key that is not a character. Return whether this was one for the card."""
+        burst, key = self._keys.is_burst(event.time), event.key
+        if key == "enter":
+            if burst:
+                self.post_message(self.TextTyped(self._release() + "\n"))
+            elif self._keys.held:
+                self._answer_held()
+            elif self._chosen:
+                self._answer(self._chosen)
+        elif key == "escape":
+            self._release()
+            self.post_message(self.Left())
+        elif key in _SCROLL_KEYS:
+            self._subject.move(_SCROLL_KEYS[key])
+        elif key in ("up", "down") and self._subject.max_scroll_y > 0:
+            self._subject.move(_STEPS[key])
+        elif key in _STEPS:
+            self._choose(_STEPS[key])
+        else:
+            return False
+        return True
+
+    def _choose(self, step: int) -> None:
+        """Mark the next answer, which Enter then gives."""
+        offered = self._offered()
+        place = offered.index(self._chosen) + step if self._chosen in offered else (0 if step > 0 else -1)
+        self._chosen = offered[place % len(offered)]
+        self._show_choices()
+
+    def _stop_holding(self) -> None:
+        if self._hold is not None:
+            self._hold.stop()
+            self._hold = None
+
+    def _release(self) -> str:
+        self._stop_holding()
+        return self._keys.release()
+
+    def _answer_held(self) -> None:
+        held = self._release()
+        if held and self.listens:
+            self._answer(_ANSWERS[held])
+
+    def _answer(self, answer: str) -> None:
+        if answer not in self._offered():
+            return
+        if answer == "deny":
+            self.add_class("denying")
+            self._input.focus()
+        else:
+            self._allow(self._updates if answer == "session" else [])
+
     def turn(self, pages: int) -> bool:
         """Scroll the subject by pages. Return False if all of it is on the screen."""
-        self._scroll_by(pages * self._subject_box.scrollable_content_region.height)
-        return self._subject_box.max_scroll_y > 0
-
-    def _scroll_by(self, lines: int) -> None:
-        """Scroll at once: of several scrolls that wait for the same refresh only one takes effect."""
-        self._subject_box.scroll_relative(y=lines, animate=False, immediate=True)
+        self._subject.turn(pages)
+        return self._subject.max_scroll_y > 0
 
     def on_paste(self, event: events.Paste) -> None:
         if self.has_focus:
             event.stop()
-            self.post_message(self.TextTyped(event.text))
+            self.post_message(self.TextTyped(self._release() + event.text))
 
     def _allow(self, updates: list[Json]) -> None:
         response: Json = {"behavior": "allow", "updatedInput": self.request.request.input}
@@ -277,22 +341,3 @@ class ApprovalCard(Vertical, can_focus=True):
         self.post_message(
             self.Answered(ApprovalAnswer(self.request.request_id, {"behavior": "deny", "message": message}))
         )
-
-
-def _bounded(text: Text, palette: Palette) -> Text:
-    """Return `text`, or under a warning the beginning of it that can be shown."""
-    lines = text.plain[:_MAX_CHARS].split("\n")
-    end = len("\n".join(lines[:_MAX_LINES]))
-    if end == len(text.plain):
-        return text
-    warning = f"Too long to show: these are the first {end:,} of {len(text.plain):,} characters.\n"
-    return Text.assemble((warning, f"bold {palette.bad}"), text[:end], overflow="fold")
-
-
-def _fields(values: Json, palette: Palette) -> Text:
-    """Draw each value of an input on lines of its own."""
-    text = Text(overflow="fold")
-    for number, (key, value) in enumerate(values.items()):
-        text.append(("\n" if number else "") + f"{one_line(str(key))}: ", style=palette.dim)
-        text.append(neutralise(str(value)))
-    return text

@@ -131,10 +131,6 @@ class Composer(TextArea):
         result = self.replace(neutralise(text.replace("\r\n", "\n").replace("\r", "\n")), *self.selection)
         self.move_cursor(result.end_location)
 
-    def restart_quiet_time(self) -> None:
-        """Count the quiet time from now on, as if a key had been pressed."""
-        self.last_key = time.monotonic()
-
     def _submit(self) -> None:
         text = self.text.rstrip()
         if self.read_only:
@@ -160,7 +156,3 @@ class Composer(TextArea):
         self.text = self._draft if index == len(self.sent) else self.sent[index]
         self.move_cursor(self.document.end)
         return True
-
-    def quiet_for(self) -> float:
-        """Return the seconds since the last key."""
-        return time.monotonic() - self.last_key

@@ -1,5 +1,5 @@
 """The diff of a changed file in the shape of the public protocol: hunks with three lines of context, within a size
-limit."""
+limit. It is exact: carriage returns stay in the lines, and a last line without a newline is marked as diff does it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ MAX_BYTES = 40_000
 """Most bytes of JSON for one text or patch in a structured result, so that four of them stay under 200 KB."""
 
 _CONTEXT = 3
+_NO_NEWLINE = "\\ No newline at end of file"
 _MAX_WORK = 1_000_000  # old lines times new lines that difflib may compare
 
 
@@ -48,8 +49,18 @@ def _json_size(text: str) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    lines = text.replace("\r\n", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+    """Return the lines, each with its newline."""
+    *lines, last = text.split("\n")
+    return [line + "\n" for line in lines] + ([last] if last else [])
+
+
+def _marked(sign: str, lines: Iterable[str]) -> Iterable[str]:
+    for line in lines:
+        if line.endswith("\n"):
+            yield sign + line[:-1]
+        else:
+            yield sign + line
+            yield _NO_NEWLINE
 
 
 def _changes(before: list[str], after: list[str]) -> list[Change]:
@@ -84,14 +95,14 @@ def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
     lines: list[str] = []
     at = start
     for a, b, c, d in group:
-        lines += [" " + line for line in before[at:a]]
-        lines += ["-" + line for line in before[a:b]]
-        lines += ["+" + line for line in after[c:d]]
+        lines += _marked(" ", before[at:a])
+        lines += _marked("-", before[a:b])
+        lines += _marked("+", after[c:d])
         at = b
     end = min(len(before), at + _CONTEXT)
-    lines += [" " + line for line in before[at:end]]
+    lines += _marked(" ", before[at:end])
     new_start = group[0][2] - (group[0][0] - start)
-    new_lines = sum(1 for line in lines if line[0] != "-")
+    new_lines = sum(1 for line in lines if line[0] in " +")
     return {
         "oldStart": start + 1,
         "oldLines": end - start,

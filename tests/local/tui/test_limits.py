@@ -10,7 +10,8 @@ from tests.support.pilot import Desk, desk
 from tests.support.scripted_session import ScriptedSession, session_rule
 
 from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.widgets.block_layout import MAX_CHARS
+from ccb.local.tui.render.approval_text import MAX_CHARS, MAX_LINES
+from ccb.local.tui.widgets import block_layout
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ async def test_a_lot_at_once_is_shown_in_bounded_time(say: Callable[[ScriptedSes
         await at.prompt("go")
         began = time.process_time()
         say(at.session)
-        await at.until(lambda: "END" in at.screen or (at.app.card is not None and "1 once" in at.screen))
+        await at.until(lambda: "END" in at.screen or (at.app.card is not None and "3 deny" in at.screen))
         await at.pilot.pause()
         assert time.process_time() - began < LIMIT_S
 
@@ -61,23 +62,36 @@ async def _asked(at: Desk, tool: str, **tool_input: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "tool_input"),
     [
-        ("Bash", {"command": "true\n" * 5_000 + "rm -rf /precious"}),
-        ("Bash", {"command": "true;" * 50_000 + "rm -rf /precious"}),
-        ("Write", {"file_path": "/a", "content": "line\n" * 5_000}),
-        ("Odd", {"value": "y" * 300_000}),
+        ("Bash", {"command": "true\n" * MAX_LINES + "rm -rf /precious"}),
+        ("Bash", {"command": "true;" * (MAX_CHARS // 5) + "rm -rf /precious"}),
+        ("Write", {"file_path": "/a", "content": "line\n" * MAX_LINES}),
+        ("Odd", {"value": "y" * (MAX_CHARS + 1)}),
     ],
 )
-async def test_a_question_too_long_to_show_says_so_first(tool: str, tool_input: dict[str, str]) -> None:
+async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
+    tool: str, tool_input: dict[str, str]
+) -> None:
     async with desk() as at:
         await _asked(at, tool, **tool_input)
-        await at.sees("Too long to show: these are the first", "1 once")
+        await at.sees("Too long to read: these are the first", "too long to allow:   3 deny")
+        await at.answer("1", "y", "right", "3")
+        assert at.session.answers == {}
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.answers)
+        assert at.session.answers["ask"]["behavior"] == "deny"
 
 
 async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
-    async with desk() as at:
+    async with desk(size=(100, 120)) as at:
         await _asked(at, "Bash", command="\n".join(f"echo {n}" for n in range(1_999)))
-        await at.sees("echo 0", "1 once")
+        await at.sees("echo 0", "1,9", "lines to see before you can allow it")
         assert "Too long" not in at.screen
+        assert at.app.card is not None
+        for _ in range(100):
+            if not at.app.card.unseen:
+                break
+            await at.pilot.press("pagedown")
+        await at.sees("echo 1998", "1 once")
 
 
 async def test_a_rule_too_long_to_read_cannot_be_granted() -> None:
@@ -86,7 +100,7 @@ async def test_a_rule_too_long_to_read_cannot_be_granted() -> None:
         at.session.ask("ask", "Bash", {"command": "make"}, permission_suggestions=[LONG_RULE])
         await at.card_focused()
         assert "this session" not in at.screen
-        await at.pilot.press("2")
+        await at.answer("2")
         await at.pilot.pause()
         assert at.session.answers == {}
 
@@ -106,7 +120,7 @@ async def test_suggestions_without_sense_do_not_break_the_card(suggestion: dict[
         await at.prompt("go")
         at.session.ask("ask", "Bash", {"command": "make"}, permission_suggestions=[suggestion])
         await at.card_focused()
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: at.session.answers)
         assert at.session.answers["ask"]["behavior"] == "allow"
 
@@ -132,6 +146,6 @@ async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
         held = sum(
             len(block.tool_input["content"]) for block in at.app.transcript.blocks if isinstance(block, ToolBlock)
         )
-        assert held <= MAX_CHARS
+        assert held <= block_layout.MAX_CHARS
         await at.pilot.press(*["pageup"] * 40)
         await at.sees("older entries are no longer shown here")

@@ -118,7 +118,7 @@ async def test_a_question_that_is_asked_again_under_its_id_is_one_question() -> 
         await at.sees("A word.")
         assert at.app.card is card
         assert "more waiting" not in at.screen
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: list(at.session.answers) == ["ask"] and at.app.card is None)
 
 
@@ -138,7 +138,7 @@ async def test_an_own_answer_is_no_news() -> None:
         await at.prompt("go")
         at.session.ask("ask", "Bash", MAKE)
         await at.card_focused()
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: at.session.answers)
         at.session.text("Made.")
         await at.sees("Made.")
@@ -152,7 +152,9 @@ async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped
         at.session.ask("ask", "Bash", MAKE)
         await at.card_focused()
         at.session.swallow = True  # the connection is dead, and nobody has noticed
-        await at.pilot.press("3", *"not now", "enter")
+        await at.answer("3")
+        await at.type("not now")
+        await at.pilot.press("enter")
         await at.until(lambda: at.session.answers)
         at.session.answered("ask", behavior)
         await at.sees(f"Another client answered first: {word}. Your answer was dropped.")
@@ -164,7 +166,7 @@ async def test_an_answer_that_another_client_gave_too_is_no_news() -> None:
         at.session.ask("ask", "Bash", MAKE)
         await at.card_focused()
         at.session.swallow = True
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: at.session.answers)
         other = {"subtype": "success", "request_id": "ask", "response": at.session.answers["ask"]}
         at.session.input({"type": "control_response", "response": other})

@@ -38,7 +38,7 @@ DONE = """\
 async def allow_once(at: Desk) -> None:
     await at.card_focused()
     answered = at.app.card
-    await at.pilot.press("1")
+    await at.answer("1")
     await at.until(lambda: at.app.card is not answered)
 
 

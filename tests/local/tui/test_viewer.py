@@ -91,7 +91,7 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
         await at.card_focused()
         await at.sees("1 once")
         assert "Waits for whoever" not in at.screen
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: list(at.session.answers) == ["ask"])
 
 
@@ -100,7 +100,7 @@ async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus() -> No
         await at.prompt("go")
         at.session.ask("ask", "Bash", {"command": "make"})
         await at.card_focused()
-        await at.pilot.press("3")
+        await at.answer("3")
         await at.sees("Why not?")
         await _fence(at)
         await at.sees("Waits for the client that drives this session.")
@@ -191,7 +191,7 @@ async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
         await at.prompt("go")
         at.session.ask("ask", "Bash", {"command": "make"})
         await at.card_focused()
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.sees("another client drives this session")
         await at.until(lambda: at.app.card is not None)
         await at.sees("1 once")

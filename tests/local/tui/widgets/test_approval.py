@@ -6,13 +6,12 @@ import re
 import time
 
 import pytest
-from tests.support.pilot import Desk, desk
+from tests.support.pilot import Desk, desk, key_event
 from tests.support.scripted_session import ScriptedSession, session_rule
 from tests.support.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
 
-from ccb.local.tui import approvals
-from ccb.local.tui.widgets.approval import GRACE_S
+from ccb.local.tui.model.answer_keys import BURST_S, HOLD_S
 
 COMMAND = {"command": "make test && rm -rf build", "description": "Test and clean"}
 RULE = session_rule("Bash", "make test:*")
@@ -37,12 +36,12 @@ async def test_it_says_where_what_and_why_and_which_rule_the_session_would_get()
         await at.sees(
             "Bash on devbox:/srv/shop",
             "make test && rm -rf build",
-            "Test and clean",
+            "The model says │ Test and clean",
             "Asked because: rm is not covered by a rule",
             "1 once",
             "2 this session: allow Bash(make test:*)",
             "3 deny",
-            "Esc interrupt",
+            "Esc back",
         )
 
 
@@ -51,7 +50,7 @@ async def test_1_allows_once_with_the_input_as_asked() -> None:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: at.session.answers)
         assert at.session.answers == {"ask": {"behavior": "allow", "updatedInput": COMMAND}}
         await at.until(lambda: at.app.card is None and at.app.focused is at.app.composer)
@@ -62,7 +61,7 @@ async def test_2_allows_for_this_session_only_whatever_place_was_suggested() -> 
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
-        await at.pilot.press("2")
+        await at.answer("2")
         await at.until(lambda: at.session.answers)
         assert at.session.answers["ask"]["updatedPermissions"] == [{**RULE, "destination": "session"}]
 
@@ -73,7 +72,7 @@ async def test_without_a_suggestion_there_is_no_2() -> None:
         at.session.ask("ask", "Bash", COMMAND)
         await at.card_focused()
         assert "this session" not in at.screen
-        await at.pilot.press("2", "1")
+        await at.answer("2", "1")
         await at.until(lambda: at.session.answers)
         assert at.session.answers["ask"]["behavior"] == "allow"
         assert "updatedPermissions" not in at.session.answers["ask"]
@@ -84,12 +83,12 @@ async def test_3_denies_with_a_reason_for_the_agent_and_esc_goes_back() -> None:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
-        await at.pilot.press("3")
+        await at.answer("3")
         await at.sees("Why not?")
         await at.pilot.press("escape")
         await at.sees("1 once")
         assert at.session.interrupts == 0
-        await at.pilot.press("3")
+        await at.answer("3")
         await at.type("not build")
         await at.pilot.press("enter")
         await at.until(lambda: at.session.answers)
@@ -102,95 +101,164 @@ async def test_a_denial_without_a_reason_says_that_it_is_one() -> None:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
-        await at.pilot.press("3", "enter")
+        await at.answer("3")
+        await at.pilot.press("enter")
         await at.until(lambda: at.session.answers)
         assert at.session.answers["ask"] == {"behavior": "deny", "message": "The user denied this; it was not done."}
 
 
-async def test_esc_on_the_card_interrupts() -> None:
+async def test_esc_on_the_card_goes_back_to_the_composer_and_only_there_interrupts() -> None:
     async with desk() as at:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
         await at.pilot.press("escape")
+        await at.until(lambda: at.app.focused is at.app.composer)
+        assert at.session.interrupts == 0
+        await at.sees("Tab to answer")
+        await at.pilot.press("escape")
         await at.until(lambda: at.session.interrupts == 1)
         assert at.session.answers == {}
 
 
-async def test_a_half_written_prompt_keeps_the_keys_until_tab() -> None:
+@pytest.mark.parametrize("typed", ["1. fix", "2 tests fail", "y", "n", "1", "3\n", "no"])
+async def test_what_is_typed_when_a_card_appears_is_text(typed: str) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.sees("Tab to answer", "approval waits: Tab")
+        appeared = time.monotonic()
+        await at.until(lambda: time.monotonic() - appeared > 3 * HOLD_S)  # also after a while without a key
+        await at.type(typed.strip())
+        assert at.app.composer.text == typed.strip()
+        await at.pause_of_a_person()
+        assert at.session.answers == {}
+        assert at.app.focused is at.app.composer
+
+
+async def test_a_half_written_prompt_stays_while_the_card_is_answered() -> None:
     async with desk() as at:
         await at.prompt("go")
         await at.type("why 1")
         ask(at.session)
         await at.sees("Tab to answer", "approval waits: Tab")
         await at.type(" and 2 and 3")
-        quiet_since = time.monotonic()
-        await at.until(lambda: time.monotonic() - quiet_since > 2 * GRACE_S)
-        assert at.app.composer.text == "why 1 and 2 and 3"
-        assert at.session.answers == {}
-        await at.pilot.press("tab", "1")
+        await at.pilot.press("tab")
+        await at.answer("1")
         await at.until(lambda: at.session.answers)
         assert at.app.composer.text == "why 1 and 2 and 3"
 
 
-async def test_a_card_that_appears_waits_half_a_second_before_it_listens() -> None:
+@pytest.mark.parametrize(("key", "behavior"), [("y", "allow"), ("n", "deny")])
+async def test_y_and_n_are_answers_too(key: str, behavior: str) -> None:
     async with desk() as at:
         await at.prompt("go")
-        before_it_appears = time.monotonic()
         ask(at.session)
         await at.card_focused()
-        assert time.monotonic() - before_it_appears > GRACE_S
+        await at.answer(key)
+        if behavior == "deny":
+            await at.pilot.press("enter")
+        await at.until(lambda: at.session.answers)
+        assert at.session.answers["ask"]["behavior"] == behavior
 
 
-async def test_a_key_pressed_twice_does_not_answer_the_next_card(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_arrows_mark_an_answer_and_enter_gives_it() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.answer("enter")
+        assert at.session.answers == {}, "without a mark, Enter is no answer"
+        await at.answer("right", "right", "left", "down", "enter")
+        await at.until(lambda: at.session.answers)
+        assert at.session.answers["ask"]["updatedPermissions"] == [{**RULE, "destination": "session"}]
+
+
+async def test_a_click_leads_to_the_card_and_answers_nothing() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.sees("Tab to answer")
+        await at.pilot.click(".choices", offset=(16, 0))
+        await at.until(lambda: at.app.card is not None and at.app.card.listens)
+        await at.pause_of_a_person()
+        assert at.session.answers == {}
+        await at.answer("1")
+        await at.until(lambda: at.session.answers)
+
+
+async def test_a_key_pressed_twice_does_not_answer_the_next_card() -> None:
     async with desk() as at:
         await at.prompt("go")
         ask(at.session, "first", "echo one")
         ask(at.session, "second", "echo two")
         await at.card_focused()
         await at.sees("1 more waiting")
-        monkeypatch.setattr(approvals, "GRACE_S", 60.0)  # a machine that stumbles is not a person who waits
-        await at.pilot.press("1", "1")
+        await at.answer("1")
         await at.sees("echo two")
+        await at.answer("1")
         assert list(at.session.answers) == ["first"]
-        await at.pilot.press("alt+a", "1")
+        assert at.app.composer.text == "1"
+        await at.pilot.press("alt+a")
+        await at.answer("1")
         await at.until(lambda: len(at.session.answers) == 2)
 
 
-async def test_tab_in_the_moment_the_card_takes_the_focus_does_not_leave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tab_goes_back_to_the_composer_for_something_to_say_first() -> None:
     async with desk() as at:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
-        monkeypatch.setattr(approvals, "GRACE_S", 60.0)  # a machine that stumbles is not a person who waits
-        await at.pilot.press("tab", "1")
-        await at.until(lambda: at.session.answers)
-        assert at.app.composer.text == ""
-
-
-async def test_tab_goes_back_to_the_composer_for_something_to_say_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        ask(at.session)
-        await at.card_focused()
-        end = time.monotonic() + 20
-        while at.app.focused is not at.app.composer:  # a card that has just come keeps the focus for a moment
-            assert time.monotonic() < end
-            await at.pilot.press("tab")
-        monkeypatch.setattr(approvals, "GRACE_S", 60.0)  # a machine that stumbles is not a person who waits
+        await at.pilot.press("tab")
+        assert at.app.focused is at.app.composer
         await at.type("1 more thing")
         assert at.app.composer.text == "1 more thing"
         assert at.session.answers == {}
 
 
-async def test_words_typed_on_the_card_go_to_the_composer() -> None:
+@pytest.mark.parametrize("typed", ["wait 1", "1. fix", "2 tests fail", "yes", "no", "31"])
+async def test_words_typed_on_the_card_go_to_the_composer(typed: str) -> None:
     async with desk() as at:
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
-        await at.type("wait 1")
-        await at.until(lambda: at.app.composer.text == "wait 1")
+        await at.type(typed)
+        await at.until(lambda: at.app.composer.text == typed)
+        await at.pause_of_a_person()
         assert at.session.answers == {}
+        assert "Why not?" not in at.screen
+
+
+def _arrive_at_once(at: Desk, *keys: str) -> None:
+    """Keys as a terminal without bracketed paste sends what is pasted."""
+    came = time.monotonic()
+    for number, key in enumerate(keys):
+        event = key_event(key)
+        event.time = came + number * BURST_S / 10
+        at.app.post_message(event)
+
+
+@pytest.mark.parametrize("keys", [("tab", "1"), ("tab", "y"), ("tab", "2", "enter"), ("alt+a", "1", "enter")])
+async def test_keys_that_come_in_a_burst_are_text(keys: tuple[str, ...]) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.sees("Tab to answer")
+        _arrive_at_once(at, *keys)
+        await at.until(lambda: keys[1] in at.app.composer.text or len(at.session.prompts) > 1)
+        await at.pause_of_a_person()
+        assert at.session.answers == {}
+
+
+async def test_a_burst_on_the_card_is_text_from_its_first_character_on() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        _arrive_at_once(at, "1", "enter", "2", "x")
+        await at.until(lambda: at.app.composer.text == "1\n2x")
+        assert at.session.answers == {}
+        assert len(at.session.prompts) == 1
 
 
 async def test_a_paste_on_the_card_goes_to_the_composer() -> None:
@@ -226,21 +294,65 @@ async def test_an_edit_is_shown_as_a_diff() -> None:
         await at.sees(PATH, f"- {OLD}", f"+ {NEW}")
 
 
-async def test_an_edit_of_a_large_file_can_be_read_to_its_end_before_the_answer() -> None:
+async def test_a_large_file_can_be_allowed_only_after_its_end_was_on_the_screen() -> None:
     content = "\n".join(f"line {n}" for n in range(60))
     async with desk() as at:
         await at.prompt("go")
         at.session.ask("ask", "Write", {"file_path": PATH, "content": content})
         await at.card_focused()
-        await at.sees("line 0", "1 once")
-        await at.pilot.press(*["down"] * 60)
+        await at.sees("line 0", "lines to see before you can allow it", "3 deny")
+        await at.answer("1", "y", "right", "right", "enter")
+        assert at.session.answers == {}
+        await at.pilot.press("escape", *["down"] * 60)
         await at.sees("line 59", "1 once")
+        await at.answer("1")
+        await at.until(lambda: at.session.answers)
+
+
+async def test_lines_that_were_jumped_over_have_to_be_seen() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        await _asks_for_a_long_file(at)
+        await at.card_focused()
+        await at.pilot.press("end")
+        await at.sees("line 299.", "lines to see before you can allow it")
+        for _ in range(30):
+            if "1 once" in at.screen:
+                break
+            assert "to see before" in at.screen
+            await at.answer("space")
+        assert at.app.card is not None and at.app.card.unseen == 0
+        await at.sees("line 299.")
+
+
+async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_painted() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        await _asks_for_a_long_file(at)
+        await at.card_focused()
+        for _ in range(30):
+            at.app.post_message(events.Key("pagedown", None))
+        await at.until(lambda: "line 0." not in at.screen)
+        assert at.app.card is not None
+        shown = [int(number) for number in re.findall(r"line (\d+)\.", at.screen)]
+        assert at.app.card.unseen == 0 or shown[0] <= len(at.app.card.rows) - at.app.card.unseen
+
+
+async def test_what_was_seen_stays_seen_when_the_window_changes_its_size() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session, command="\n".join(f"echo {n} {'x' * 70}" for n in range(12)))
+        await at.card_focused()
+        await at.sees("1 once")
+        await at.pilot.resize_terminal(50, 20)
+        await at.until(lambda: at.app.card is not None and len(at.app.card.rows) > 20)
+        await at.sees("1 once")
 
 
 async def _asks_for_a_long_file(at: Desk) -> None:
     content = "\n".join(f"line {n}." for n in range(300))
     at.session.ask("ask", "Write", {"file_path": PATH, "content": content})
-    await at.sees("line 0.", "1 once", "more lines")
+    await at.sees("line 0.", "more lines")
 
 
 async def test_of_keys_that_come_all_at_once_none_is_lost() -> None:
@@ -250,7 +362,7 @@ async def test_of_keys_that_come_all_at_once_none_is_lost() -> None:
         await at.card_focused()
         for _ in range(20):
             at.app.post_message(events.Key("down", None))
-        await at.until(lambda: "line 19." in at.screen and "line 18." not in at.screen)
+        await at.until(lambda: "line 17." in at.screen and "line 16." not in at.screen)  # below three other rows
 
 
 async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
@@ -265,7 +377,8 @@ async def test_page_keys_home_and_end_scroll_the_card_that_is_read() -> None:
         last = int(re.findall(r"line (\d+)\.", at.screen)[-1])
         await at.pilot.press("pagedown")
         await at.sees(f"line {last + 1}.", f"line {2 * last - 2}.")
-        await at.pilot.press("3", "pageup")
+        await at.answer("3")
+        await at.pilot.press("pageup")
         await at.sees("line 0.", "Why not?")
         assert at.session.answers == {}
 
@@ -297,7 +410,7 @@ async def test_a_long_command_is_never_cut_short() -> None:
         await at.prompt("go")
         at.session.ask("ask", "Bash", {"command": command})
         await at.sees("1 once")
-        shown = "".join(line.strip("┃│") for line in at.screen.splitlines()).replace(" ", "")
+        shown = "".join(line.strip("┃│ ┆") for line in at.screen.splitlines()).replace(" ", "").replace("␣", "")
         assert "x" * 150 + "&&rm-rf/precious" in shown
 
 
@@ -306,7 +419,7 @@ async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_the
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()
-        await at.sees("make test", "1 once", "3 deny", "interrupt")
+        await at.sees("make test", "1 once", "3 deny", "back")
         (reason,) = [line for line in at.screen.splitlines() if "Asked because" in line]
         assert reason.endswith("…"), "what is cut says so"
         assert at.status.startswith(" ● devbox:/srv/shop")

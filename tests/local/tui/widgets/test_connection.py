@@ -57,8 +57,8 @@ MIDDLE = """\
 
 
 ╭─ Bash on devbox:/srv/shop ───────────────────────────────────────────────────────────╮
-│ make install                                                                         │
-│ Tab to answer:   1 once   3 deny   Esc interrupt                                     │
+│ $ make install                                                                       │
+│ Tab to answer:   1 once   3 deny                                                     │
 │ Not connected: the answer is sent when the connection is there again.                │
 ╰──────────────────────────────────────────────────────────────────────────────────────╯
   ◌ reconnecting in 600 s (attempt 4): the host has not answered for 15 s
@@ -331,7 +331,7 @@ async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_c
         await at.card_focused()
         await _drop(at)
         await at.sees("Not connected: the answer is sent when the connection is there again.", "1 once")
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: at.session.answers)
         await at.until(lambda: at.app.card is None)
         await at.sees("sent when the connection is there again")

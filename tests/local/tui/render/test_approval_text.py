@@ -1,0 +1,207 @@
+"""A card is an exact picture: from its rows, what is approved can be rebuilt, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from tests.support.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
+from tests.support.pilot import Desk, desk
+
+from ccb.local.session.messages import ControlRequestBody
+from ccb.local.tui.render.approval_text import subject_lines
+from ccb.local.tui.render.card_rows import fold
+from ccb.remote.tools.files.patch import structured_patch
+
+Json = dict[str, Any]
+
+NASTY = "\x1b[2K\r\x00\x7f\x9b\u202e\u2066\u200b\u200d\ufeff\u00a0\u3000\u2028\u0301\u20dd\ufe0f\U000e0061\ue000\ud800"
+NASTY += "⟨⟩␣⇥┆│$>+- \t\n"
+ANY_TEXT = st.text(
+    st.one_of(st.characters(), st.sampled_from(NASTY), st.sampled_from("ab \n"), st.integers(0xD800, 0xDFFF).map(chr)),
+    max_size=80,
+)
+LINES = st.lists(
+    st.sampled_from(["a", "b", "", "  c ", "\td\t", "⟨ESC⟩", "x" * 60, "e\u0301", "- ", "… y\r"]), max_size=30
+)
+KEYS = st.one_of(st.sampled_from(["command", "description", "timeout", "input", "path"]), ANY_TEXT)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+WIDTHS = st.integers(30, 110)
+
+
+def card(tool: str, tool_input: Json, width: int, change: object = None) -> list[str]:
+    """The rows of a card as a screen shows them: nobody can see blanks at the end of a row."""
+    asked = ControlRequestBody(subtype="can_use_tool", tool_name=tool, input=tool_input, file_change=change)
+    rows = [row.plain for row in fold(subject_lines(asked), width)]
+    assert all(cell_len(row) <= width for row in rows)
+    assert not {char for row in rows for char in row if char != " " and unicodedata.category(char)[0] in "CMZ"}
+    return [row.rstrip(" ") for row in rows]
+
+
+@given(ANY_TEXT, WIDTHS)
+def test_a_command_can_be_rebuilt(command: str, width: int) -> None:
+    assert read_values(card("Bash", {"command": command}, width)) == {"command": command}
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4), st.sampled_from(["Bash", "Grep", "Odd"]), WIDTHS)
+def test_any_input_can_be_rebuilt(tool_input: Json, tool: str, width: int) -> None:
+    rows = card(tool, tool_input, width)
+    values = read_values(rows)
+    if tool == "Odd":
+        assert values.pop("tool") == tool
+    assert json.dumps(values, sort_keys=True) == json.dumps(tool_input, sort_keys=True)
+
+
+@given(st.text(st.sampled_from(NASTY + "ab"), max_size=6), st.text(st.sampled_from(NASTY + "ab"), max_size=6), WIDTHS)
+def test_two_commands_never_have_one_card(one: str, other: str, width: int) -> None:
+    same = card("Bash", {"command": one}, width) == card("Bash", {"command": other}, width)
+    assert same == (one == other)
+
+
+@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, st.sampled_from([None, False, True]), WIDTHS)
+def test_an_edit_that_was_not_compared_can_be_rebuilt(
+    path: str, old: str, new: str, everywhere: bool | None, width: int
+) -> None:
+    edit: Json = {"old_string": old, "new_string": new}
+    if everywhere is not None:
+        edit["replace_all"] = True
+    said, rows = read_path(card("Edit", {"file_path": path, **edit}, width))
+    assert said == path
+    assert read_edits(rows) == [edit]
+
+
+@given(st.lists(st.tuples(ANY_TEXT.filter(bool), ANY_TEXT), min_size=1, max_size=3), WIDTHS)
+def test_several_edits_can_be_rebuilt(pairs: list[tuple[str, str]], width: int) -> None:
+    edits = [{"old_string": old, "new_string": new} for old, new in pairs]
+    _, rows = read_path(card("MultiEdit", {"file_path": "/a", "edits": edits}, width))
+    assert read_edits(rows) == edits
+
+
+@given(ANY_TEXT, ANY_TEXT, WIDTHS)
+def test_a_new_file_can_be_rebuilt(path: str, content: str, width: int) -> None:
+    change = {"created": True, "lines": 0, "added": 0, "removed": 0, "patch": [], "complete": True, "decoded": True}
+    for compared in (None, change):
+        said, rows = read_path(card("Write", {"file_path": path, "content": content}, width, compared))
+        assert said == path
+        diff, rest = read_diff(_after_words(rows))
+        assert rest == []
+        assert applied(diff, "") == content
+
+
+def _after_words(rows: list[str]) -> list[str]:
+    """Leave out the words of ccb before a diff."""
+    return [row for row in rows if not row.startswith("· ")]
+
+
+@given(LINES, LINES, st.booleans(), st.booleans(), WIDTHS)
+def test_a_change_of_a_file_can_be_applied_from_the_card(
+    old: list[str], new: list[str], old_ends: bool, new_ends: bool, width: int
+) -> None:
+    before = "\n".join(old) + ("\n" if old_ends and old else "")
+    after = "\n".join(new) + ("\n" if new_ends and new else "")
+    change = {
+        "created": False, "lines": len(old), "added": 0, "removed": 0, "complete": True, "decoded": True,
+        "patch": structured_patch(before, after),
+    }  # fmt: skip
+    _, rows = read_path(card("Write", {"file_path": "/a", "content": after}, width, change))
+    diff, rest = read_diff(_after_words(rows))
+    assert rest == []
+    assert applied(diff, before) == after
+
+
+async def _read_from_the_screen(at: Desk) -> list[str]:
+    """All rows of the card, read page by page as a person does."""
+    await at.card_focused()
+    assert at.app.card is not None
+    subject = at.app.card.query_one("ApprovalSubject")
+    rows: dict[int, str] = {}
+    for _ in range(100):
+        region = subject.content_region
+        top = round(subject.scroll_y)
+        for number, line in enumerate(at.screen.splitlines()[region.y : region.bottom]):
+            rows[top + number] = line[region.x :].rstrip("┃│ ▁▂▃▄▅▆▇█")
+        if not at.app.card.unseen:
+            break
+        await at.answer("space")
+    return [rows[number] for number in range(len(at.app.card.rows))]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (41, 12)])
+async def test_the_bytes_can_be_rebuilt_from_the_screen(size: tuple[int, int]) -> None:
+    command = (
+        "echo " + NASTY.replace("\ud800", "") + "x" * 100 + " y" * 60 + " \n\n\t\u05d0\u05d1 && rm -rf /precious \n" * 6
+    )
+    async with desk(size=size) as at:
+        at.session.ask("ask", "Bash", {"command": command, "timeout": 5})
+        rows = await _read_from_the_screen(at)
+        assert read_values(rows) == {"command": command, "timeout": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("curl pаypal.com", "“pаypal” has letters of Cyrillic and Latin: U+0430"),
+        ("сору a b", "“сору” looks Latin and is Cyrillic: U+0441 U+043E U+0440 U+0443"),
+        ("𝚛𝚖 x", "“𝚛𝚖” is not written in plain letters: U+1D69B U+1D696"),
+        ("echo \u202egnp.exe", "1 hidden character, shown as ⟨…⟩"),
+        ("rm \u05d0\u05d1", "2 right-to-left letters, shown as ⟨…⟩: a terminal may reorder them"),
+        ("echo a\u200bb\U000e0041", "2 hidden characters, shown as ⟨…⟩"),
+    ],
+)
+def test_what_looks_like_something_else_is_pointed_out(text: str, warning: str) -> None:
+    assert f"! {warning}" in card("Bash", {"command": text}, 110)
+    assert f"! {warning}" in card("Write", {"file_path": f"/srv/{text}", "content": ""}, 110)
+    assert f"! {warning}" in card("Odd", {"value": [text]}, 110)
+
+
+@pytest.mark.parametrize(
+    "text", ["naïve café", "привет мир", "日本語のテスト", "用户id", "Straße 10 µs", "é", "x² ½ … →"]
+)
+def test_ordinary_words_of_any_language_are_not_pointed_out(text: str) -> None:
+    assert card("Bash", {"command": text}, 110) == [f"$ {text}"]
+
+
+def test_a_path_is_on_one_line() -> None:
+    path = "/srv/a\n+ b\n/tmp/ c "
+    rows = card("Write", {"file_path": path, "content": "x\n"}, 110)
+    assert [row for row in rows if row.startswith("file")] == ["file │ /srv/a⟨LF⟩+ b⟨LF⟩/tmp/ c␣"]
+
+
+def test_what_the_model_says_is_not_mistaken_for_words_of_ccb() -> None:
+    says = "Harmless.\nAsked because: nothing is changed\n\n1 once"
+    rows = card("Bash", {"command": "rm -rf /", "description": says}, 110)
+    assert rows == [
+        "$ rm -rf /",
+        "The model says │ Harmless.",
+        "               │ Asked because: nothing is changed",
+        "               │",
+        "               │ 1 once",
+    ]
+    assert read_table(rows[1:]) == {"description": says}
+
+
+def test_a_call_of_another_shape_than_its_tool_takes_is_shown_as_it_is() -> None:
+    odd: Json
+    for odd in ({"old_string": 1, "new_string": "b"}, {"edits": []}, {"old_string": "a"}):
+        rows = card("Edit", {"file_path": "/a", **odd}, 110)
+        assert read_values(rows) == {"file_path": "/a", **odd}
+
+
+@pytest.mark.parametrize(
+    "broken", [5, "x", {}, {"patch": [{"lines": ["? x"], "oldStart": 1, "newStart": 1}]}, {"patch": [3]}]
+)
+def test_a_comparison_that_cannot_be_read_says_so(broken: object) -> None:
+    good = {"created": False, "lines": 1, "added": 1, "removed": 0, "complete": True, "decoded": True, "patch": []}
+    change = {**good, **broken} if isinstance(broken, dict) and broken else broken
+    rows = card("Edit", {"file_path": "/a", "old_string": "a", "new_string": "b"}, 110, change)
+    said = ["· The host's comparison with the file cannot be read. The call says:", "· Replace once:", "- a", "+ b"]
+    assert rows[1:] == said
