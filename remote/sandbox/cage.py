@@ -34,9 +34,10 @@ class Request:
 
 
 _LISTS = ("argv", "environment", "read", "write", "execute", "protected")
-_TEXTS = ("cwd", "program", "temporary")
+_TEXTS = ("program", "temporary")
 EMPTY: dict[str, object] = {
     "abi": 0,
+    "cwd": b"/",
     "workspace": False,
     "network": False,
     **{name: [] for name in _LISTS},
@@ -65,6 +66,9 @@ def _file_rules(request: Request) -> list[tuple[bytes, int]]:
     rules += [(path, may) for path in request.write]
     if request.temporary:
         rules.append((request.temporary, may))
+    if request.workspace:
+        terminal = landlock.READ | landlock.CHANGE | landlock.IOCTL_DEV
+        rules += [(path, terminal) for path in (b"/dev/shm", b"/dev/pts", b"/dev/ptmx")]
     return [*rules, (b"/dev/null", landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV)]
 
 

@@ -17,26 +17,60 @@ if TYPE_CHECKING:
     from typing import Callable
 
 
-def probe(kernel: Kernel, most: int) -> dict[str, object]:
-    """Return the ABI of Landlock that cages can use, at most `most`. It is 0, with the reason, if no cage holds."""
+def probe(kernel: Kernel, most: int, temporary: bytes) -> dict[str, object]:
+    """Return which cages hold: `abi`, the version of Landlock that they use (0: none, at most `most`), whether
+    `namespaces` can replace it, whether there is a cage for the `workspace`, and `why` not. `temporary` is an empty
+    directory."""
     try:
         abi = min(landlock.version(kernel), landlock.NEWEST_ABI, most)
+        why = "" if abi > 0 else "the kernel offers no Landlock"
     except OSError as error:
-        return {"abi": 0, "why": "the kernel offers no Landlock (%s)" % error.strerror}
-    if abi < 1:
-        return {"abi": 0, "why": "the kernel offers no Landlock"}
-    why = _in_child(lambda: _try({**EMPTY, "abi": abi}, kernel))
-    return {"abi": 0 if why else abi, "why": why}
+        abi, why = 0, "the kernel offers no Landlock (%s)" % error.strerror
+    if abi > 0:
+        why = _in_child(lambda: _try(kernel, temporary, {"abi": abi}))
+    if abi > 0 and not why:
+        why = _in_child(lambda: _try(kernel, temporary, {"abi": abi, "workspace": True}))
+        return {"abi": abi, "namespaces": False, "workspace": not why, "why": _with_hint(why)}
+    without = _in_child(lambda: _try(kernel, temporary, {"abi": 0}))
+    reasons = "%s, and no namespaces (%s)" % (why, _with_hint(without)) if without else why
+    return {"abi": 0, "namespaces": not without, "workspace": False, "why": reasons}
 
 
-def _try(fields: dict[str, object], kernel: Kernel) -> str:
-    """Enter a cage in which nothing may be opened. Return what is possible in it all the same, "" if nothing is."""
-    enter(kernel, Request(fields))
-    if _works(lambda: os.close(os.open("/", os.O_RDONLY))):
-        return "the cage does not stop files here"
+def _try(kernel: Kernel, temporary: bytes, more: dict[str, object]) -> str:
+    """Enter a cage in which only a temporary directory may be used. Return how it does not hold, "" if it does."""
+    enter(kernel, Request({**EMPTY, "temporary": temporary, **more}))
+    outside = os.path.dirname(temporary)
+    if _works(lambda: os.mkdir(os.path.join(outside, b"made-by-a-probe"))):
+        return "the cage does not stop writing here"
     if _works(lambda: _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM).close()):
         return "the cage does not stop sockets here"
+    if temporary and not _works(lambda: os.rmdir(_made(os.path.join(temporary, b"made-by-a-probe")))):
+        return "the cage stops writing where it must not"
     return ""
+
+
+def _made(path: bytes) -> bytes:
+    os.mkdir(path)
+    return path
+
+
+_HINTS = (
+    ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "the system forbids user namespaces"),
+    ("/proc/sys/user/max_user_namespaces", "0", "the system forbids user namespaces"),
+)
+
+
+def _with_hint(why: str) -> str:
+    """Return why a trial failed, with the setting of the system that probably is the reason."""
+    for path, value, meaning in _HINTS if why else ():
+        try:
+            with open(path, encoding="ascii") as file:
+                if file.read().strip() == value:
+                    return "%s: %s" % (why, meaning)
+        except OSError:
+            pass
+    return why
 
 
 def _works(attempt: Callable[[], None]) -> bool:

@@ -4,15 +4,68 @@ themselves."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
-_NAMES = (
+_ALWAYS = (
     *(".git", ".claude", "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", ".mcp.json", ".codex", ".gemini", "GEMINI.md"),
-    *(".cursor", ".cursorrules", ".aider.conf.yml", ".vscode", ".idea", ".envrc", ".gitmodules", ".gitconfig"),
-    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".ripgreprc", ".ccb"),
+    *(".cursor", ".vscode", ".idea", ".envrc"),
 )
+_IF_THERE = (
+    *(".cursorrules", ".aider.conf.yml", ".gitmodules", ".gitconfig", ".husky", ".githooks", "lefthook.yml"),
+    *(".pre-commit-config.yaml", ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile"),
+    *(".zshenv", ".ripgreprc", ".tool-versions", ".mise.toml", "mise.toml", ".devcontainer", ".ssh", ".config"),
+)
+_MOST_DIRECTORIES = 2000
+_DEPTH = 3
+_MOST_CONFIGURATION = 1 << 20
+_NAMES_A_PATH = re.compile(r"^\s*(?:hookspath|path|attributesfile|excludesfile)\s*=\s*\"?([^\"\n]+)", re.I | re.M)
 
 
 def protected_paths(directories: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths in these directories that a command in the cage for the workspace may not change or create."""
-    return tuple(os.path.join(directory, name) for directory in directories for name in _NAMES)
+    """Return the paths in these directories that a command in the cage for the workspace may neither change nor create.
+    All of `.git` is among them: a new file in it, as `commondir`, can make git run what the command has written. Of
+    repositories further down, those that exist are found, if they are not too deep or too many."""
+    found: list[str] = []
+    for directory in directories:
+        found += [os.path.join(directory, name) for name in _ALWAYS]
+        found += [path for name in _IF_THERE if os.path.lexists(path := os.path.join(directory, name))]
+        found += _inner(directory)
+        found += _named_by_git(directory)
+    return tuple(dict.fromkeys(found))
+
+
+def _inner(top: str) -> list[str]:
+    """Return what is protected in directories below `top`, where it exists."""
+    found = []
+    waiting = [(top, 0)]
+    seen = 0
+    while waiting and seen < _MOST_DIRECTORIES:
+        directory, depth = waiting.pop(0)
+        seen += 1
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if directory != top and entry.name in _ALWAYS:
+                        found.append(entry.path)
+                    elif depth < _DEPTH and entry.name != ".git" and entry.is_dir(follow_symlinks=False):
+                        waiting.append((entry.path, depth + 1))
+        except OSError:
+            continue
+    return found
+
+
+def _named_by_git(directory: str) -> list[str]:
+    """Return files and directories of the project that git's configuration in it names, as `core.hooksPath`."""
+    try:
+        with open(os.path.join(directory, ".git", "config"), encoding="utf-8", errors="replace") as file:
+            text = file.read(_MOST_CONFIGURATION)
+    except OSError:
+        return []
+    found = []
+    for match in _NAMES_A_PATH.finditer(text):
+        for base in (directory, os.path.join(directory, ".git")):
+            path = os.path.normpath(os.path.join(base, match[1].strip()))
+            if path.startswith(directory + "/") and os.path.lexists(path):
+                found.append(path)
+    return found

@@ -76,9 +76,10 @@ def workspace_rules(
 
 def _readable(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
     found = [*_READ, *(f"/etc/{name}" for name in _READ_IN_ETC)]
-    if os.path.isabs(home):
-        found += [os.path.join(home, name) for name in _READ_IN_HOME]
+    for each in (home, environ.get("HOME", "")):  # they differ where HOME was set for one login
+        if os.path.isabs(each):
+            found += [os.path.join(each, name) for name in _READ_IN_HOME]
     configuration = environ.get("XDG_CONFIG_HOME", "")
     if os.path.isabs(configuration):
         found += [os.path.join(configuration, "git", name) for name in ("config", "ignore", "attributes")]
-    return tuple(found)
+    return tuple(dict.fromkeys(found))

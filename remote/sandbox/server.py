@@ -7,6 +7,7 @@ import contextlib
 import enum
 import functools
 import importlib.util
+import io
 import logging
 import marshal
 import os
@@ -18,14 +19,24 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import InspectLoader
-from typing import IO, cast
+from typing import IO, Callable, cast
 
+from .placeholders import Placeholders
 from .rules import CageKind, CageRules
 from .temporary import TemporaryDirectories
 
 _log = logging.getLogger(__name__)
 
-_MODULES = ("syscalls", "landlock", "seccomp", "namespaces", "cage", "probe", "zygote")  # in the order of their imports
+_MODULES = (
+    "syscalls",
+    "landlock",
+    "seccomp",
+    "mounts",
+    "namespaces",
+    "cage",
+    "probe",
+    "zygote",
+)  # in the order of their imports
 _BOOT = """
 import marshal, os, sys
 def take(left):
@@ -76,21 +87,20 @@ class Availability:
 class CagedChild:
     """A running caged command, as a child of this process. `wait` reaps it, once."""
 
-    def __init__(self, pid: int, output: IO[bytes], temporary: str, directories: TemporaryDirectories) -> None:
+    def __init__(self, pid: int, output: IO[bytes], on_end: Callable[[], None]) -> None:
         self.pid = pid
         self.stdout: IO[bytes] | None = output
-        self._temporary = temporary
-        self._directories = directories
+        self._on_end = on_end
 
     def wait(self) -> int:
-        """Wait for the end of the command, and remove its temporary directory. Return the exit code, negative for a
+        """Wait for the end of the command, and remove what was made for it. Return the exit code, negative for a
         signal."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:
             return 255  # something else in this process has reaped it
         finally:
-            self._directories.remove(self._temporary)
+            self._on_end()
         return os.waitstatus_to_exitcode(status)
 
 
@@ -101,11 +111,12 @@ class CageServer:
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
         self._sources = load_sources()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a start that fails reaps its child within it
         self._zygote: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._available: Availability | None = None
         self._directories = TemporaryDirectories()
+        self._placeholders = Placeholders()
 
     def availability(self) -> Availability:
         """Return which cages hold here. The first call starts the zygote, which takes about 50 ms; call it from any
@@ -122,30 +133,38 @@ class CageServer:
             if available.mechanism is Mechanism.NONE or (workspace and not available.workspace):
                 raise CageUnavailable(f"there is no {rules.kind.value} cage on this host: {available.why}")
             temporary = self._directories.make()
+            namespace = 0
             try:
-                return self._start(_fields(argv, cwd, env, rules, temporary, available.abi), temporary)
+                self._placeholders.make(rules.protected)
+                child, namespace = self._start(_fields(argv, cwd, env, rules, temporary, available.abi), temporary)
+                return child
             except BaseException:
                 self._directories.remove(temporary)
                 raise
+            finally:
+                self._placeholders.started(namespace)
 
     def close(self) -> None:
         """End the zygote. Commands that run go on."""
         with self._lock:
             self._end_zygote()
             self._directories.close()
+            self._placeholders.remove()
 
     def _availability(self) -> Availability:
         if self._available is None:
+            temporary = self._directories.make()
             try:
-                answer = self._ask({"ask": "probe", "abi": self._most_abi}, ())
-                abi, why = answer.get("abi"), str(answer.get("why") or answer.get("error") or "")
+                asked = {"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}
+                self._available = _available(self._ask(asked, ()))
             except OSError as error:
-                abi, why = 0, str(error)
-            abi = abi if isinstance(abi, int) else 0
-            self._available = Availability(Mechanism.LANDLOCK if abi else Mechanism.NONE, abi, False, why)
+                self._available = Availability(Mechanism.NONE, 0, False, str(error))
+            finally:
+                self._directories.remove(temporary)
         return self._available
 
-    def _start(self, fields: dict[str, object], temporary: str) -> CagedChild:
+    def _start(self, fields: dict[str, object], temporary: str) -> tuple[CagedChild, int]:
+        """Return the command, and the mount namespace that it has of its own (0: none)."""
         with contextlib.ExitStack() as ends:
             output, output_end = _pipe(ends)
             report, report_end = _pipe(ends)
@@ -154,14 +173,19 @@ class CageServer:
             report_end.close()
             if not isinstance(pid, int):
                 raise CageUnavailable("the process that starts caged commands could not fork")
-            failure = report.read(_MOST_REPORT)
+            namespace, error = _read_report(report.read(_MOST_REPORT), fields)
             report.close()
-            child = CagedChild(pid, output, temporary, self._directories)
-            if failure:
+            child = CagedChild(pid, output, lambda: self._ended(temporary))
+            if error is not None:
                 child.wait()
-                raise _start_error(failure, fields)
+                raise error
             ends.pop_all()
-            return child
+            return child, namespace
+
+    def _ended(self, temporary: str) -> None:
+        with self._lock:
+            self._directories.remove(temporary)
+            self._placeholders.sweep()
 
     def _ask(self, fields: dict[str, object], descriptors: Sequence[int]) -> dict[str, object]:
         """Return the zygote's answer; start the zygote if there is none. Raise CageUnavailable."""
@@ -231,6 +255,17 @@ def load_sources() -> bytes:
     return len(packed).to_bytes(4, "little") + packed
 
 
+def _available(answer: Mapping[str, object]) -> Availability:
+    abi = answer.get("abi")
+    abi = abi if isinstance(abi, int) else 0
+    mechanism = Mechanism.NONE
+    if abi or answer.get("namespaces"):
+        mechanism = Mechanism.LANDLOCK if abi else Mechanism.NAMESPACES
+    return Availability(
+        mechanism, abi, bool(answer.get("workspace")), str(answer.get("why") or answer.get("error") or "")
+    )
+
+
 def _fields(
     argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules, temporary: str, abi: int
 ) -> dict[str, object]:
@@ -255,14 +290,20 @@ def _fields(
     }
 
 
-def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
-    """Return the error for a command that did not start, from the report of its process."""
-    step, code, text = marshal.loads(report)  # noqa: S302 - from our own child
-    if step == "cage":
-        return CageUnavailable(f"the cage could not be made: {text}")
-    named = fields[step]
-    assert isinstance(named, bytes)
-    return OSError(code, os.strerror(code), os.fsdecode(named))
+def _read_report(report: bytes, fields: dict[str, object]) -> tuple[int, OSError | None]:
+    """Return the mount namespace of a command (0: that of this process), and the error if it did not start."""
+    namespace = 0
+    stream = io.BytesIO(report)
+    while stream.tell() < len(report):
+        step, number, text = marshal.load(stream)  # noqa: S302 - from our own child
+        if step == "cage":
+            return 0, CageUnavailable(f"the cage could not be made: {text}")
+        if step != "entered":
+            named = fields[step]
+            assert isinstance(named, bytes)
+            return 0, OSError(number, os.strerror(number), os.fsdecode(named))
+        namespace = number
+    return namespace, None
 
 
 def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:

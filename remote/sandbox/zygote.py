@@ -80,9 +80,10 @@ def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
 
 def _answer(kernel: Kernel, fields: dict[str, object], descriptors: list[int]) -> dict[str, object]:
     if fields["ask"] == "probe":
-        most = fields["abi"]
+        most, temporary = fields["abi"], fields["temporary"]
         assert isinstance(most, int)
-        return probe(kernel, most)
+        assert isinstance(temporary, bytes)
+        return probe(kernel, most, temporary)
     request = Request(fields)
     output, report = descriptors
     pid = kernel.clone(_CLONE_PARENT | _SIGCHLD)
@@ -106,6 +107,8 @@ def _run(kernel: Kernel, request: Request, output: int, report: int) -> NoReturn
         os.chdir(request.cwd)
         step = "cage"
         enter(kernel, request)
+        if request.workspace:
+            os.write(_REPORT, marshal.dumps(("entered", os.stat("/proc/self/ns/mnt").st_ino, "")))
         step = "program"
         os.execve(request.program, request.argv, request.environment)  # noqa: S606 - argv is the command
     except BaseException as error:  # noqa: BLE001 - the top of a process: nothing else of the zygote may run in it

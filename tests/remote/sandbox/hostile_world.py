@@ -1,7 +1,7 @@
 """A throwaway home in which every hostile line runs, caged, with no parser in front of it. Canaries tell what the lines
 have done: files and their attributes, secrets, programs, sockets that wait for connections, and a process to attack.
 
-It runs as a program of its own, so that it can be another user's: `hostile_world.py DIRECTORY ABI [--uncaged]` prints
+It runs as a program of its own, so that it can be another user's: `hostile_world.py DIRECTORY ABI CAGE` prints
 JSON, a list of what went wrong and the number of lines.
 """
 
@@ -24,13 +24,18 @@ from pathlib import Path
 from tests.remote.sandbox import hostile_lines
 from tests.remote.tools_kit import is_alive
 
-from ccb.remote.sandbox.rules import CageRules, read_only_rules
+from ccb.remote.sandbox.rules import CageRules, read_only_rules, workspace_rules
 from ccb.remote.sandbox.server import CageServer
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import marked, stop_marked
 
 _AT_ONCE = 4
 _LINE_S = 20.0
+_MAY_IN_WORKSPACE = {
+    *("empty_by_reader", "empty_by_name", "change_mode", "change_mode_by_file", "change_mode_by_newer_call"),
+    *("change_owner", "change_attribute", "change_attribute_by_newer_call", "change_time"),
+    *("serve_tcp", "send_udp", "ask_the_kernel"),  # in a network of its own, where nobody else is
+}
 _PROGRAM = """#!/bin/sh
 echo RAN
 echo x >"$HOME/pwned"
@@ -185,10 +190,12 @@ class World:
         policy = os.sched_getscheduler(pid)
         return [os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid), limits, score, name, policy]
 
-    def damage(self) -> list[str]:
-        """Return what has happened to the world since it was made."""
+    def damage(self, workspace: bool = False) -> list[str]:
+        """Return what has happened to the world since it was made. In the cage for the `workspace`, the project may be
+        changed, but for what acts outside of the cage later."""
         after = self.snapshot()
-        found = [f"changed: {path}" for path in {*after, *self.before} if after.get(path) != self.before.get(path)]
+        changed = {path for path in {*after, *self.before} if after.get(path) != self.before.get(path)}
+        found = [f"changed: {path}" for path in changed if not (workspace and self._may_change(path))]
         if self.victim.poll() is not None or not is_alive(self.victim.pid):
             found.append("the victim is dead")
         elif self._look_at_victim() != self._state_of_victim:
@@ -201,6 +208,13 @@ class World:
                 path.unlink()
                 found.append(f"made: {path}")
         return sorted(found)
+
+    def _may_change(self, path: str) -> bool:
+        project = str(self.project)
+        if path != project and not path.startswith(project + "/"):
+            return False
+        kept = (f"{project}/{name}/" for name in (".git", "nested/.git", ".envrc", ".vscode"))
+        return not any(f"{path}/".startswith(each) for each in kept)
 
     def close(self) -> None:
         self.victim.kill()
@@ -232,6 +246,14 @@ class Runner:
                 self.found.append(f"printed {each}: {argv[-1][:200]}: {text[:500]}")
         return text
 
+    async def attack(self, python: list[str], allowed: set[str]) -> None:
+        """Run the program of attacks."""
+        source = Path(__file__).with_name("attacks.py").read_text()
+        text = await self.run([*python, "-c", source], (self.world.canary,))
+        done = {line.partition("DONE ")[2] for line in text.splitlines() if line.startswith("DONE ")}
+        if done - allowed or not text.endswith("END\n"):
+            self.found.append(f"attacks: {text[-2000:]}")
+
     async def run_all(self, commands: list[str], forbidden: tuple[str, ...]) -> None:
         """Run command lines, a few at a time."""
         waiting = iter(commands)
@@ -243,34 +265,31 @@ class Runner:
         await asyncio.gather(*(next_ones() for _ in range(_AT_ONCE)))
 
 
-async def run_hostile_lines(directory: Path, abi: int, caged: bool) -> dict[str, object]:
-    """Run every line. Return what went wrong, and what to report."""
+async def run_hostile_lines(directory: Path, abi: int, cage: str) -> dict[str, object]:
+    """Run every line in one of the cages, or in `none`. Return what went wrong, and what to report."""
     world = World(directory)
-    server = CageServer(abi)
-    host = LocalHost(environ=world.environ, cages=server)
+    host = LocalHost(environ=world.environ, cages=CageServer(abi))
     python = f"{os.path.realpath(sys.executable)} -I -S"
-    rules = read_only_rules([str(world.project)], world.environ, str(world.home)) if caged else None
+    where = [str(world.project)], world.environ, str(world.home)
+    rules = {"read-only": read_only_rules, "workspace": workspace_rules}[cage](*where) if cage != "none" else None
     runner = Runner(world, host, rules)
-    lists = {name: hostile_lines.lines(getattr(hostile_lines, name), python) for name in ("WRITES", "READS")}
+    names = ("WRITES", "READS") if rules is None else ("READS", "PROGRAMS", "SCRIPTS", "OTHERS", "WRITES")
+    lists = {name: hostile_lines.lines(getattr(hostile_lines, name), python) for name in names}
     try:
-        if caged:
-            for name in ("SCRIPTS", "OTHERS", "PROGRAMS"):
-                lists[name] = hostile_lines.lines(getattr(hostile_lines, name), python)
-            source = Path(__file__).with_name("attacks.py").read_text()
-            text = await runner.run([*python.split(), "-c", source], (world.canary, "DONE"))
-            if not text.endswith("END\n"):
-                runner.found.append(f"the attacks did not end: {text}")
         for name, commands in lists.items():
-            await runner.run_all(commands, (world.canary, "RAN\n") if name == "PROGRAMS" else (world.canary,))
+            forbidden = (world.canary, "RAN\n") if (name, cage) == ("PROGRAMS", "read-only") else (world.canary,)
+            await runner.run_all(commands, forbidden)
+        if rules is not None:
+            await runner.attack(python.split(), _MAY_IN_WORKSPACE if cage == "workspace" else set())
         await stop_marked(host.session)
         left = marked(host.session)
-        damage = world.damage()
+        host.close()
+        damage = world.damage(workspace=cage == "workspace")
         return {
             "mechanism": host.cages().mechanism.name,
             "abi": host.cages().abi,
-            "why": host.cages().why,
             "lines": sum(map(len, lists.values())),
-            "found": [*runner.found, *damage, *(f"left: {pid}" for pid in left)] if caged else [],
+            "found": [*runner.found, *damage, *(f"left: {pid}" for pid in left)] if rules is not None else [],
             "harmful": len(runner.harmful) + len(damage),
         }
     finally:
@@ -279,5 +298,4 @@ async def run_hostile_lines(directory: Path, abi: int, caged: bool) -> dict[str,
 
 
 if __name__ == "__main__":
-    answer = run_hostile_lines(Path(sys.argv[1]), int(sys.argv[2]), "--uncaged" not in sys.argv)
-    sys.stdout.write(json.dumps(asyncio.run(answer)))
+    sys.stdout.write(json.dumps(asyncio.run(run_hostile_lines(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))))

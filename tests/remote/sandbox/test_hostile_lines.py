@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.sandbox.server import CageServer
+from ccb.remote.sandbox.server import Availability, CageServer
 
 _WORLD = Path(__file__).with_name("hostile_world.py")
 _PLAIN_USER = 12345
@@ -71,21 +71,43 @@ def _run(place: Path, user: str, *arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("user", "abi"), [("root", 99), ("root", 1), ("plain", 99), ("plain", 4), ("plain", 1)])
+def _newest() -> Availability:
+    server = CageServer()
+    try:
+        return server.availability()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(("user", "abi"), [("root", 99), ("plain", 99), ("plain", 4), ("plain", 1)])
 def test_no_line_does_harm_under_landlock(place: Path, user: str, abi: int) -> None:
     """Also where the kernel has only an old Landlock. Root passes by the modes of files, but not by the cage."""
-    server = CageServer()
-    newest = server.availability().abi
-    server.close()
-    if newest < abi != 99:
+    newest = _newest().abi
+    if not newest or newest < abi != 99:
         pytest.skip(f"this kernel has ABI {newest} of Landlock")
-    if not newest:
-        pytest.skip("this kernel has no Landlock")
-    found = _run(place, user, str(abi))
+    found = _run(place, user, str(abi), "read-only")
     assert (found["mechanism"], found["abi"]) == ("LANDLOCK", min(abi, newest))
     assert found["found"] == []
     assert found["lines"] > 200
 
 
+@pytest.mark.parametrize("user", ["root", "plain"])
+def test_no_line_does_harm_in_namespaces(place: Path, user: str) -> None:
+    """On a kernel without Landlock."""
+    found = _run(place, user, "0", "read-only")
+    if found["mechanism"] == "NONE":
+        pytest.skip("this machine allows no namespaces")
+    assert found["mechanism"] == "NAMESPACES"
+    assert found["found"] == []
+
+
+@pytest.mark.parametrize("user", ["root", "plain"])
+def test_in_the_workspace_harm_stays_in_the_project(place: Path, user: str) -> None:
+    available = _newest()
+    if not available.workspace:
+        pytest.skip(available.why)
+    assert _run(place, user, "99", "workspace")["found"] == []
+
+
 def test_without_a_cage_they_do_harm(place: Path) -> None:
-    assert _run(place, "plain", "99", "--uncaged")["harmful"] > 100
+    assert _run(place, "plain", "99", "none")["harmful"] > 100

@@ -1,0 +1,165 @@
+"""The cage for the workspace: work goes on in it, and nothing is left that acts outside of it later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.remote.tools_kit import until
+
+from ccb.remote.sandbox.rules import workspace_rules
+from ccb.remote.sandbox.server import CageServer, CageUnavailable
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import Process
+
+_GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a"}
+
+
+class Workspace:
+    """A repository with instruction files, of which one is a link, and a host that runs commands in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.root = home / "project"
+        self.host = LocalHost()
+        self.output = bytearray()
+        (self.root / "sub").mkdir(parents=True)
+        for where in (self.root, self.root / "sub"):
+            subprocess.run(["git", "init", "-q"], cwd=where, check=True, env={**os.environ, **_GIT})
+        (self.root / "AGENTS.md").write_text("instructions\n")
+        (self.root / "CLAUDE.md").symlink_to("AGENTS.md")
+        (self.root / ".husky").mkdir()
+        (self.root / ".husky" / "pre-commit").write_text("true\n")
+        (self.root / "a").write_text("one\n")
+
+    def start(self, script: str, network: bool = False) -> Process:
+        self.output.clear()
+        rules = workspace_rules([str(self.root)], os.environ, str(self.home), network)
+        return self.host.start(["bash", "-c", script], str(self.root), self.output.extend, None, rules)
+
+    async def run(self, script: str) -> str:
+        process = self.start(script)
+        await process.wait()
+        await process.stop()
+        return self.output.decode()
+
+
+@pytest.fixture
+async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+    made = Workspace(tmp_path)
+    if not made.host.cages().workspace:
+        pytest.skip(made.host.cages().why)
+    yield made
+    made.host.close()
+
+
+async def test_the_project_can_be_changed_and_its_programs_run(workspace: Workspace) -> None:
+    script = "sed -i s/one/two/ a && mkdir d && mv a d/b && printf '#!/bin/sh\\necho ran' >p && chmod 755 p && ./p"
+    printed = await workspace.run(f"{script} && rm p && git status --short && cat AGENTS.md")
+    assert printed.startswith("ran\n")
+    assert printed.endswith("instructions\n")
+    assert (workspace.root / "d" / "b").read_text() == "two\n"
+    assert not (workspace.root / "p").exists()
+
+
+async def test_what_programs_of_a_project_need_is_there(workspace: Workspace) -> None:
+    """Locks of multiprocessing, terminals of their own, and servers that only they reach."""
+    program = """
+import multiprocessing, os, pty, socket
+multiprocessing.Lock()
+os.close(pty.openpty()[0])
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname(), 5).close()
+print("all there")
+"""
+    (workspace.root / "program.py").write_text(program)
+    assert await workspace.run(f"{os.path.realpath(sys.executable)} program.py") == "all there\n"
+
+
+async def test_nothing_that_acts_later_can_be_changed_renamed_or_made(workspace: Workspace) -> None:
+    before = _everything(workspace.root)
+    attempts = [
+        "echo x >.git/config",
+        "echo x >.git/hooks/pre-commit",
+        "echo . >.git/commondir",
+        "echo x >.git/config.worktree",
+        "mv .git g; mkdir .git; cp -r g/. .git",
+        "rm -rf .git sub/.git",
+        "echo x >sub/.git/config",
+        "mv sub/.git sub/g",
+        "echo x >CLAUDE.md; rm -f CLAUDE.md; ln -sf x CLAUDE.md; mv CLAUDE.md x",
+        "echo x >AGENTS.md; mv AGENTS.md x; ln -f a AGENTS.md",
+        "echo x >.husky/pre-commit; mv .husky x",
+        "echo x >.envrc; rmdir .envrc; mv .envrc y",
+        "mkdir -p .claude; echo x >.claude/settings.json",
+        "mkdir -p .vscode; echo x >.vscode/tasks.json",
+        "echo x >.mcp.json",
+        "rm -rf .vscode .idea .cursor .codex .gemini GEMINI.md",
+        "cd .. && mv project moved",
+    ]
+    printed = await workspace.run("\n".join(f"({attempt})" for attempt in attempts))
+    assert printed.count("Read-only file system") + printed.count("busy") > len(attempts)
+    workspace.host.close()
+    assert _everything(workspace.root) == before
+
+
+async def test_nothing_outside_of_the_project_can_be_changed(workspace: Workspace) -> None:
+    (workspace.home / "secret").write_text("canary")
+    (workspace.home / "secret").chmod(0o600)
+    printed = await workspace.run(
+        "cd ..; chmod 777 secret; touch new; cat secret; setfattr -n user.x -v y .; touch -d @1 ."
+        f"; echo x >/tmp/ccb-x-$$; kill -USR1 {os.getpid()}"
+    )
+    assert "canary" not in printed
+    assert sorted(os.listdir(workspace.home)) == ["project", "secret"]
+    assert (workspace.home / "secret").stat().st_mode & 0o777 == 0o600
+
+
+async def test_no_program_is_left_that_runs_as_another_user(workspace: Workspace) -> None:
+    await workspace.run(
+        "cp /bin/true t; chmod u+s t; install -m 4755 /bin/true t2; umask 0; python3 -c "
+        "'import os; os.close(os.open(\"t3\", os.O_CREAT, 0o6755))'"
+    )
+    for path in workspace.root.iterdir():
+        assert not path.lstat().st_mode & 0o6000, path
+
+
+async def test_placeholders_are_there_only_while_something_lives(workspace: Workspace) -> None:
+    before = sorted(os.listdir(workspace.root))
+    assert (await workspace.run("ls -d .envrc")).strip() == ".envrc"
+    await until(lambda: sorted(os.listdir(workspace.root)) == before)
+    process = workspace.start("setsid env -i /bin/sh -c 'echo $$; exec /bin/sleep 100' & wait $!; exit")
+    await until(lambda: workspace.output.endswith(b"\n"))
+    left = int(workspace.output)
+    os.kill(process.pid, 9)
+    await process.wait()
+    assert (workspace.root / ".envrc").is_dir()  # what the command left behind could make a file there
+    os.kill(left, 9)
+    await process.stop()
+    await workspace.run("true")
+    await until(lambda: sorted(os.listdir(workspace.root)) == before)
+
+
+async def test_without_landlock_there_is_no_cage_for_the_workspace(tmp_path: Path) -> None:
+    server = CageServer(most_abi=0)
+    rules = workspace_rules([str(tmp_path)], os.environ, "")
+    assert not server.availability().workspace
+    assert "Landlock" in server.availability().why
+    with pytest.raises(CageUnavailable, match="no workspace cage on this host"):
+        server.start(["touch", "a"], str(tmp_path), os.environ, rules)
+    server.close()
+    assert os.listdir(tmp_path) == []
+
+
+def _everything(root: Path) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for directory, names, files in os.walk(root):
+        for path in (Path(directory) / name for name in (*names, *files)):
+            info = path.lstat()
+            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            found[str(path)] = (info.st_mode, info.st_nlink if path.is_file() else 0, info.st_mtime_ns, content)
+    return found
