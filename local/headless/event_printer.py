@@ -14,7 +14,7 @@ from ccb.tunnel.wire.messages import (
     StreamEventLine,
     SystemLine,
 )
-from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord
+from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord, TurnEndRecord, TurnStartRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
 from ..session.client import LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
@@ -52,6 +52,7 @@ class EventPrinter:
         self._stop_after_result = stop_after_result
         self._partial = PartialEvents()
         self._earlier_damage: asyncio.Task[None] | None = None
+        self._first_connection = True
         session.register(CAN_USE_TOOL)  # questions that can only be answered on stdin
         self.goodbye = ""
         """The reason that the host gave for the end of the session."""
@@ -93,6 +94,7 @@ class EventPrinter:
     def _link_changed(self, change: LinkChange, come_back: str) -> None:
         """Report on stderr that the connection was lost or restored."""
         log.info("link %s: %s", change.state.value, change.reason)
+        self._first_connection = False  # what is replayed from now on may belong to this run
         match change.state:
             case LinkState.RECONNECTING if change.attempt == 1 and change.retry_at is not None:
                 report(f"{change.reason}; reconnecting")
@@ -112,7 +114,10 @@ class EventPrinter:
         if self._earlier_damage is None:
             looking = report_earlier_damage(self._session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
-        for question in parse_snapshot(skipped.body).questions:
+        state = parse_snapshot(skipped.body)
+        if state.prompts is not None:  # newer than what the hello said
+            self._results.pending.foreign_turn = any(prompt.taken for prompt in state.prompts)
+        for question in state.questions:
             await self._message(MessageRecord(question))
 
     async def _received(self, item: Received) -> None:
@@ -121,9 +126,13 @@ class EventPrinter:
             return
         match item.record.content:
             case MessageRecord() as message:
+                if item.replayed and self._first_connection and isinstance(message.public, ResultLine):
+                    self._results.pending.foreign_turn = True  # it was written before this run
                 await self._message(message)
-            case PromptRecord(input_ids=input_ids):
+            case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 self._results.pending.taken(input_ids)
+            case TurnStartRecord() | TurnEndRecord() if not item.record.agent_id:
+                self._results.pending.turn_began_or_ended()
             case DamagedRecord() as damage:
                 report_damage(damage)
 

@@ -14,14 +14,19 @@ from .stderr_reports import RetryReports
 
 
 class PendingPrompts:
-    """The prompts that wait for their result. Several prompts may share a turn."""
+    """The prompts that wait for their result. Several prompts may share a turn.
+
+    A session may also run turns that this run did not start: the rest of an earlier run that was killed, or its prompts
+    that the host takes only now. A result belongs to this run if its turn has taken a prompt of this run. A result
+    without such a turn tells that a prompt could not be taken: it belongs to the prompt that waits longest."""
 
     def __init__(self) -> None:
         self.foreign_turn = False
-        """Whether a turn is running that this run did not start."""
+        """Whether a turn is running that began before this run could see its prompts."""
         self._waiting: dict[str, None] = {}
         self._seen: set[str] = set()
-        self._in_turn: set[str] = set()
+        self._in_turn: set[str] = set()  # prompts of this run
+        self._turn_has_prompts = False
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -32,21 +37,36 @@ class PendingPrompts:
             self._seen.add(input_id)
             self._waiting[input_id] = None
 
+    def turn_began_or_ended(self) -> None:
+        """Note that no turn is running, or that a turn begins whose prompts are still to come."""
+        self.foreign_turn = False
+        self._forget_turn()
+
     def taken(self, input_ids: Iterable[str]) -> None:
         """Note the inputs that the turn has taken, as the journal names them."""
-        self._in_turn.update(input_ids)
+        self._turn_has_prompts = True
+        self._in_turn.update(self._seen.intersection(input_ids))
 
     def result_came(self) -> bool:
         """Note that a turn has ended. Return whether this run started it."""
-        if self.foreign_turn and not self._in_turn:
-            self.foreign_turn = False
-            return False
-        self.foreign_turn = False
-        answered = [input_id for input_id in self._waiting if input_id in self._in_turn] or list(self._waiting)[:1]
+        answered = [input_id for input_id in self._waiting if input_id in self._in_turn]
+        if not self._turn_has_prompts and not self.foreign_turn:
+            answered = list(self._waiting)[:1]
         for input_id in answered:
             del self._waiting[input_id]
+        self.foreign_turn = False
+        self._forget_turn()
+        return bool(answered)
+
+    def given_up(self) -> None:
+        """Note that the prompt that waits longest gets no result from the host."""
+        for input_id in list(self._waiting)[:1]:
+            del self._waiting[input_id]
+        self._forget_turn()
+
+    def _forget_turn(self) -> None:
         self._in_turn.clear()
-        return True
+        self._turn_has_prompts = False
 
 
 class TurnResults:
@@ -88,7 +108,7 @@ class TurnResults:
         if self._finished or self.complete or not self._print_failures:
             return
         duration = round((time.monotonic() - self._started) * 1000)
-        self.pending.result_came()
+        self.pending.given_up()
         await self._print(local_result(session_id, errors, reason=reason, duration_ms=duration))
 
     async def finish(self) -> None:

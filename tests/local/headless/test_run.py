@@ -22,7 +22,7 @@ from ccb.local.connect.connect import Connected
 from ccb.local.headless import run as headless
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Input, Past, SessionOptions, Snapshot
+from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Frame, Input, Past, SessionOptions, Snapshot, Stop
 
 STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
 RESUME = "ccb ssh devbox:/srv/app --resume 1111"
@@ -140,6 +140,50 @@ async def test_what_a_model_says_cannot_drive_the_terminal_and_a_pipe_gets_it_as
     result = json.loads(shown.strip("[]\n") if output == "json --verbose" else shown)
     assert result["result"] == ATTACK
     assert terminal != any(each in shown for each in "\x7f\x9b\x9c\x9d\u202e\u2028")
+
+
+EARLIER: Json = {**RESULT, "result": "What the killed run had asked."}
+SNAPSHOT: Json = {"result": None, "todos": None, "asks": []}
+
+
+def turn(prompt: str, result: Json, *, first: int) -> list[Event]:
+    """The events of a turn that takes `prompt`."""
+    items = {"context": [], "items": [{"input": prompt}]}
+    bodies: list[tuple[str, Json]] = [("turn_start", {}), ("prompt", items), ("message", result), ("turn_end", {})]
+    return [Event(seq, 1, kind, body) for seq, (kind, body) in enumerate(bodies, first)]
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize(
+    "case", ["its prompt comes after the hello", "it has taken its prompt", "it waits for its end", "it is replayed"]
+)
+async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A run was killed together with its bridge, so the host takes its last prompt while the next run connects: the
+    hello of that run may still say that the session is idle."""
+    host.greeting = replace(host.greeting, state="idle")
+    async with started(monkeypatch, "-p", "go", "--output-format", "stream-json", "--verbose") as run:
+        os.close(run.stdin)
+        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        seen_prompt = {"input": "old", "uuid": "old", "text": "do it", "taken": True}
+        if case == "it is replayed":
+            peer, _ = await host.granted(seq=4)
+            earlier = turn("old", EARLIER, first=1)[2:3]
+            before: list[Frame] = [Snapshot(1, 2, {**SNAPSHOT, "prompts": []}), *earlier, Event(4, 1, "turn_end", {})]
+        else:
+            taken = {"its prompt comes after the hello": 0, "it has taken its prompt": 2, "it waits for its end": 3}[
+                case
+            ]
+            peer, _ = await host.granted(seq=taken)
+            prompts = [seen_prompt] if taken else []
+            before = [Snapshot(1, taken, {**SNAPSHOT, "prompts": prompts}), *turn("old", EARLIER, first=1)[taken:]]
+        mine = await peer.next(Input)
+        await peer.send(*before, Applied(1, mine.id), *turn(mine.id, RESULT, first=5))
+        await peer.next(Stop)
+        await peer.send(Bye("done"))
+        code, results = await run.results()
+    assert (code, [result["result"] for result in results]) == (0, ["Done."])
 
 
 @pytest.mark.usefixtures("interrupts")

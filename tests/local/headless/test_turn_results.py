@@ -52,6 +52,30 @@ def test_the_result_of_a_turn_that_somebody_else_started_answers_nothing() -> No
     assert pending.result_came() and not pending
 
 
+def test_the_result_of_a_turn_that_took_only_foreign_prompts_answers_nothing() -> None:
+    pending = PendingPrompts()
+    pending.sent("a")
+    for _ in range(2):
+        pending.turn_began_or_ended()
+        pending.taken(["of an earlier run"])
+        assert not pending.result_came() and pending
+    pending.taken(["of an earlier run"])
+    pending.taken(["a"])  # it came while that turn was running
+    assert pending.result_came() and not pending
+    assert not pending.result_came()
+
+
+def test_a_result_without_a_turn_answers_the_prompt_that_waits_longest() -> None:
+    pending = PendingPrompts()
+    pending.foreign_turn = True
+    pending.sent("a")
+    pending.sent("b")
+    pending.turn_began_or_ended()
+    assert pending.result_came() and pending  # the host could not take it
+    pending.taken(["b"])
+    assert pending.result_came() and not pending
+
+
 async def test_a_turn_without_a_result_gets_one_and_a_turn_with_a_result_no_second_one() -> None:
     output = KeptOutput()
     results = turn_results(output)
