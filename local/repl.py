@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccb import __version__
+from ccb.tunnel.wire.options import CAGES
 
 from .command_line.model import Arguments
 from .command_line.transport_choice import host_label
@@ -53,6 +54,7 @@ async def _connected(arguments: Arguments) -> int:
                 connected.resume,
                 options.client,
                 arguments.prompt or "",
+                CAGES.get(options.sandbox, "") if "sandbox" in session.hello.capabilities else "",
             )
             try:
                 return (await run_repl(session, info, prompts=prompts)).code

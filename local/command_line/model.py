@@ -59,6 +59,8 @@ class AgentOptions:
     system_prompt: str | None = None
     max_turns: int | None = None
     add_dirs: tuple[str, ...] = ()
+    sandbox: str | None = None
+    allow_net: bool = False
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ class Subcommand:
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
 PERMISSION_MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
+SANDBOX_MODES = ("read-only", "workspace", "off")
 
 _FLAG, _VALUE, _VARIADIC = OptionKind.FLAG, OptionKind.VALUE, OptionKind.VARIADIC
 
@@ -148,6 +149,15 @@ OPTIONS = (
     Option(
         ("--dangerously-skip-permissions",), Group.AGENT, "dangerously_skip_permissions", _FLAG,
         "Run every tool without asking; use it only on a host that you can afford to lose.",
+    ),
+    Option(
+        ("--sandbox",), Group.AGENT, "sandbox", _VALUE,
+        "Set the cage of commands that run without a question: read-only (default), workspace or off.",
+        "mode", SANDBOX_MODES,
+    ),
+    Option(
+        ("--allow-net",), Group.AGENT, "allow_net", _FLAG,
+        "With --sandbox workspace: let commands use the network without a question.",
     ),
     Option(
         ("--allowedTools", "--allowed-tools"), Group.AGENT, "allowed_tools", _VARIADIC,

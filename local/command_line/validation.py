@@ -130,6 +130,12 @@ _HOST_COMMAND_RULES: tuple[Rule, ...] = (
 
 _SESSION_RULES: tuple[Rule, ...] = (
     (
+        lambda given: given.agent.allow_net and given.agent.sandbox in ("read-only", "off"),
+        UsageError,
+        "--allow-net belongs to --sandbox workspace",
+        "Give --sandbox workspace, or leave out --allow-net.",
+    ),
+    (
         lambda given: given.session.continue_latest and given.session.resume is not None,
         UsageError,
         "--continue and --resume cannot be used together",

@@ -16,6 +16,7 @@ from ccb.tunnel.errors import ConfigError
 from .settings_file import read_settings_file
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
+SandboxMode = Literal["read-only", "workspace", "off"]
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
@@ -46,6 +47,9 @@ class Settings(BaseModel):
         description="Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.",
     )
     permissionMode: PermissionMode | None = Field(default=None, description="Permission mode of new sessions.")
+    sandbox: SandboxMode | None = Field(
+        default=None, description="Sandbox mode of new sessions: the cage of commands that run without a question."
+    )
     permissions: RuleSettings = Field(default=RuleSettings(), description="Permission rules of every session.")
     connectTimeoutSeconds: float = Field(
         default=30,

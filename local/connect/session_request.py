@@ -65,13 +65,17 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
         api_key_source=api_key_source,
         client=_client_name(),
         host=host_label(arguments.connection),
+        sandbox=agent.sandbox or settings.sandbox or "read-only",
+        allow_net=agent.allow_net,
     )
 
 
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:
-    """Return the options for an existing session. Only flags change its model and permission mode, settings do not."""
+    """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
     given: dict[str, object] = options.to_json()
-    for name, flag in (("model", arguments.agent.model), ("permission_mode", _flagged_mode(arguments))):
+    agent = arguments.agent
+    flags = (("model", agent.model), ("permission_mode", _flagged_mode(arguments)), ("sandbox", agent.sandbox))
+    for name, flag in flags:
         given.pop(name, None)
         if flag is not None:
             given[name] = flag

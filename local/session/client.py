@@ -168,9 +168,9 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state of a session after the events that are not loaded. `model` and `permission_mode` are empty if the
-    snapshot does not name them; `result` is the last result message; `questions` are the open `control_request`
-    messages."""
+    """The state of a session after the events that are not loaded. `model`, `permission_mode` and `sandbox` (the cage
+    in force, in words) are empty if the snapshot does not name them; `result` is the last result message; `questions`
+    are the open `control_request` messages."""
 
     model: str
     permission_mode: str
@@ -178,6 +178,7 @@ class SkippedState:
     todos: tuple[Json, ...]
     questions: tuple[Json, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
+    sandbox: str = ""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -190,6 +191,7 @@ def parse_snapshot(body: Json) -> SkippedState:
         todos=tuple(_objects(body.get("todos"))),
         questions=tuple(_objects(body.get("asks"))),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
+        sandbox=str(body.get("sandbox") or ""),
     )
 
 

@@ -80,6 +80,7 @@ class SystemInit(_Message):
     cwd: str
     model: str
     permissionMode: str
+    sandbox: str = ""  # the cage in force, in words
     tools: list[str] = []
 
 
@@ -90,6 +91,7 @@ class SystemNote(_Message):
     subtype: str
     status: str | None = None
     permissionMode: str | None = None
+    sandbox: str | None = None
     state: str | None = None
     content: str | None = None
     level: str | None = None
@@ -189,6 +191,7 @@ class ControlRequestBody(_Message):
     decision_reason: str | None = None
     decision_reason_type: str | None = None
     file_change: Any = None  # of the worker, beside the public fields
+    sandbox: str | None = None
 
 
 class ControlRequest(_Message):

@@ -91,7 +91,9 @@ class Repl(App[int]):
         self.transcript = Transcript(info.path.rstrip("/"))
         self.composer = Composer()
         self.connection = ConnectionView(client)
-        self.reducer = TranscriptReducer(self.transcript, model=info.model, mode=info.mode, own_name=info.client_name)
+        self.reducer = TranscriptReducer(
+            self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+        )
         self.approvals = Approvals(client, self.connection, self.transcript, self.composer, info.place)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, self.connection, self.approvals, self.transcript)

@@ -62,6 +62,7 @@ class StatusPresenter:
             path=self._info.path,
             model=reducer.model,
             mode=reducer.mode,
+            sandbox=reducer.sandbox,
             link=self._connection.shown,
             totals=reducer.totals,
             busy_s=self._worked_s,

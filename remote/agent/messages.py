@@ -14,6 +14,7 @@ from ..model.call import Retrying
 from ..model.errors import OF_THE_LAPTOP, ModelError
 from ..model.stream import MessageHead
 from ..permissions.decision import Decision
+from ..permissions.sandbox_mode import cage_text
 from .deps import AgentConfig
 from .state import Ending
 from .usage import Ledger, zero_usage
@@ -29,7 +30,8 @@ CONTINUE = (
 
 
 def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
-    """Return the message that opens a turn. It names the directory, the tools, the model and the permission mode."""
+    """Return the message that opens a turn. It names the directory, the tools, the model, the permission mode and the
+    cage in force."""
     return {
         "type": "system",
         "subtype": "init",
@@ -38,6 +40,7 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
         "mcp_servers": [],
         "model": model,
         "permissionMode": config.permissions.mode,
+        "sandbox": config.permissions.cage_in_force,
         "slash_commands": [],
         "apiKeySource": config.api_key_source,
         "claude_code_version": version,
@@ -49,11 +52,12 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
     }
 
 
-def status(value: str | None, mode: str | None = None) -> Json:
-    """Return the message that says what the agent is doing now, and names a changed permission mode."""
+def status(value: str | None, mode: str | None = None, sandbox: str = "") -> Json:
+    """Return the message that says what the agent is doing now, and names a changed permission mode and the cage that
+    is then in force."""
     body: Json = {"type": "system", "subtype": "status", "status": value}
     if mode is not None:
-        body["permissionMode"] = mode
+        body.update(permissionMode=mode, sandbox=sandbox)
     return body
 
 
@@ -149,6 +153,7 @@ def tool_approval(name: str, tool_input: Json, tool_use_id: str, decision: Decis
         decision_reason_type=decision.reason_type,
         description=_description(tool_input) or None,
         blocked_path=decision.blocked_path or None,
+        sandbox=cage_text(decision.cage),
     )
 
 

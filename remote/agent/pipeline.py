@@ -19,6 +19,7 @@ from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 
 from ..permissions.decision import Behavior, Decision
 from ..permissions.headless import headless_denial
+from ..sandbox.rules import CageRules
 from ..tools.contract import Tool, ToolResult
 from ..tools.output import limited
 from ..tools.schema import issues
@@ -94,11 +95,13 @@ class PipelineContext:
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """A call of a tool that exists, with an input that is a JSON object."""
+    """A call of a tool that exists, with an input that is a JSON object. `cage` is set by `permission`: the cage in
+    which the tool runs commands, None for no cage."""
 
     id: str
     tool: Tool
     input: Json
+    cage: CageRules | None = None
 
     @property
     def name(self) -> str:
@@ -162,8 +165,8 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
 
 
 async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
-    """Let the permission engine decide, and ask the person if it says so. Return the call with the granted input, which
-    is validated again if the person changed it. Refuse the call if the check or the question fails."""
+    """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
+    input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     try:
         decision = decide(context.config, call, can_ask=can_ask)
@@ -173,7 +176,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         raise CallRefused(CallOutcome(_error(text))) from None
     if decision.behavior is Behavior.ALLOW:
         context.denials.permitted()
-        return call
+        return replace(call, cage=decision.cage)
     if decision.behavior is Behavior.DENY or not can_ask:
         raise CallRefused(_deny_unasked(context, call, decision))
     answer = await _ask(context, call, decision)
@@ -182,6 +185,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         raise CallRefused(replace(_denied(context, call, text), ends_turn=answer.interrupt))
     _apply_updates(context, answer)
     context.denials.permitted()
+    call = replace(call, cage=decision.cage)
     if answer.updated_input is None:
         return call
     return await validate(context, replace(call, input=answer.updated_input))
@@ -208,6 +212,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     tool_context = dataclasses.replace(
         context.config.context,
         tool_use_id=call.id,
+        cage=call.cage,
         left_out=tuple(context.config.permissions.left_out(call.name)),
         progress=lambda update: recorder.progress(call.id, messages.tool_progress(call.name, call.id, update)),
         stopped=lambda printed: context.started.stopped(call.id, printed),
@@ -285,7 +290,7 @@ def _apply_updates(context: PipelineContext, answer: ToolPermission) -> None:
     mode = permissions.mode
     permissions.apply(answer.updates)
     if permissions.mode != mode:
-        context.recorder.message(messages.status(None, permissions.mode))
+        context.recorder.message(messages.status(None, permissions.mode, permissions.cage_in_force))
 
 
 def _denied(context: PipelineContext, call: ParsedCall, text: str) -> CallOutcome:

@@ -6,11 +6,15 @@ prefix. STATIC must hold nothing that can differ between sessions."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Callable
 
 from ccb.tunnel.wire.options import SessionOptions
 
-from .context import Context, GitState, gather
+from ..permissions.sandbox_mode import Cages
+from ..system.host import Host
+from .context import Context, gather
+from .git_state import GitState
 from .instructions import InstructionFile
 
 Json = dict[str, Any]
@@ -81,13 +85,14 @@ _EPHEMERAL = {"type": "ephemeral"}
 
 
 class SessionPrompt:
-    """The prompt of one session. It returns the same bytes at every call; the first one gathers the context."""
+    """The prompt of one session. It returns the same bytes at every call; the first one gathers the context, unless
+    `gathered` is the context."""
 
-    def __init__(self, options: SessionOptions, context: Context | None = None, cwd: str = "") -> None:
+    def __init__(self, options: SessionOptions, gathered: Context | Callable[[], Awaitable[Context]]) -> None:
         self._options = options
-        self._context = context
-        self._cwd = cwd
-        self._gathering: asyncio.Task[Context] | None = None
+        self._context = gathered if isinstance(gathered, Context) else None
+        self._gather = None if isinstance(gathered, Context) else gathered
+        self._gathering: asyncio.Future[Context] | None = None
 
     async def system(self) -> list[Json]:
         """Return the static block, the environment block and the user's addition. The first and the last block have a
@@ -101,14 +106,15 @@ class SessionPrompt:
     async def _known(self) -> Context:
         if self._context is None:
             if self._gathering is None:
-                self._gathering = asyncio.ensure_future(gather(self._cwd, self._options.add_dirs))
+                assert self._gather is not None
+                self._gathering = asyncio.ensure_future(self._gather())
             self._context = await asyncio.shield(self._gathering)
         return self._context
 
 
-def session_prompt(options: SessionOptions, cwd: str) -> SessionPrompt:
+def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages) -> SessionPrompt:
     """Return the prompt of a session in `cwd`."""
-    return SessionPrompt(options, cwd=cwd)
+    return SessionPrompt(options, lambda: gather(cwd, options.add_dirs, host, cages))
 
 
 def system_blocks(options: SessionOptions, context: Context) -> list[Json]:

@@ -19,13 +19,14 @@ from ..context.prompt import session_prompt
 from ..journal.journal import Journal
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
+from ..permissions.sandbox_mode import Sandbox
 from ..session.broker import OpenRequests
 from ..session.client_requests import register_client_requests
 from ..session.inputs import Inputs
 from ..session.launches import Launches
 from ..session.log import AgentEmitter, SessionLog, Watchers
 from ..session.resume import restore, take_up
-from ..session.session import Session, SessionParts, added_directories
+from ..session.session import Session, SessionParts, added_directories, check_sandbox
 from ..sessions.paths import home_directory
 from ..tools.contract import ToolContext
 from ..tools.registry import default_tools
@@ -66,10 +67,11 @@ class SessionHost:
 
 
 def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
-    """Start a new session; `facts` are stored with its first record. Raise JournalError, and ValueError if the options
-    are not valid on this host."""
+    """Start a new session; `facts` are stored with its first record. Raise JournalError, ValueError if the options are
+    not valid, and HostRefusal if this host cannot make the cage that they name."""
     log = host.log()
     parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
+    check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net))
     agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context, AgentHistory(MAIN_AGENT))
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
@@ -127,9 +129,10 @@ class AgentFactory:
             add_dirs=list(context.add_dirs),
             home=home_directory(),
             allow_bypass=options.allow_bypass,
+            sandbox=Sandbox(context.cages, options.sandbox, options.allow_net),
         )
         config = AgentConfig(
-            prompts=session_prompt(options, context.cwd),
+            prompts=session_prompt(options, context.cwd, context.host, context.cages),
             tools=default_tools(),
             permissions=engine,
             context=context,

@@ -17,6 +17,7 @@ from ccb.tunnel.wire.records import WorkerRecord
 
 from ..journal.journal import Journal, JournalError
 from ..journal.summary import JournalSummary
+from ..sandbox.server import Mechanism
 from ..session.session import Session
 from ..sessions.fencing import Lease
 from ..sessions.identity import own_identity
@@ -202,6 +203,7 @@ class Daemon:
             await stop_marked(self._left_behind)
             self._context.spill.sweep()
         turns = loop.create_task(self._run_turns())
+        noting = loop.create_task(self._note_missing_cage())
         reasons_to_end = [
             turns,
             loop.create_task(self._lifetime.over()),
@@ -217,7 +219,7 @@ class Daemon:
             if self.session is not None:
                 self.session.broker.suspend()
             server.close()
-            await _cancelled([*reasons_to_end, upkeep])
+            await _cancelled([*reasons_to_end, upkeep, noting])
             await self._close()
 
     async def _run_turns(self) -> None:
@@ -228,6 +230,16 @@ class Daemon:
             if not self.clients.release_finisher():
                 return
             self.session.turns.go_on()
+
+    async def _note_missing_cage(self) -> None:
+        """Find out which cages this host offers. If there are none, tell the clients that come from now on; those that
+        are here learn it with the first turn."""
+        await self._begun.wait()
+        available = await asyncio.get_running_loop().run_in_executor(None, self._context.cages.probe)
+        if available.mechanism is Mechanism.NONE:
+            notes = self._facts["notes"]
+            assert isinstance(notes, list)
+            self._facts["notes"] = [*notes, f"commands run without a cage: {available.why}"]
 
     async def _close(self) -> None:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ..sandbox.rules import CageRules
+
 
 class Behavior(Enum):
     """What a rule demands for a call, and what the engine decides about it."""
@@ -19,10 +21,12 @@ class Behavior(Enum):
 class Decision:
     """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`,
     `subcommandResults` or `other`, as in the public protocol. `suggestions` are permission updates in its shape; the
-    first one is what "allow for this session" adds."""
+    first one is what "allow for this session" adds. `cage` is the cage in which the call runs if it is allowed, or if
+    the person grants it; None for no cage."""
 
     behavior: Behavior
     reason: str
     reason_type: str = "other"
     blocked_path: str = ""
     suggestions: list[dict[str, Any]] = field(default_factory=list)
+    cage: CageRules | None = None

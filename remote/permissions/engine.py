@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .decision import Behavior, Decision
@@ -17,6 +18,7 @@ from .paths import PathPattern, Places
 from .rules.rules import parse_rules
 from .rules.ruleset import COMMAND_LINE, RuleSet
 from .rules.updates import UpdateError, read_update
+from .sandbox_mode import NO_CAGE, Sandbox
 
 Json = dict[str, Any]
 
@@ -26,7 +28,7 @@ log = logging.getLogger(__name__)
 class PermissionEngine:
     """Owns the rules, the mode and the working directories of a session. `allowed` and `disallowed` are lists as the
     command line gives them, each item one or more rules. `allow_bypass`: the person may switch to bypassPermissions.
-    Raises RuleError or ModeError."""
+    `sandbox` says which cages commands run in. Raises RuleError or ModeError."""
 
     def __init__(
         self,
@@ -35,6 +37,7 @@ class PermissionEngine:
         disallowed: Sequence[str] = (),
         *,
         cwd: str,
+        sandbox: Sandbox,
         add_dirs: Sequence[str] = (),
         home: str = "",
         allow_bypass: bool = False,
@@ -44,6 +47,7 @@ class PermissionEngine:
         self._allow_bypass = allow_bypass or mode == BYPASS  # a session that starts in this mode may return to it
         check_mode(mode, self._allow_bypass, self._is_root)
         self._mode = mode
+        self._sandbox = sandbox
         self._home = home or os.path.expanduser("~")
         self._cwd = cwd
         self._add_dirs = list(add_dirs)
@@ -55,6 +59,11 @@ class PermissionEngine:
     @property
     def mode(self) -> str:
         return self._mode
+
+    @property
+    def cage_in_force(self) -> str:
+        """In words, the cage that holds the commands that run without a question."""
+        return f"{NO_CAGE}: permissions are bypassed" if self._mode == BYPASS else self._sandbox.in_force()
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -74,13 +83,14 @@ class PermissionEngine:
         mode: str,
         add_dirs: Sequence[str],
         allow_bypass: bool,
+        sandbox: Sandbox,
     ) -> None:
         """Replace the rules and settings of the former command line with those of a new one. Rules from other sources
         stay. Raise RuleError or ModeError."""
         may_bypass = self._allow_bypass or allow_bypass
         check_mode(mode, may_bypass, self._is_root)
         allow, deny = parse_rules(allowed), parse_rules(disallowed)
-        self._allow_bypass, self._mode = may_bypass, mode
+        self._allow_bypass, self._mode, self._sandbox = may_bypass, mode, sandbox
         self._add_dirs = list(add_dirs)
         self._places = Places.of(self._cwd, self._home, add_dirs)
         self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
@@ -140,7 +150,11 @@ class PermissionEngine:
         raises."""
         try:
             start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
-            return self._decide(tool, tool_input, can_ask, start)
+            decision = self._decide(tool, tool_input, can_ask, start)
+            if decision.behavior is not Behavior.ASK:
+                return decision
+            cage = MATCHERS[tool.traits.rules].cage_if_granted(tool_input, self._state(start))
+            return replace(decision, cage=cage)
         except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.name)
             return Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
@@ -164,7 +178,7 @@ class PermissionEngine:
         return matcher.decide(tool, tool_input, state)
 
     def _state(self, start: str) -> RuleState:
-        return RuleState(self._rules, self._places, self._mode, start)
+        return RuleState(self._rules, self._places, self._mode, start, self._sandbox)
 
 
 def _plan_decision(can_ask: bool) -> Decision:

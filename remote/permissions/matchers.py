@@ -8,17 +8,22 @@ from typing import Any, Protocol
 
 from ccb.tunnel.wire.tool_traits import EDIT, GREP, READ, Effect, PathInput, RuleKind, ToolTraits
 
+from ..sandbox.rules import CageRules
 from .decision import Behavior, Decision
-from .modes import ACCEPT_EDITS
+from .modes import ACCEPT_EDITS, BYPASS, PLAN
 from .paths import PathPattern, Places, protection
 from .rules.rules import Rule
 from .rules.ruleset import RuleSet
+from .sandbox_mode import Sandbox
 from .shell import suggest
 from .shell.deny_rules import forbidding_rule, swept_rule
 from .shell.policy import BashPolicy, DeniedKinds
 from .shell.readonly import is_read_only_command
 
 Json = dict[str, Any]
+
+LEAVE_SANDBOX = "dangerouslyDisableSandbox"
+"""The input of a command that asks to run without a cage. The name is the one that models know."""
 
 
 class Askable(Protocol):
@@ -41,6 +46,7 @@ class RuleState:
     places: Places
     mode: str
     start: str
+    sandbox: Sandbox
 
     @property
     def accepts_edits(self) -> bool:
@@ -72,6 +78,10 @@ class RuleMatcher:
         """Return whether the call only reads, so that plan mode lets it run."""
         effect = tool.traits.effect
         return effect in (Effect.NONE, Effect.READ) or (effect is not Effect.WRITE and tool.is_read_only(tool_input))
+
+    def cage_if_granted(self, tool_input: Json, state: RuleState) -> CageRules | None:
+        """Return the cage in which a call runs that the person has granted; None for no cage."""
+        return None
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         """Decide on a call that no deny or ask rule covers, by allow rules, mode and defaults."""
@@ -106,18 +116,57 @@ class CommandMatcher(RuleMatcher):
         return policy.understand(_command(tool_input), about)
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
-        return is_read_only_command(_command(tool_input))
+        return not _leaves_sandbox(tool_input) and is_read_only_command(_command(tool_input))
+
+    def cage_if_granted(self, tool_input: Json, state: RuleState) -> CageRules | None:
+        if state.mode == BYPASS or _leaves_sandbox(tool_input):
+            return None
+        return state.sandbox.workspace_cage(state.places.roots)
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+        cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
+        if cage is not None:
+            question = self.question_about_deny_rules(tool, tool_input, state)
+            return question or Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
         allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
         if allowing:
             question = self.question_about_deny_rules(tool, tool_input, state)
             return question or Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
-        policy = BashPolicy(state.rules, state.places, state.accepts_edits, state.start)
-        decision = policy.decide(_command(tool_input))
-        if decision.behavior is Behavior.ALLOW and not policy.allows_exactly(_command(tool_input)):
-            return self.question_about_deny_rules(tool, tool_input, state) or decision
-        return decision
+        command = _command(tool_input)
+        if _leaves_sandbox(tool_input):
+            decision = self._decide_outside(command, state)
+        else:
+            decision = self._decide_caged(command, state) or self._by_rules(command, state)
+        if decision.behavior is not Behavior.ALLOW or _policy(state).allows_exactly(command):
+            return decision
+        return self.question_about_deny_rules(tool, tool_input, state) or decision
+
+    def _decide_caged(self, command: str, state: RuleState) -> Decision | None:
+        """Return ALLOW for a line that only reads, or that only changes files whose changes are accepted, if this host
+        can make the cage for it; else None."""
+        places, sandbox = state.places, state.sandbox
+        readable = state.rules.only(Behavior.ALLOW, READ.name)
+        cage = sandbox.read_only_cage(places.roots, _opened(readable, places))
+        if cage is not None and _allows(BashPolicy(readable, places, False, state.start), command):
+            return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage)
+        if state.mode == PLAN:
+            return None
+        cage = sandbox.edits_cage(places.roots)
+        editable = state.rules.only(Behavior.ALLOW, READ.name, EDIT.name)
+        if cage is not None and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
+            return Decision(Behavior.ALLOW, "It only makes accepted edits, in the workspace cage.", "mode", cage=cage)
+        return None
+
+    def _by_rules(self, command: str, state: RuleState) -> Decision:
+        """Decide on a line that would run without a cage."""
+        return _policy(state).decide(command)
+
+    def _decide_outside(self, command: str, state: RuleState) -> Decision:
+        """Decide on a line that asks to run without a cage: only rules allow it."""
+        decision = self._by_rules(command, state)
+        if decision.behavior is not Behavior.ALLOW or not is_read_only_command(command):
+            return decision
+        return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")
 
 
 class PathMatcher(RuleMatcher):
@@ -142,12 +191,13 @@ class PathMatcher(RuleMatcher):
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             if rule.content is None or PathPattern(rule.content).allows(real, places):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
-        updates = suggest.for_path(writes, real, places, state.accepts_edits)
+        accepts = state.accepts_edits or state.sandbox.opens_workspace
+        updates = suggest.for_path(writes, real, places, accepts)
         if not places.holds(real):
             return Decision(Behavior.ASK, f"{real} is outside the working directories.", "workingDir", real, updates)
         if not writes:
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
-        if state.accepts_edits:
+        if accepts:
             return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
         return Decision(Behavior.ASK, f"{tool.name} changes {real}.", "other", real, updates)
 
@@ -164,6 +214,29 @@ def _command(tool_input: Json) -> str:
     if not isinstance(command, str):
         raise TypeError("command is not a text")
     return command
+
+
+def _policy(state: RuleState) -> BashPolicy:
+    """Return the policy for lines that would run without a cage."""
+    trust = state.sandbox.trust_without_cage
+    return BashPolicy(state.rules, state.places, state.accepts_edits, state.start, trust=trust)
+
+
+def _allows(policy: BashPolicy, command: str) -> bool:
+    return policy.decide(command).behavior is Behavior.ALLOW
+
+
+def _leaves_sandbox(tool_input: Json) -> bool:
+    """Return whether a command asks to run without a cage. Anything but a clear no does."""
+    return tool_input.get(LEAVE_SANDBOX, False) is not False
+
+
+def _opened(rules: RuleSet, places: Places) -> list[str]:
+    """Return the directories and files that allow rules for reading open beside the working directories."""
+    if rules.whole_tool(Behavior.ALLOW, READ.name):
+        return ["/"]
+    patterns = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, READ.name)]
+    return [opened for pattern in patterns for opened in pattern.opened(places) if opened != "/"]
 
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:

@@ -84,6 +84,10 @@ class PathPattern:
             found.append(f"{base}/(?:{_regex(glob.casefold(), strict=False).pattern})" if glob else f"{base}(?:/.*)?")
         return list(dict.fromkeys(found))
 
+    def opened(self, places: Places) -> list[str]:
+        """Return the real directories (or files) that an allow rule opens, in part or as a whole."""
+        return [base for base, _ in _anchored(self.text, places, wide=False)]
+
     def starts(self, places: Places) -> list[tuple[str, bool]]:
         """Return where to search for the files that the pattern forbids, as (file or directory, whether it is forbidden
         as a whole)."""
@@ -206,8 +210,18 @@ _SHELL_START = {
     ),
     *(".gitconfig", ".gitmodules", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".envrc", ".mcp.json", ".claude.json"),
 }
-_DIRECTORIES = {".git", ".ssh", ".gnupg", ".vscode", ".idea", ".husky"}
-_AGENT_PLACES = ("settings", "hooks", "commands", "agents", "skills", "plugins")
+_EDITOR_START = {".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".emacs"}
+_TOOL_START = {".yarnrc", ".yarnrc.yml", ".pre-commit-config.yaml", "lefthook.yml", ".mise.toml", "mise.toml"}
+_INSTRUCTIONS = {
+    *("claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md", "copilot-instructions.md"),
+    *(".cursorrules", ".windsurfrules", ".clinerules", ".aider.conf.yml"),
+}
+_DIRECTORIES = {
+    *(".git", ".ssh", ".gnupg", ".husky", ".githooks"),
+    *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer"),
+    *(".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".roo", ".kiro"),
+}
+_AGENT_PLACES = ("settings", "hooks", "commands", "agents", "skills", "plugins", "rules", "output-styles")
 _HOME_PLACES = (
     *(".config/fish", ".config/git", ".config/systemd", ".config/autostart", ".config/ccb"),
     *(".local/bin", "bin", ".aws", ".kube", ".docker"),
@@ -216,8 +230,8 @@ _KERNEL_PLACES = ("/dev", "/proc", "/sys")
 
 
 def protection(real: str, home: str) -> str | None:
-    """Return why writing the path always needs the approval of a person, or None. Such files start programs or hold
-    keys: who can write them can do anything."""
+    """Return why writing the path always needs the approval of a person, or None. Such files start programs, hold keys
+    or instruct agents: who can write them acts later, outside of any cage."""
     name = real.casefold()
     parts = [part for part in name.split("/") if part]
     for part in parts:
@@ -225,6 +239,10 @@ def protection(real: str, home: str) -> str | None:
             return f"it is inside {part}"
     if parts and parts[-1] in _SHELL_START:
         return f"{parts[-1]} starts programs or holds credentials"
+    if parts and parts[-1] in _EDITOR_START | _TOOL_START:
+        return f"{parts[-1]} starts programs"
+    if parts and parts[-1] in _INSTRUCTIONS:
+        return f"{parts[-1]} instructs agents"
     for directory, entry in zip(parts, parts[1:]):
         if directory == ".claude" and entry.startswith(_AGENT_PLACES):
             return "it sets up the agent itself"

@@ -59,6 +59,7 @@ def _description(session: Session) -> Json:
         "account": {"apiKeySource": session.options.api_key_source},
         "pid": os.getpid(),
         "current_permission_mode": session.mode,
+        "sandbox": session.agent.config.permissions.cage_in_force,
         "session_state": session.state,
         "capabilities": ["interrupt_receipt_v1"],
     }
@@ -101,7 +102,12 @@ def _set_permission_mode(session: Session, mode: str) -> Handled:
         session.agent.config.permissions.set_mode(mode)
     except ValueError as error:
         raise RequestRefused(str(error), getattr(error, "code", "")) from error
-    return Handled({"mode": mode}, lambda: session.log.emit(MessageRecord(status(None, session.mode))))
+
+    def announce() -> None:
+        permissions = session.agent.config.permissions
+        session.log.emit(MessageRecord(status(None, permissions.mode, permissions.cage_in_force)))
+
+    return Handled({"mode": mode}, announce)
 
 
 def _set_model(session: Session, name: str | None) -> Handled:

@@ -12,7 +12,15 @@ from ccb.tunnel.wire.requests import AnsweredBy
 Json = dict[str, Any]
 
 _MAX_LAUNCHES = 32
-_OF_THE_SESSION = ("model", "permission_mode", "system_prompt", "append_system_prompt", "add_dirs")
+_OF_THE_SESSION = (
+    "model",
+    "permission_mode",
+    "system_prompt",
+    "append_system_prompt",
+    "add_dirs",
+    "sandbox",
+    "allow_net",
+)
 
 
 class Launches:
@@ -42,6 +50,8 @@ class Launches:
                 sent.append_system_prompt if "append_system_prompt" in given else old.append_system_prompt
             ),
             add_dirs=sent.add_dirs or old.add_dirs,
+            sandbox=sent.sandbox if "sandbox" in given else old.sandbox,
+            allow_net=sent.allow_net if {"sandbox", "allow_net"} & given.keys() else old.allow_net,
         )
 
     def use(self, options: SessionOptions) -> None:

@@ -14,6 +14,7 @@ from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 from ..agent.agent import Agent
 from ..context.prompt import session_prompt
 from ..journal.journal import JournalError
+from ..permissions.sandbox_mode import Sandbox, SandboxError
 from ..sessions.refusal import HostRefusal
 from .broker import OpenRequests, RequestBroker
 from .inputs import Inputs
@@ -88,7 +89,8 @@ class Session:
     def snapshot(self, seq: int) -> Json:
         """Return the body of a `snapshot` frame that covers everything up to event `seq`."""
         asks = self.broker.open_until(seq)
-        return self.log.snapshot.body(seq, model=self.agent.model, mode=self.mode, asks=asks)
+        body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.mode, asks=asks)
+        return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
     def take_input(self, input_id: str, body: Json) -> int:
         """Apply a client's input once. Return the number of the event after which it is in the journal. Raises
@@ -145,12 +147,16 @@ class Session:
         config = self.agent.config
         context = config.context
         add_dirs = added_directories(context.cwd, options)
+        sandbox = Sandbox(context.cages, options.sandbox, options.allow_net)
+        if "sandbox" in given:
+            check_sandbox(sandbox)
         config.permissions.relaunch(
             options.allowed_tools,
             options.disallowed_tools,
             mode=options.permission_mode,
             add_dirs=add_dirs,
             allow_bypass=options.allow_bypass,
+            sandbox=sandbox,
         )
         context.add_dirs[:] = add_dirs
         new_prompt = "system_prompt" in given or "append_system_prompt" in given
@@ -163,7 +169,9 @@ class Session:
                 max_turns=options.max_turns,
                 partial_messages=options.partial_messages,
                 api_key_source=options.api_key_source,
-                prompts=session_prompt(options, context.cwd) if new_prompt else config.prompts,
+                prompts=(
+                    session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
+                ),
             )
         )
         if "model" in given:
@@ -176,6 +184,14 @@ class Session:
             raise HostRefusal(
                 "waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id}
             )
+
+
+def check_sandbox(sandbox: Sandbox) -> None:
+    """Raise HostRefusal if this host cannot make the cage of a sandbox mode that a client asks for."""
+    try:
+        sandbox.check()
+    except SandboxError as error:
+        raise HostRefusal("no_sandbox", str(error), {"why": error.why}) from None
 
 
 def added_directories(cwd: str, options: SessionOptions) -> list[str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Union
 from ccb.tunnel.wire.tool_traits import ToolTraits
 
 if TYPE_CHECKING:
+    from ..permissions.sandbox_mode import Cages
+    from ..sandbox.rules import CageRules
     from ..system.host import Host
     from .files.file_state import FileState
     from .shell.shells import Shells
@@ -45,7 +47,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """The resources of a session that its tools use. The context lives as long as the session; its last four fields
+    """The resources of a session that its tools use. The context lives as long as the session; its last five fields
     belong to one call."""
 
     host: Host
@@ -55,9 +57,12 @@ class ToolContext:
     shells: Shells
     spill: Spill
     todos: TodoList
+    cages: Cages
     tool_use_id: str = ""
     left_out: tuple[str, ...] = ()
     """The files that a search must not find: regular expressions (for fullmatch) of absolute paths in lower case."""
+    cage: CageRules | None = None
+    """The cage in which the call runs commands; None for no cage."""
     progress: Callable[[Json], None] = lambda update: None
     """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last
     report."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from ..sessions.paths import home_directory
+
 if TYPE_CHECKING:
+    from ..sandbox.server import CageServer
     from .contract import Tool, ToolContext
 
 
@@ -86,10 +89,13 @@ def default_tools() -> ToolRegistry:
     )
 
 
-def make_context(cwd: str, outputs: str, token: str = "") -> ToolContext:
+def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | None = None) -> ToolContext:
     """Return the context for the tools of a session; the caller ends it with `close_context`. `outputs` is the
     directory for outputs too long for the model, "" for none. `token` marks the session's processes; with "", a new one
-    is generated."""
+    is generated. `caged` starts caged commands; None for a new one."""
+    import os
+
+    from ..permissions.sandbox_mode import Cages
     from ..system.host import LocalHost
     from .contract import ToolContext
     from .files.file_state import FileState
@@ -97,7 +103,8 @@ def make_context(cwd: str, outputs: str, token: str = "") -> ToolContext:
     from .spill import Spill
     from .todo import TodoList
 
-    host = LocalHost(token, untrusted=[cwd])
+    environ = dict(os.environ)
+    host = LocalHost(token, untrusted=[cwd], environ=environ, cages=caged)
     return ToolContext(
         host=host,
         cwd=cwd,
@@ -106,6 +113,7 @@ def make_context(cwd: str, outputs: str, token: str = "") -> ToolContext:
         shells=Shells(cwd, host.session),
         spill=Spill(outputs),
         todos=TodoList(),
+        cages=Cages(host.cages, environ, home_directory()),
     )
 
 

@@ -309,6 +309,14 @@ def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None
         assert len(error.do) < 200
 
 
+def test_a_host_without_the_cage_of_a_mode_says_why() -> None:
+    refused = Refused("no_sandbox", "this host cannot", {"why": "user name\x1b[31mspaces are forbidden" + "x" * 900})
+    error = refusal_error(refused, "devbox")
+    assert error.what == "devbox cannot make the cage of --sandbox workspace" and "Leave out" in error.do
+    assert "spaces are forbidden" in error.evidence and "\x1b" not in str(error) and len(error.evidence) <= 500
+    assert code_of(error) is ExitCode.USAGE
+
+
 async def test_a_session_whose_connection_stays_away() -> None:
     host = ScriptedHost()
     async with session_on(host, AttachOptions(patience=0.5)) as (session, peer):

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Callable, TypeVar, Union, cast
 
+from tests.support.cages import sandbox
+
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.deps import AgentConfig, AgentDeps, Prompt
@@ -215,7 +217,7 @@ class OpenPermissions(PermissionEngine):
     """Allows what `decisions` does not name."""
 
     def __init__(self, decisions: Mapping[str, Decision] | None = None) -> None:
-        super().__init__(cwd="/srv/app", home="/home/ann")
+        super().__init__(cwd="/srv/app", sandbox=sandbox(), home="/home/ann")
         self.decisions = dict(decisions or {})
         self.hidden: set[str] = set()
 
@@ -393,7 +395,9 @@ def make_world(
         prompts=FixedPrompts(),
         tools=ToolRegistry([read, write]),
         permissions=permissions,
-        context=ToolContext(nothing, "/srv/app", [], nothing, cast(Any, NoShells()), spill or nothing, nothing),
+        context=ToolContext(
+            nothing, "/srv/app", [], nothing, cast(Any, NoShells()), spill or nothing, nothing, nothing
+        ),
         model=model,
         max_turns=max_turns,
         partial_messages=partial,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.cages import sandbox
+
 from ccb.remote.permissions.decision import Decision
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.paths import Places
@@ -44,8 +46,9 @@ class Desk:
         return Places.of(str(self.cwd), str(self.home))
 
     def engine(self, mode: str = "default", allowed: str = "", disallowed: str = "", **more: Any) -> PermissionEngine:
+        caged = more.pop("sandbox", None) or sandbox(home=str(self.home))
         return PermissionEngine(
-            mode, [allowed], [disallowed], cwd=str(self.cwd), home=str(self.home), is_root=False, **more
+            mode, [allowed], [disallowed], cwd=str(self.cwd), sandbox=caged, home=str(self.home), is_root=False, **more
         )
 
 

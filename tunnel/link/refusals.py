@@ -21,6 +21,7 @@ from ..wire import Refused
 
 _MAX_SIMILAR = 8
 _MAX_ID = 36
+_MAX_WHY = 500
 
 
 def refusal_error(refused: Refused, host: str) -> CcbError:
@@ -96,6 +97,14 @@ def _bad_attach(refused: Refused, host: str, message: str) -> CcbError:
     return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
 
 
+def _no_sandbox(refused: Refused, host: str, message: str) -> CcbError:
+    return UsageError(
+        f"{host} cannot make the cage of --sandbox workspace",
+        evidence=one_line(str(refused.data.get("why") or message))[:_MAX_WHY],
+        do="Leave out --sandbox workspace, or let an administrator of the host allow user namespaces.",
+    )
+
+
 _ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
     "no_such_path": _no_such_path,
     "not_a_directory": _not_a_directory,
@@ -106,6 +115,7 @@ _ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
     "in_use": _in_use,
     "waits_for_answer": _waits_for_answer,
     "bad_attach": _bad_attach,
+    "no_sandbox": _no_sandbox,
 }
 """For each refusal code: makes the error from the frame, the host's name and the neutralised message."""
 

@@ -66,7 +66,7 @@ class Refused:
     """W>L. Sent instead of `hello`, or as the answer to an attach that cannot be granted. The connection ends after it.
 
     `code` is one of `no_such_path` (data: near), `not_a_directory`, `no_storage`, `no_session`, `in_use`, `bad_attach`,
-    `waits_for_answer` (data: session), `stopped`, `internal`. `data` is the evidence."""
+    `waits_for_answer` (data: session), `no_sandbox` (data: why), `stopped`, `internal`. `data` is the evidence."""
 
     t: ClassVar[str] = "refused"
     code: str
@@ -111,9 +111,10 @@ class Snapshot:
     """W>L. Sent before the first event of a connection that asked for a `tail` and is further behind: the next event
     has the number `seq` + 1.
 
-    `body` is what the client has to know of the events it does not get: {"model", "permission_mode", "result" (the last
-    result message or null), "todos" (the last list or null), "asks" (the open `control_request` messages), "prompts"
-    (those that wait and those whose turn runs, each with "input", "uuid", "text" (its start) and "taken")}."""
+    `body` is what the client has to know of the events it does not get: {"model", "permission_mode", "sandbox" (the
+    cage in force, in words), "result" (the last result message or null), "todos" (the last list or null), "asks" (the
+    open `control_request` messages), "prompts" (those that wait and those whose turn runs, each with "input", "uuid",
+    "text" (its start) and "taken")}."""
 
     t: ClassVar[str] = "snapshot"
     epoch: int

@@ -8,6 +8,13 @@ from typing import Any
 
 from .frames import FrameError
 
+CAGES: Mapping[str, str] = {
+    "read-only": "read-only cage",
+    "workspace": "workspace cage",
+    "off": "no cage: the sandbox is off",
+}
+"""What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
+
 
 @dataclass(frozen=True)
 class SessionOptions:
@@ -28,6 +35,8 @@ class SessionOptions:
     api_key_source: str = "none"
     client: str = ""  # who drives, for `fenced.by`: "alice@laptop pid 4711"
     host: str = ""  # how the user called the host, for the system prompt
+    sandbox: str = "read-only"  # read-only | workspace | off: the cage of commands that run without a question
+    allow_net: bool = False  # --allow-net was given: commands in the workspace cage may use the network
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""

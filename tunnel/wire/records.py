@@ -95,6 +95,11 @@ class OptionsRecord:
         """The permission mode that the options name, "" for none."""
         return as_text(as_dict(self.options).get("permission_mode"))
 
+    @property
+    def sandbox(self) -> str:
+        """The sandbox mode that the options name, "read-only" if they do not name one."""
+        return as_text(as_dict(self.options).get("sandbox")) or "read-only"
+
 
 @dataclass(frozen=True)
 class TurnStartRecord:

@@ -169,6 +169,7 @@ class ToolApproval:
     decision_reason_type: str = ""
     description: str | None = None
     blocked_path: str | None = None
+    sandbox: str | None = None  # the cage in which the call would run, in words
 
 
 @dataclass(frozen=True)

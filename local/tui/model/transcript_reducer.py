@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.options import CAGES
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import (
     DamagedRecord,
@@ -48,8 +49,9 @@ from .totals import Totals
 
 
 class TranscriptReducer(Projection):
-    """Applies what a session says to a container of blocks. `model`, `mode`, `running`, `turns` and `totals` are for
-    the status line. `orphans` is shared with the reducer of later events when earlier ones are loaded."""
+    """Applies what a session says to a container of blocks. `model`, `mode`, `sandbox` (the cage in force, in words),
+    `running`, `turns` and `totals` are for the status line. `orphans` is shared with the reducer of later events when
+    earlier ones are loaded."""
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class TranscriptReducer(Projection):
         *,
         model: str = "",
         mode: str = "default",
+        sandbox: str = "",
         own_name: str = "",
         orphans: Orphans | None = None,
     ) -> None:
@@ -68,6 +71,7 @@ class TranscriptReducer(Projection):
         self._messages = AgentMessages(above_waiting, self._tools, self.orphans)
         self.model = model
         self.mode = mode
+        self.sandbox = sandbox
         self.totals = Totals()
         self.turns = 0
         self.running = False
@@ -123,6 +127,7 @@ class TranscriptReducer(Projection):
         self._tools.close(ToolState.UNKNOWN, forget=False)
         self.model = state.model or self.model
         self.mode = state.permission_mode or self.mode
+        self.sandbox = state.sandbox or self.sandbox
         if state.result is not None:
             self.totals.set_from_result(state.result)
         self.running = self._in_turn = running
@@ -188,6 +193,8 @@ class TranscriptReducer(Projection):
         """The session begins, or goes on with other options."""
         self.model = content.model or self.model
         self.mode = content.permission_mode or self.mode
+        if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+            self.sandbox = CAGES.get(content.sandbox, self.sandbox)
 
     @on(DriverRecord)
     def _driver(self, content: DriverRecord, _record: Record) -> None:
@@ -227,9 +234,11 @@ class TranscriptReducer(Projection):
                 self.notices.errors(message)
             case SystemInit():
                 self.model, self.mode = message.model, message.permissionMode
+                self.sandbox = message.sandbox or self.sandbox
                 self.running = self._in_turn = True
             case SystemNote():
                 self.mode = message.permissionMode or self.mode
+                self.sandbox = message.sandbox or self.sandbox
                 self.notices.system(message)
             case _:  # questions and answers are the event router's
                 pass

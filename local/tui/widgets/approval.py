@@ -104,13 +104,16 @@ class ApprovalCard(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         self.show_titles()
         yield self._subject
-        reason = escaped_name(self.request.request.decision_reason or "")
-        if reason:
-            reason = reason if len(reason) <= _MAX_REASON else reason[: _MAX_REASON - 1] + "…"
-            self._reason.update(Text(f"Asked because: {reason}", style=self._palette.dim))
-            yield self._reason
+        self._reason.update(self._circumstances())
+        yield self._reason
         yield self._choices
         yield self._input
+
+    def _circumstances(self) -> Text:
+        """Return why the worker asks, and the cage in which the call would run."""
+        asked = self.request.request
+        reason, cage = _shortened(asked.decision_reason or ""), _shortened(asked.sandbox or "no cage")
+        return Text(f"Asked because: {reason}\nSandbox: {cage}" if reason else f"Sandbox: {cage}", self._palette.dim)
 
     def on_mount(self) -> None:
         self.watch(self._subject, "scroll_y", self.show_titles, init=False)
@@ -341,3 +344,9 @@ class ApprovalCard(Vertical, can_focus=True):
         self.post_message(
             self.Answered(ApprovalAnswer(self.request.request_id, {"behavior": "deny", "message": message}))
         )
+
+
+def _shortened(text: str) -> str:
+    """Return a text of the worker on one line, within its limit."""
+    name = escaped_name(text)
+    return name if len(name) <= _MAX_REASON else name[: _MAX_REASON - 1] + "…"

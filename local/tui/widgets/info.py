@@ -11,7 +11,8 @@ from ccb.tunnel.plain_text import one_line
 class ReplInfo:
     """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
     `resume` the command that returns to the session, `client_name` the name of this client at the host, `first_prompt`
-    the prompt of the command line."""
+    the prompt of the command line, `sandbox` the cage of commands that run without a question, in words ("" if the
+    worker has none)."""
 
     host: str
     path: str
@@ -21,6 +22,7 @@ class ReplInfo:
     resume: str = ""
     client_name: str = ""
     first_prompt: str = ""
+    sandbox: str = ""
 
     @property
     def place(self) -> str:

@@ -29,13 +29,15 @@ _MODES = {
     "bypassPermissions": ("BYPASS", "BYPASS"),
 }
 
+_CAGES = {"read-only cage": "ro cage", "workspace cage": "ws cage"}
+
 
 @dataclass(frozen=True)
 class StatusFacts:
     """Everything that the line shows. `busy_s`: seconds that the agent has worked in this turn, None without one.
     `asking`: it waits for an answer. `unanswered_s`: seconds without an answer of the host, 0 if it answers. `hint`
     answers a key that was just pressed. `approval_waits`: there is an approval card that does not have the focus.
-    `more_below`: the transcript goes on below the screen."""
+    `more_below`: the transcript goes on below the screen. `sandbox`: the cage in force, in words."""
 
     host: str
     path: str
@@ -49,6 +51,7 @@ class StatusFacts:
     hint: str = ""
     approval_waits: bool = False
     more_below: bool = False
+    sandbox: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,11 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
         spare = left - first
         shown.append((mode.text if _cells(mode.text) <= spare else mode.short, mode.style))
         left -= _cells(shown[-1][0])
-    for text, style in _fitting(current, left):
+    cage = _cage_entry(facts.sandbox, palette)
+    fitted = _fitting([*current, cage] if cage else current, left)
+    if cage and fitted and fitted[-1][0] in (cage.text, cage.short):
+        fitted.insert(0, fitted.pop())  # beside the mode, also when other entries come and go
+    for text, style in fitted:
         shown.append((text, style))
         left -= _cells(text)
     room_for_place = min(least + left, max(least, width // 2))
@@ -177,6 +184,14 @@ def _mode_entry(mode: str, palette: Palette) -> _StatusEntry:
     if mode == "bypassPermissions":
         return _StatusEntry(text, short, palette.bad)
     return _StatusEntry(text, short, palette.warn if mode != "default" else palette.dim)
+
+
+def _cage_entry(sandbox: str, palette: Palette) -> _StatusEntry | None:
+    """Return the entry about the cage in force; None if it is not known."""
+    if not sandbox:
+        return None
+    text = one_line(sandbox).partition(":")[0]
+    return _StatusEntry(text, _CAGES.get(text, _cut(text, _MIN_PLACE)), palette.dim if text in _CAGES else palette.warn)
 
 
 def _other_texts(facts: StatusFacts) -> list[str]:

@@ -37,6 +37,13 @@ class RuleSet:
             if rule.covers_tool(tool)
         ]
 
+    def only(self, behavior: Behavior, *tools: str) -> RuleSet:
+        """Return a set of the rules of one behavior that cover calls of these tools."""
+        found = RuleSet()
+        for tool in tools:
+            found.add("", behavior, self.about(behavior, tool))
+        return found
+
     def whole_tool(self, behavior: Behavior, tool: str) -> Rule | None:
         return next((rule for rule in self.about(behavior, tool) if rule.content is None), None)
 

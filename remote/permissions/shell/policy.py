@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
@@ -53,16 +54,24 @@ class DeniedKinds:
         return self.commands or self.reads or self.writes
 
 
+class Trust(Enum):
+    """How far the reading of a line is trusted: which commands can be let through because they only read."""
+
+    ANY = "any: a cage stands behind the judgement"
+    LITERAL_COMMANDS = "commands of literal words: other commands of the line are allowed to run without a cage"
+    LITERAL_LINES = "commands of lines that have only literal words: this host has no cage"
+
+
 class BashPolicy:
     """Decides on one command line by the present rules and mode. `start` is the real path of the shell's current
-    directory. `strict`: no cage stands behind the judgement, so only a line of literal words can be read-only."""
+    directory."""
 
     def __init__(
-        self, rules: RuleSet, places: Places, accepts_edits: bool, start: str, *, strict: bool = False
+        self, rules: RuleSet, places: Places, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY
     ) -> None:
         self._start = start
-        self._strict = strict
-        self._is_plain = True
+        self._trust = trust
+        self._is_trusted = True
         self._places = places
         self._accepts_edits = accepts_edits
         self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
@@ -88,7 +97,7 @@ class BashPolicy:
         self._commands = commands
         self._bases = shell_directories(commands, self._places, self._start)
         self._together = reads_only_together(commands)
-        self._is_plain = not self._strict or _is_plain(text)
+        self._is_trusted = self._trust is not Trust.LITERAL_LINES or _is_plain(text)
         problems = [problem for command in commands for problem in self._problems(command)]
         if not problems:
             return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
@@ -155,12 +164,19 @@ class BashPolicy:
                 if problem:
                     return problem
             return None
-        if self._is_plain and reads_only(command) and (self._together or not runs_git(command)):
+        if self._may_read(command) and reads_only(command) and (self._together or not runs_git(command)):
             return self._git_problem(command) or self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
             return self._creation_problem(inner)
         shown = _shortened(command.raw or canonical(command.words))
         return _Problem(f"No rule allows `{shown}`.", suggest.command_rule(inner) if inner else None)
+
+    def _may_read(self, command: Command) -> bool:
+        """Return whether the command can be let through because it only reads."""
+        if self._trust is not Trust.LITERAL_COMMANDS:
+            return self._is_trusted
+        literal = not command.assignments and all(word.is_literal for word in command.words)
+        return literal and all(is_null(redirect.target) for redirect in command.redirects)
 
     def _allowed_by_rule(self, command: Command, inner: Command | None) -> bool:
         texts = [canonical((*command.assignments, *command.words))]
@@ -180,7 +196,8 @@ class BashPolicy:
     def _git_problem(self, command: Command) -> _Problem | None:
         """Return the problem of a repository whose files make git do more than read. Only this text can be allowed."""
         for base in self._bases or [self._start] if runs_git(command) else ():
-            why = why_unsafe(self._places.real(base), self._places.roots, self._places.home, self._strict)
+            strict = self._trust is Trust.LITERAL_LINES
+            why = why_unsafe(self._places.real(base), self._places.roots, self._places.home, strict)
             if why:
                 return _Problem(f"git may run programs here: {why}.", suggest.exact_rule(command.raw))
         return None

@@ -12,6 +12,7 @@ from functools import lru_cache
 from importlib.abc import InspectLoader
 from typing import Any, cast
 
+from ...sandbox.rules import CageRules
 from ..contract import ToolContext
 
 Json = dict[str, Any]
@@ -99,6 +100,11 @@ def load_program() -> str:
     return base64.b64encode(zlib.compress(json.dumps(sources).encode(), 9)).decode("ascii")
 
 
+def _cage(context: ToolContext, request: Json) -> CageRules | None:
+    """Return the cage of the program: it reads what is searched, and changes nothing. None if this host has none."""
+    return context.cages.read_only([context.cwd, *context.add_dirs], [str(request.get("root") or request["path"])])
+
+
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
     """Return the program's answer to `request` (see `program.main.answer`). Raise SearchFailed if there is none."""
     from asyncio import TimeoutError as Late
@@ -116,7 +122,7 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
 
     argv = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, load_program(), json.dumps(whole)]
     try:
-        process = host.start(argv, "/", take)
+        process = host.start(argv, "/", take, cage=_cage(context, request))
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None
     ended = False

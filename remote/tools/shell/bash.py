@@ -7,11 +7,16 @@ import contextlib
 import os
 import shlex
 import time
+from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
+from ...permissions.matchers import LEAVE_SANDBOX
 from ...permissions.shell.readonly import changes_directory, is_read_only_command
+from ...sandbox.rules import CageRules
+from ...sandbox.server import CageUnavailable, load_sources
+from ...sandbox.stops import stopped
 from ...system.host import is_under
 from ...system.process import Process
 from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
@@ -34,6 +39,8 @@ _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _MAX_STRUCTURED = 40_000  # characters; more than the model gets
 
+_HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again with {LEAVE_SANDBOX}: true."
+
 _BASH_SCHEMA: Json = {
     "type": "object",
     "properties": {
@@ -48,6 +55,11 @@ _BASH_SCHEMA: Json = {
             "type": "boolean",
             "default": False,
             "description": "True to go on without waiting for the command",
+        },
+        LEAVE_SANDBOX: {
+            "type": "boolean",
+            "default": False,
+            "description": "True to ask the user to run the command without the sandbox",
         },
     },
     "required": ["command"],
@@ -64,6 +76,8 @@ _BASH_DESCRIPTION = (
     "- With run_in_background the command goes on while you do other things; BashOutput gives its output, KillShell "
     "ends it.\n"
     "- Use the Read, Edit, Write, Grep, Glob and LS tools rather than cat, sed, echo, grep, find and ls.\n"
+    "- Commands that are not approved one by one run in a sandbox. If a result says 'stopped by the sandbox' and the "
+    f"command is needed, call again with {LEAVE_SANDBOX}: true; the user is asked. Never set it at the first try.\n"
     "- Quote paths that contain spaces. Join commands that depend on each other with &&."
 )
 
@@ -76,9 +90,12 @@ class Bash(Tool):
         tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _DIRECTORY_CHARS
     )
 
+    def __init__(self) -> None:
+        load_sources()
+
     def is_read_only(self, tool_input: Json) -> bool:
         command = tool_input["command"]
-        if tool_input.get("run_in_background") or not is_read_only_command(command):
+        if tool_input.get("run_in_background") or tool_input.get(LEAVE_SANDBOX) or not is_read_only_command(command):
             return False
         return not changes_directory(command)
 
@@ -119,11 +136,11 @@ def _start_in_background(command: str, context: ToolContext) -> ToolResult:
     cwd = context.shells.directory(context.host, _roots(context))
     output = Output(context.spill, "background", to_file=True)
     try:
-        process = context.host.start([_shell(context), "-c", command], cwd, output.add)
+        process = context.host.start([_shell(context), "-c", command], cwd, output.add, cage=context.cage)
     except OSError as error:
         output.close()
-        return refusal(f"The command could not be started: {error}")
-    shell = context.shells.add(command, process, output)
+        return _not_started(error)
+    shell = context.shells.add(command, process, output, context.cage)
     text = f"Command running in background with ID: {shell.id}. BashOutput gives its output, KillShell ends it."
     if output.path:
         text += f" Output is also written to: {output.path}"
@@ -143,14 +160,15 @@ class _Foreground:
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
         cwd = context.shells.directory(context.host, _roots(context))
-        report = CwdReport(context.spill)
+        report = CwdReport(context.spill, caged=context.cage is not None)
+        cage = _with_report(context.cage, report.path)
         try:
             argv = _arguments(_shell(context), self._command, report.path)
-            process = context.host.start(argv, cwd, self._output.add)
+            process = context.host.start(argv, cwd, self._output.add, cage=cage)
         except OSError as error:
             report.take()
             self._output.close()
-            return refusal(f"The command could not be started: {error}")
+            return _not_started(error)
         ended = interrupted = False
         try:
             ended = await self._watch(process, timeout)
@@ -170,7 +188,13 @@ class _Foreground:
             return self._timed_out(timeout)
         if process.has_leftovers():
             context.shells.left(process)
-        return self._result(process.returncode or 0, self._move(moved))
+        code = process.returncode or 0
+        return self._result(code, _joined(self._move(moved), self._stop(code)))
+
+    def _stop(self, code: int) -> str:
+        """Return a note about what the cage stopped, "" for nothing."""
+        cage = self._context.cage
+        return "" if cage is None else stop_note(cage, self._output.last(_TAIL_LINES, _TAIL_BYTES), code)
 
     async def _watch(self, process: Process, timeout: float) -> bool:
         """Wait for the process, and report its output meanwhile. Return whether the process ended in time."""
@@ -230,6 +254,27 @@ class _Foreground:
         elif not text.strip():
             text = "(Bash completed with no output)"
         return ToolResult(f"{text}\n{note}" if note else text, is_error=failed, structured=structured)
+
+
+def stop_note(cage: CageRules, output: str, code: int) -> str:
+    """Return the note for the model about what a cage stopped; "" if it stopped nothing. `output` is the end of the
+    command's output."""
+    line = stopped(output, code, cage)
+    return f"{line}\n{_HOW_TO_ASK}" if line else ""
+
+
+def _not_started(error: OSError) -> ToolResult:
+    text = f"The command could not be started: {error}"
+    return refusal(f"{text}\n{_HOW_TO_ASK}" if isinstance(error, CageUnavailable) else text)
+
+
+def _with_report(cage: CageRules | None, report: str) -> CageRules | None:
+    """Return the cage, opened for the file to which the command reports its directory."""
+    return cage if cage is None or not report else replace(cage, write=(*cage.write, report))
+
+
+def _joined(*notes: str) -> str:
+    return "\n".join(filter(None, notes))
 
 
 def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr: str = "", **more: str) -> Json:

@@ -12,12 +12,14 @@ _MAX_BYTES = 65536
 
 class CwdReport:
     """One report, which `take` returns once, after the command is over. The command writes to `path`; "" means that it
-    cannot report."""
+    cannot report. `caged`: the command runs in a cage, which can open a file for it but not a pipe of the worker."""
 
-    def __init__(self, spill: Spill) -> None:
+    def __init__(self, spill: Spill, *, caged: bool = False) -> None:
         self._pipe: tuple[int, int] | None = None
         self.path = spill.scratch("cwd")
-        if not self.path and os.path.isdir("/proc/self/fd"):
+        if self.path and caged:
+            self.path = _created(self.path)
+        elif not self.path and not caged and os.path.isdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 self._pipe = os.pipe()
                 os.set_blocking(self._pipe[0], False)
@@ -48,3 +50,12 @@ class CwdReport:
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
+
+
+def _created(path: str) -> str:
+    """Create an empty file, and return its path; "" if it cannot be created."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return ""
+    return path

@@ -11,6 +11,7 @@ from ..files.edit_common import refusal
 from ..output import clean, limited
 from ..search.program.main import BadRequest, compiled
 from ..search.run_program import MAX_PATTERN, SearchFailed, load_program, search
+from .bash import stop_note
 from .shells import Shell, Status
 
 Json = dict[str, Any]
@@ -75,6 +76,8 @@ class BashOutput(Tool):
         if status in (Status.COMPLETED, Status.FAILED) and code is not None:
             parts.append(f"<exit_code>{code}</exit_code>")
         parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
+        note = stop_note(shell.cage, text, code) if shell.cage is not None and code is not None else ""
+        parts += [note] if note else []
         structured: Json = {
             "shellId": shell.id,
             "command": shell.command[:2000],

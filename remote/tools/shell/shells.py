@@ -10,6 +10,7 @@ import os
 import time
 from dataclasses import dataclass, field
 
+from ...sandbox.rules import CageRules
 from ...system.host import Host
 from ...system.process import Process, stop_marked
 from ..output import Output
@@ -32,12 +33,14 @@ class Status(enum.Enum):
 
 @dataclass(eq=False)
 class Shell:
-    """A background command. `position` is how many bytes of its output BashOutput has returned."""
+    """A background command. `position` is how many bytes of its output BashOutput has returned. `cage` is what it runs
+    in, None for no cage."""
 
     id: str
     command: str
     process: Process
     output: Output
+    cage: CageRules | None = None
     started: float = field(default_factory=time.monotonic)
     position: int = 0
     killed: bool = False
@@ -72,10 +75,10 @@ class Shells:
         """Whether a background command runs, or a process that a foreground command has left behind."""
         return self.running > 0 or any(each.has_leftovers() for each in self._leftovers)
 
-    def add(self, command: str, process: Process, output: Output) -> Shell:
+    def add(self, command: str, process: Process, output: Output, cage: CageRules | None = None) -> Shell:
         """Take over a process that was started in the background."""
         self._count += 1
-        shell = Shell(f"bash_{self._count}", command, process, output)
+        shell = Shell(f"bash_{self._count}", command, process, output, cage)
         self._shells[shell.id] = shell
         finished = [each for each in self._shells.values() if each.status is not Status.RUNNING]
         for each in finished[: max(0, len(self._shells) - _MAX_SHELLS)]:

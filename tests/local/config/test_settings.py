@@ -35,6 +35,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "apiKeyHelper": "pass show anthropic",
         "model": "some-model",
         "permissionMode": "acceptEdits",
+        "sandbox": "workspace",
         "permissions": {"allow": ["Bash(git *)"], "deny": ["Read(/etc/**)"]},
         "connectTimeoutSeconds": 12,
         "graceHours": 48,

@@ -12,6 +12,7 @@ from ccb.local.connect.session_request import (
     session_options,
     session_parameters,
 )
+from ccb.tunnel.errors import UsageError
 
 NEW = "0a1b2c3d-1111-4222-8333-444455556666"
 
@@ -50,6 +51,22 @@ def test_a_flag_outranks_the_settings_and_rules_add_up() -> None:
     flagged = session_options(parse_arguments(argv), settings)
     assert (flagged.model, flagged.permission_mode, flagged.allow_bypass) == ("opus", "bypassPermissions", True)
     assert (flagged.allowed_tools, flagged.disallowed_tools) == (["Read", "LS"], ["Write"])
+
+
+def test_the_sandbox_of_a_new_session_is_the_flag_or_the_setting_and_an_existing_one_keeps_its_own() -> None:
+    settings = Settings(sandbox="workspace")
+    for argv, wanted in (
+        ([], ("workspace", False)),
+        (["--sandbox", "off"], ("off", False)),
+        (["--sandbox", "workspace", "--allow-net"], ("workspace", True)),
+    ):
+        options = session_options(parse_arguments(["ssh", "h", *argv]), settings)
+        assert (options.sandbox, options.allow_net) == wanted
+    for argv, given in (([], None), (["--sandbox", "read-only"], "read-only"), (["--sandbox", "off"], "off")):
+        arguments = parse_arguments(["ssh", "h", "-c", *argv])
+        assert options_for_existing(arguments, session_options(arguments, settings)).get("sandbox") == given
+    with pytest.raises(UsageError, match="--allow-net belongs to --sandbox workspace"):
+        parse_arguments(["ssh", "h", "--allow-net", "--sandbox", "off"])
 
 
 def test_settings_do_not_change_the_model_of_an_existing_session() -> None:

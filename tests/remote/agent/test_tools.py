@@ -291,6 +291,7 @@ async def test_the_person_is_asked_and_allows() -> None:
             "decision_reason": ASK.reason,
             "decision_reason_type": "mode",
             "blocked_path": "/etc/x",
+            "sandbox": "no cage",
         }
     ]
     assert world.log == ["start b", "end b"]

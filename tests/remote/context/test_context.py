@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from ccb.remote.context import context as context_module
-from ccb.remote.context.context import gather, git_state
+from ccb.remote.context import git_state as git_module
+from ccb.remote.context.context import gather
+from ccb.remote.context.git_state import GitState, git_state
 from ccb.remote.context.instructions import find_instructions
+from ccb.remote.permissions.sandbox_mode import Cages
+from ccb.remote.system.host import LocalHost
 
 
 def git(directory: Path, *args: str) -> None:
@@ -34,6 +39,24 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "SHELL": "/bin/zsh"}
 
 
+@dataclass
+class Machine:
+    """The host of a session with these variables."""
+
+    host: LocalHost
+    cages: Cages
+
+    async def git_state(self, directory: Path) -> GitState | None:
+        return await git_state(str(directory), self.host, self.cages)
+
+
+@pytest.fixture
+def machine(environ: dict[str, str]) -> Iterator[Machine]:
+    host = LocalHost(environ=environ)
+    yield Machine(host, Cages(host.cages, environ, environ["HOME"]))
+    host.close()
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     path = tmp_path / "repo"
@@ -46,44 +69,44 @@ def repository(tmp_path: Path) -> Path:
     return path
 
 
-async def test_the_host_describes_itself(tmp_path: Path, environ: dict[str, str]) -> None:
-    found = await gather(str(tmp_path), ["/x"], environ["HOME"], environ)
+async def test_the_host_describes_itself(tmp_path: Path, machine: Machine) -> None:
+    found = await gather(str(tmp_path), ["/x"], machine.host, machine.cages)
     assert (found.cwd, found.add_dirs, found.shell) == (str(tmp_path), ("/x",), "zsh")
     assert found.platform and found.os_version and found.python and found.account and found.host
     assert time.strptime(found.date, "%Y-%m-%d")
     assert (found.is_repository, found.git) == (False, None)
 
 
-async def test_git_state(repository: Path, environ: dict[str, str]) -> None:
+async def test_git_state(repository: Path, machine: Machine) -> None:
     git(repository, "checkout", "-b", "topic/x")
     (repository / "a").write_text("2")
     (repository / "new").write_text("")
-    state = await git_state(str(repository), environ)
+    state = await machine.git_state(repository)
     assert state is not None
     assert (state.branch, state.main_branch, state.user) == ("topic/x", "main", "Ann Other")
     assert state.status.split("\n") == [" M a", "?? new"]
     assert state.recent_commits.endswith("first step")
 
 
-async def test_the_remote_decides_what_the_main_branch_is(repository: Path, environ: dict[str, str]) -> None:
+async def test_the_remote_decides_what_the_main_branch_is(repository: Path, machine: Machine) -> None:
     git(repository, "update-ref", "refs/remotes/origin/production", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/production")
-    state = await git_state(str(repository), environ)
+    state = await machine.git_state(repository)
     assert state is not None
     assert state.main_branch == "production"
 
 
-async def test_a_repository_without_commits(tmp_path: Path, environ: dict[str, str]) -> None:
+async def test_a_repository_without_commits(tmp_path: Path, machine: Machine) -> None:
     git(tmp_path, "init")
-    state = await git_state(str(tmp_path), environ)
+    state = await machine.git_state(tmp_path)
     assert state is not None
     assert (state.branch, state.recent_commits) == ("main", "")
 
 
-async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, environ: dict[str, str]) -> None:
+async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, machine: Machine) -> None:
     for number in range(400):
         (repository / f"file-{number:04}").write_text("")
-    state = await git_state(str(repository), environ)
+    state = await machine.git_state(repository)
     assert state is not None
     lines = state.status.split("\n")
     assert len(state.status) < 2100
@@ -92,7 +115,7 @@ async def test_a_long_status_is_cut_at_a_line_and_says_so(repository: Path, envi
 
 
 async def test_nothing_of_the_repository_is_run_and_nothing_is_written(
-    repository: Path, environ: dict[str, str], tmp_path: Path
+    repository: Path, machine: Machine, tmp_path: Path
 ) -> None:
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -101,26 +124,31 @@ async def test_nothing_of_the_repository_is_run_and_nothing_is_written(
     git(repository, "config", "core.pager", str(trap))
     index = (repository / ".git/index").stat().st_mtime_ns
     os.utime(repository / "a")
-    assert await git_state(str(repository), environ) is not None
+    assert await machine.git_state(repository) is not None
     assert not (tmp_path / "ran").exists()
     assert (repository / ".git/index").stat().st_mtime_ns == index
 
 
 async def test_without_git(tmp_path: Path, repository: Path, environ: dict[str, str]) -> None:
-    found = await gather(str(repository), (), environ["HOME"], {**environ, "PATH": str(tmp_path / "home")})
+    environ["PATH"] = str(tmp_path / "home")
+    host = LocalHost(environ=environ)
+    found = await gather(str(repository), (), host, Cages(host.cages, environ, environ["HOME"]))
+    host.close()
     assert (found.is_repository, found.git) == (True, None)
 
 
 async def test_a_git_that_hangs_is_given_up(
     tmp_path: Path, repository: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context_module, "_GIT_SECONDS", 0.3)
+    monkeypatch.setattr(git_module, "_GIT_SECONDS", 0.3)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 60\n")
     (tmp_path / "bin/git").chmod(0o755)
     environ["PATH"] = f"{tmp_path}/bin:{environ['PATH']}"
+    host = LocalHost(environ=environ)
     started = time.monotonic()
-    state = await git_state(str(repository), environ)
+    state = await git_state(str(repository), host, Cages(host.cages, environ, environ["HOME"]))
+    host.close()
     assert time.monotonic() - started < 5
     assert state is not None
     assert "did not answer" in state.status
@@ -181,7 +209,7 @@ def test_what_is_not_a_plain_text_file_is_passed_over(tmp_path: Path) -> None:
 
 
 async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
-    tmp_path: Path, environ: dict[str, str]
+    tmp_path: Path, machine: Machine
 ) -> None:
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
@@ -202,7 +230,7 @@ async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
     assert (tmp_path / "ran").exists(), "the trap does not work: it proves nothing"
     (tmp_path / "ran").unlink()
     os.utime(evil / "tree" / "a", (2, 2))
-    await git_state(str(evil), environ)
+    await machine.git_state(evil)
     assert not (tmp_path / "ran").exists()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cages import sandbox
 from tests.support.permission_desk import Desk, Named, bash, on_file
 
 from ccb.remote.permissions.decision import Behavior, Decision
@@ -162,7 +163,7 @@ def test_modes_are_checked(desk: Desk) -> None:
     assert bypass.value.code == "bypass_not_launched"
     desk.engine(allow_bypass=True).set_mode("bypassPermissions")
     with pytest.raises(ModeError, match="cannot be used with root"):
-        PermissionEngine("bypassPermissions", cwd=str(desk.cwd), home=str(desk.home), is_root=True)
+        PermissionEngine("bypassPermissions", cwd=str(desk.cwd), sandbox=sandbox(), home=str(desk.home), is_root=True)
     with pytest.raises(RuleError):
         desk.engine(allowed="Bash(")
 

@@ -163,7 +163,11 @@ def test_a_deny_pattern_sees_the_name_the_target_and_any_case(places: Places, tm
 
 @pytest.mark.parametrize(
     "path",
-    [".git/hooks/x", "sub/.GIT/config", "~/.ssh/config", "~/.bashrc", ".mcp.json", ".claude/settings.local.json"],
+    [
+        *(".git/hooks/x", "sub/.GIT/config", "~/.ssh/config", "~/.bashrc", ".mcp.json", ".claude/settings.local.json"),
+        *("CLAUDE.md", "sub/AGENTS.md", ".cursor/rules/a.mdc", ".vscode/tasks.json", ".envrc", ".githooks/pre-commit"),
+        *(".claude/rules/a.md", ".cursorrules", ".git", ".nvim.lua", ".yarnrc.yml"),
+    ],
 )
 def test_files_that_start_programs_or_hold_keys_are_protected(places: Places, path: str) -> None:
     assert protection(places.real(path), places.home)

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.support.cages import sandbox
 from tests.support.permission_desk import Desk, Named, bash
 
 from ccb.remote.agent.deps import AgentConfig
@@ -40,7 +41,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 async def searched(box: Toolbox, rules: str, name: str, **tool_input: Any) -> str:
-    engine = PermissionEngine(cwd=str(box.root), disallowed=[rules], home="/nowhere", is_root=False)
+    engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), disallowed=[rules], home="/nowhere", is_root=False)
     context = dataclasses.replace(box.context, left_out=tuple(engine.left_out(name)))
     result = await box.tools[name].run(tool_input, context)
     assert isinstance(result.content, str)
@@ -91,7 +92,7 @@ async def test_a_search_starts_where_the_permission_looked(box: Toolbox, tmp_pat
     box.write("beside/mine", "needle\n")
     os.symlink(box.root / "one" / "two", box.root / "link")
     path = str(box.root / "link/../../beside")
-    engine = PermissionEngine(cwd=str(box.root), home="/nowhere", is_root=False)
+    engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), home="/nowhere", is_root=False)
     assert engine.decide(Named("Grep"), {"pattern": "needle", "path": path}).behavior is ALLOW
     assert "beside/mine" in await box.text("Grep", pattern="needle", path=path)
     assert "mine" in await box.text("Glob", pattern="*", path=path)
@@ -119,7 +120,7 @@ def test_commands_that_read_through_a_parent_ask(desk: Desk, command: str, mode:
 async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: Toolbox, tmp_path: Path) -> None:
     """The next command runs in the session's directory, where `../..` is another place."""
     (tmp_path / "outside").write_text("needle\n")
-    engine = PermissionEngine(cwd=str(box.root), home="/nowhere", is_root=False)
+    engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), home="/nowhere", is_root=False)
     config = AgentConfig(cast(PromptSource, None), ToolRegistry(()), engine, box.context)
     call = ParsedCall("t1", box.tools["Bash"], {"command": "cat ../outside"})
     await box.text("Bash", command="mkdir -p one; cd one")

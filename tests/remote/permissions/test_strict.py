@@ -10,7 +10,7 @@ from tests.support.permission_desk import Desk
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.rules.rules import parse_rules
 from ccb.remote.permissions.rules.ruleset import COMMAND_LINE, RuleSet
-from ccb.remote.permissions.shell.policy import BashPolicy
+from ccb.remote.permissions.shell.policy import BashPolicy, Trust
 from ccb.remote.permissions.shell.readonly import is_read_only_command
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK
@@ -20,7 +20,9 @@ def strictly(desk: Desk, command: str, allowed: str = "") -> Behavior:
     rules = RuleSet()
     rules.add(COMMAND_LINE, ALLOW, parse_rules([allowed] if allowed else []))
     engine_places = desk.places()
-    return BashPolicy(rules, engine_places, False, engine_places.cwd, strict=True).decide(command).behavior
+    return (
+        BashPolicy(rules, engine_places, False, engine_places.cwd, trust=Trust.LITERAL_LINES).decide(command).behavior
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, 
 Json = dict[str, Any]
 
 
-GOLDEN_TOOLS = "bcb51cb99fa667accc9471a9ee4ea480a5e7177878859e79db516d54f11ef052"
+GOLDEN_TOOLS = "36b18fa3af885e50c77751aea9317185fcb486d81f647f7987e9c2e41a06c2a7"
 
 
 class Brought(Tool):

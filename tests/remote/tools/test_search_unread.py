@@ -158,7 +158,7 @@ async def test_the_model_reads_it_below_the_result(box: Toolbox, monkeypatch: py
     (box.root / "shut.py").chmod(0)
     (box.root / "closed").chmod(0)
     start = box.context.host.start
-    monkeypatch.setattr(box.context.host, "start", lambda argv, *rest: start([*_AS_ANYBODY, *argv], *rest))
+    monkeypatch.setattr(box.context.host, "start", lambda argv, *rest, cage: start([*_AS_ANYBODY, *argv], *rest))
     note = "(2 files or directories could not be read.)"
     assert await box.text("Grep", pattern="needle") == f"Found 1 file\nopen.py\n{note}"
     assert await box.text("Grep", pattern="nothing") == f"No files found\n{note}"

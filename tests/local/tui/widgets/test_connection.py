@@ -55,9 +55,9 @@ MIDDLE = """\
  ❯ and commit it  (waiting to be sent)
 
 
-
 ╭─ Bash on devbox:/srv/shop ───────────────────────────────────────────────────────────╮
 │ $ make install                                                                       │
+│ Sandbox: no cage                                                                     │
 │ Tab to answer:   1 once   3 deny                                                     │
 │ Not connected: the answer is sent when the connection is there again.                │
 ╰──────────────────────────────────────────────────────────────────────────────────────╯

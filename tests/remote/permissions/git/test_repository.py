@@ -10,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.cages import NO_CAGES
 from tests.support.permission_desk import Desk, bash
 
-from ccb.remote.context.context import git_state
+from ccb.remote.context.git_state import GitState, git_state
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.git.repository import why_unsafe
+from ccb.remote.permissions.sandbox_mode import Cages
+from ccb.remote.system.host import LocalHost
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK
 SECRET = "the secret of another project"
@@ -224,19 +227,24 @@ async def test_the_state_for_the_first_prompt_runs_none_of_them(
 ) -> None:
     prepare(desk)
     (desk.root / "made").unlink(missing_ok=True)
-    environ = {"PATH": os.environ["PATH"], "HOME": str(desk.home), "GIT_CONFIG_NOSYSTEM": "1"}
-    state = await git_state(str(desk.cwd), environ)
+    state = await uncaged_state(desk)
     assert not (desk.root / "made").exists()
     if state is not None:
         assert "not asked" in state.status
 
 
 async def test_the_state_is_told_where_nothing_names_a_program(desk: Desk) -> None:
-    state = await git_state(str(desk.cwd), {"PATH": os.environ["PATH"], "HOME": str(desk.home)})
+    state = await uncaged_state(desk)
     assert state is not None
     assert "kept.bin" in state.status
     assert state.branch == "main"
     assert "one" in state.recent_commits
+
+
+async def uncaged_state(desk: Desk) -> GitState | None:
+    """The state of the repository on a host without a cage: only the judgement keeps programs from running."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(desk.home), "GIT_CONFIG_NOSYSTEM": "1"}
+    return await git_state(str(desk.cwd), LocalHost(environ=environ), Cages(lambda: NO_CAGES, environ, str(desk.home)))
 
 
 def test_a_repository_elsewhere_is_asked_about(desk: Desk) -> None:

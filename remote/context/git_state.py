@@ -1,0 +1,160 @@
+"""The state of the git repository of a session. Git reads it in a cage, because the repository's configuration can make
+git run programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..permissions.git.repository import why_unsafe
+from ..permissions.sandbox_mode import Cages
+from ..sandbox.rules import CageRules
+from ..system.host import Host
+
+_GIT_SECONDS = 2.5
+_MAX_GIT_BYTES = 1 << 20
+_MAX_STATUS_CHARS = 2000
+_RECENT_COMMITS = 5
+_NO_COMMITS = "## No commits yet on "
+_GIT_OPTIONS = (
+    "--no-pager",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "safe.bareRepository=explicit"),  # a bare repository inside a clone would bring its own configuration
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "log.showSignature=false"),
+)
+_GIT_COMMANDS = (
+    ("rev-parse", "--abbrev-ref", "HEAD"),
+    (
+        "for-each-ref",
+        "--format=%(refname:short) %(symref:short)",
+        "refs/heads",
+        "refs/remotes/origin/HEAD",
+        "--count=500",
+    ),
+    ("status", "--short", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty"),
+    ("log", "--oneline", "--no-decorate", "--no-color", "-n", str(_RECENT_COMMITS)),
+    ("config", "--get", "user.name"),
+)
+_GIT_STARTS_NOTHING = ("rev-parse", "for-each-ref", "config")
+"""Commands that start no program, whatever the repository's configuration names."""
+
+
+_NAME = re.compile(r"GIT_[A-Za-z0-9_]+")
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+
+
+@dataclass(frozen=True)
+class GitState:
+    """The state of a repository, as texts from git; "" where git printed none."""
+
+    branch: str = ""
+    main_branch: str = ""
+    status: str = ""
+    recent_commits: str = ""
+    user: str = ""
+
+
+async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
+    """Return the state of the repository. None when there is no git or `cwd` is not in a repository. The five commands
+    run at the same time, each with its own time limit, in the read-only cage where this host has one. Those that may
+    start programs are left out if the repository's configuration names any."""
+    git, shell, cage = host.which("git"), host.which("sh"), cages.read_only([cwd])
+    if git is None or shell is None:
+        return None
+    real = os.path.realpath(cwd)
+    why = await asyncio.get_running_loop().run_in_executor(None, why_unsafe, real, [real], cages.home, cage is None)
+    asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
+    named = " ".join(name for name in cages.environ if _NAME.fullmatch(name) and name not in _QUIET)
+    script = f"unset {named}\n" if named else ""
+    runner = _Runner(host, cwd, cage, (shell, "-c", script + 'exec "$@" 2>/dev/null', "sh", git, *_GIT_OPTIONS))
+    outputs = await asyncio.gather(*(runner.run(command) for command in asked))
+    found = {command[0]: output for command, output in zip(asked, outputs)}
+    branch, refs, status, commits, user = (found.get(command[0]) for command in _GIT_COMMANDS)
+    if status is None and branch is None and not is_repository(cwd):
+        return None
+    status_lines = (status or "").splitlines()
+    return GitState(
+        branch=(branch or _unborn_branch(status_lines)).strip(),
+        main_branch=_main_branch(refs or ""),
+        status=_changes(status_lines) if status is not None else _no_status(why),
+        recent_commits=(commits or "").strip()[:_MAX_STATUS_CHARS],
+        user=(user or "").strip()[:200],
+    )
+
+
+def is_repository(cwd: str) -> bool:
+    """Return whether a directory is in a repository."""
+    directory = os.path.realpath(cwd)
+    while True:
+        if os.path.exists(os.path.join(directory, ".git")):
+            return True
+        if directory == os.path.dirname(directory):
+            return False
+        directory = os.path.dirname(directory)
+
+
+def _no_status(why: str) -> str:
+    return f"(git status was not asked: {why})" if why else "(git status did not answer)"
+
+
+def _unborn_branch(status_lines: Sequence[str]) -> str:
+    """Return the branch of a repository without commits, "" if it has any."""
+    first = status_lines[0] if status_lines else ""
+    return first[len(_NO_COMMITS) :] if first.startswith(_NO_COMMITS) else ""
+
+
+def _changes(status_lines: Sequence[str]) -> str:
+    """Return the output of `git status` without the line about the branch, cut to its limit."""
+    return _cut("\n".join(line for line in status_lines if not line.startswith("## ")))
+
+
+def _main_branch(refs: str) -> str:
+    """Return the branch that origin's HEAD names, or else a local branch with a usual name."""
+    names = dict(line.partition(" ")[::2] for line in refs.splitlines())
+    remote = names.get("origin/HEAD") or names.get("origin") or ""
+    if remote.startswith("origin/"):
+        return remote[len("origin/") :]
+    return next((name for name in ("main", "master", "trunk", "develop") if name in names), "")
+
+
+def _cut(status: str) -> str:
+    """Return the status within its limit, cut at a line end."""
+    if len(status) <= _MAX_STATUS_CHARS:
+        return status
+    kept = status[:_MAX_STATUS_CHARS].rpartition("\n")[0]
+    missing = status[len(kept) :].strip("\n").count("\n") + 1
+    return f"{kept}\n({missing} more lines were cut; run `git status` to see them all)"
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """Runs git commands in one directory and cage. `start` are the arguments before those of a command."""
+
+    host: Host
+    cwd: str
+    cage: CageRules | None
+    start: Sequence[str]
+
+    async def run(self, command: Sequence[str]) -> str | None:
+        """Return the standard output of a command, up to a limit; None when it failed or did not end in time."""
+        pieces: list[bytes] = []
+
+        def take(data: bytes) -> None:
+            if sum(map(len, pieces)) <= _MAX_GIT_BYTES:
+                pieces.append(data)
+
+        try:
+            process = self.host.start([*self.start, *command], self.cwd, take, _QUIET, self.cage)
+        except OSError:
+            return None
+        try:
+            code = await asyncio.wait_for(process.wait(), _GIT_SECONDS)
+        except asyncio.TimeoutError:
+            return None
+        finally:
+            await process.stop()
+        return b"".join(pieces).decode("utf-8", "replace") if code == 0 else None

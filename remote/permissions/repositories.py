@@ -1,0 +1,60 @@
+"""The git repository that a session's directory belongs to, where it lies outside of that directory."""
+
+from __future__ import annotations
+
+import os
+
+from ..system.host import is_under
+
+_MAX_BYTES = 4096
+
+
+def repository_around(directory: str, home: str) -> list[str]:
+    """Return the paths outside of a session's directory that git reads when it runs there: the repository that the
+    directory is a part of, or of which it is a linked worktree or a submodule. What files in the directory claim does
+    not count, because anybody may have written them: the repository itself must confirm it."""
+    real = os.path.realpath(directory)
+    top = _top(real)
+    if not top:
+        return []
+    marker = os.path.join(top, ".git")
+    found = [] if top == real else [marker if is_under(os.path.realpath(home), top) else top]
+    if os.path.isfile(marker):
+        found += _linked(marker, real)
+    return found
+
+
+def _top(directory: str) -> str:
+    """Return the nearest directory from here up that has a `.git`, "" for none."""
+    while not os.path.lexists(os.path.join(directory, ".git")):
+        if directory == os.path.dirname(directory):
+            return ""
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def _linked(marker: str, session: str) -> list[str]:
+    """Return the directory of the repository that a `.git` file names, if it is outside of the session's directory and
+    was made for this file by git: nobody who can only write in the session's directory can fake that."""
+    named = _line(marker)
+    if not named.startswith("gitdir: "):
+        return []
+    inner = os.path.realpath(os.path.join(os.path.dirname(marker), named[len("gitdir: ") :]))
+    if is_under(inner, session):
+        return []
+    common = os.path.dirname(os.path.dirname(inner))
+    if os.path.basename(os.path.dirname(inner)) == "worktrees" and os.path.basename(common) == ".git":
+        confirmed = os.path.realpath(_line(os.path.join(inner, "gitdir"))) == os.path.realpath(marker)
+        return [common] if confirmed else []
+    outer = _top(os.path.dirname(os.path.dirname(marker)))
+    modules = os.path.realpath(os.path.join(outer, ".git", "modules")) if outer else ""
+    return [inner] if modules and is_under(inner, modules) and not is_under(outer, session) else []
+
+
+def _line(path: str) -> str:
+    """Return the first line of a small file, "" if there is none."""
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read(_MAX_BYTES)).partition("\n")[0]
+    except OSError:
+        return ""

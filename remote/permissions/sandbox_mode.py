@@ -1,0 +1,107 @@
+"""The sandbox mode of a session, and the cages that its commands run in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Callable
+
+from ..sandbox.rules import CageRules, read_only_rules, workspace_rules
+from ..sandbox.server import Availability, Mechanism
+from .repositories import repository_around
+from .shell.policy import Trust
+
+READ_ONLY, WORKSPACE, OFF = "read-only", "workspace", "off"
+SANDBOX_MODES = (READ_ONLY, WORKSPACE, OFF)
+
+NO_CAGE = "no cage"
+
+
+class SandboxError(ValueError):
+    """The sandbox mode does not exist, or this host cannot make its cage. `why` is the reason that the host gives."""
+
+    def __init__(self, text: str, why: str = "") -> None:
+        super().__init__(text)
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Cages:
+    """Makes the rules of cages on this host. `probe` says what the kernel can do; it is called at first use and keeps
+    its answer. `environ` and `home` say where the tool chains of the login are."""
+
+    probe: Callable[[], Availability]
+    environ: dict[str, str]
+    home: str
+
+    def read_only(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
+        """Return the cage for commands that only read in `directories`, in the repository around the first of them and
+        below `readable`; None if this host has none."""
+        if self.probe().mechanism is Mechanism.NONE:
+            return None
+        rules = read_only_rules(directories, self.environ, self.home)
+        return replace(rules, read=(*rules.read, *repository_around(directories[0], self.home), *readable))
+
+    def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
+        """Return the cage for commands that may change `directories`; None if this host has none."""
+        if not self.probe().workspace:
+            return None
+        return workspace_rules(directories, self.environ, self.home, network=network)
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What the session wants (`mode`, `allow_net`), and the cages of its host. A session whose host has lost the
+    workspace cage goes on in the read-only cage."""
+
+    cages: Cages
+    mode: str = READ_ONLY
+    allow_net: bool = False
+
+    def check(self) -> None:
+        """Raise SandboxError if the mode does not exist, or if the host cannot make its cage."""
+        if self.mode not in SANDBOX_MODES:
+            raise SandboxError(f"the sandbox must be one of {', '.join(SANDBOX_MODES)}")
+        if self.mode == WORKSPACE and not self.cages.probe().workspace:
+            raise SandboxError("this host cannot make the cage of --sandbox workspace", self.cages.probe().why)
+
+    @property
+    def opens_workspace(self) -> bool:
+        """Whether calls that stay in the workspace cage or write in the session's directories need no question."""
+        return self.mode == WORKSPACE and self.cages.probe().workspace
+
+    def read_only_cage(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
+        """Return the cage of a command that is let through as read-only; None if it would run without one."""
+        return None if self.mode == OFF else self.cages.read_only(directories, readable)
+
+    def edits_cage(self, directories: Sequence[str]) -> CageRules | None:
+        """Return the cage of a command that only makes edits which are accepted; None if it would run without one."""
+        return None if self.mode == OFF else self.cages.workspace(directories, network=False)
+
+    @property
+    def trust_without_cage(self) -> Trust:
+        """How far the reading of a line that would run without a cage is trusted."""
+        if self.mode == OFF:
+            return Trust.ANY
+        none = self.cages.probe().mechanism is Mechanism.NONE
+        return Trust.LITERAL_LINES if none else Trust.LITERAL_COMMANDS
+
+    def workspace_cage(self, directories: Sequence[str]) -> CageRules | None:
+        """Return the cage of a command that runs without a question in workspace mode; None in other modes."""
+        return self.cages.workspace(directories, self.allow_net) if self.opens_workspace else None
+
+    def in_force(self) -> str:
+        """Return in words which cage holds the commands that run without a question."""
+        if self.opens_workspace:
+            return "workspace cage with network" if self.allow_net else "workspace cage"
+        if self.mode == OFF:
+            return f"{NO_CAGE}: the sandbox is off"
+        available = self.cages.probe()
+        return f"{NO_CAGE}: {available.why}" if available.mechanism is Mechanism.NONE else "read-only cage"
+
+
+def cage_text(cage: CageRules | None) -> str:
+    """Return in words the cage in which one call runs."""
+    if cage is None:
+        return NO_CAGE
+    return f"{cage.kind.value} cage with network" if cage.network else f"{cage.kind.value} cage"

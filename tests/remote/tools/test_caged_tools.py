@@ -1,0 +1,87 @@
+"""Tools whose commands run in a real cage: what the model is told of a stop, and what works as without a cage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.tools_kit import Toolbox, open_toolbox, until
+
+from ccb.remote.sandbox.rules import CageRules
+from ccb.remote.sandbox.server import CageServer, Mechanism
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import Process
+
+_HOW = "To ask the user to run it without the sandbox, call Bash again with dangerouslyDisableSandbox: true."
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    """A session whose commands run in the read-only cage."""
+    async with open_toolbox(tmp_path) as toolbox:
+        if toolbox.context.host.cages().mechanism is Mechanism.NONE:
+            pytest.skip(toolbox.context.host.cages().why)
+        cage = toolbox.context.cages.read_only([str(toolbox.root)])
+        toolbox.context = replace(toolbox.context, cage=cage)
+        yield toolbox
+
+
+async def test_what_the_cage_stops_is_one_line_with_the_way_to_ask(box: Toolbox) -> None:
+    said = await box.error("Bash", command="echo x > made")
+    assert not (box.root / "made").exists()
+    assert said.splitlines()[-2].startswith("stopped by the sandbox: ") and "made" in said.splitlines()[-2]
+    assert said.splitlines()[-1] == _HOW
+    assert await box.text("Bash", command="echo fine") == "fine"
+
+
+async def test_the_next_command_starts_where_a_caged_one_has_gone(box: Toolbox) -> None:
+    (box.root / "sub").mkdir()
+    await box.text("Bash", command="cd sub")
+    assert await box.text("Bash", command="pwd") == str(box.root / "sub")
+    assert [name for name in os.listdir(box.outputs) if "cwd" in name] == [], "the report is removed"
+
+
+async def test_a_command_in_the_background_is_caged_and_tells_of_the_stop(box: Toolbox) -> None:
+    await box.text("Bash", command="echo before; echo x > made", run_in_background=True)
+    shell = box.context.shells.get("bash_1")
+    assert shell is not None
+    await until(lambda: shell.process.returncode is not None)
+    said = await box.text("BashOutput", bash_id="bash_1")
+    assert not (box.root / "made").exists()
+    assert "stopped by the sandbox: " in said and said.splitlines()[-1] == _HOW
+
+
+async def test_a_cage_that_cannot_be_made_runs_nothing(box: Toolbox) -> None:
+    host = LocalHost(cages=CageServer(most_abi=0))
+    box.context = replace(box.context, host=host)
+    for more in ({}, {"run_in_background": True}):
+        said = await box.error("Bash", command=f"touch {box.root}/made", **more)
+        assert "could not be started" in said and said.splitlines()[-1] == _HOW
+    assert not (box.root / "made").exists()
+    host.close()
+
+
+@pytest.mark.parametrize("call", [{"name": "Grep", "pattern": "needle"}, {"name": "Glob", "pattern": "*.txt"}])
+async def test_searches_run_in_the_read_only_cage(
+    box: Toolbox, call: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.write("a.txt", "needle\n")
+    start, cages = box.context.host.start, []
+
+    def noted(argv: Sequence[str], cwd: str, on_output: Callable[[bytes], None], *, cage: CageRules | None) -> Process:
+        cages.append(cage)
+        return start(argv, cwd, on_output, cage=cage)
+
+    monkeypatch.setattr(box.context.host, "start", noted)
+    box.context = replace(box.context, cage=None)
+    name = call.pop("name")
+    assert "a.txt" in await box.text(name, **call)
+    outer = box.root.parent / "outer"
+    outer.mkdir()
+    (outer / "b.txt").write_text("needle\n")
+    assert "b.txt" in await box.text(name, **call, path=str(outer)), "a granted directory outside is read as well"
+    assert len(cages) == 2 and all(cage is not None and not cage.write for cage in cages)
