@@ -69,8 +69,9 @@ class Host:
         return any(words in found and pid in ours for pid, found in commands())
 
     def files(self) -> list[str]:
-        """Everything on this machine that belongs to the user."""
-        left_out = " -o ".join(f"-path {path}" for path in ("/proc", "/sys", "/srv", "/usr", "/root"))
+        """Everything on this machine that belongs to the user. What only root can write in is left out: it is large."""
+        roots = [f"-path {path}" for path in ("/proc", "/sys", "/srv", "/usr", "/root")]
+        left_out = " -o ".join([*roots, "-name .venv", "-name .make"])
         find = ["find", "/", "(", *left_out.split(), ")", "-prune", "-o", "-user", str(self.uid), "-print"]
         return sorted(subprocess.run(find, capture_output=True, text=True, check=False).stdout.splitlines())
 
