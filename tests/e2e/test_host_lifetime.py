@@ -121,15 +121,21 @@ async def test_stop_all_leaves_no_process_and_no_socket(
     assert [name for name in tree(host_user) if name.endswith((".sock", ".lock"))] == []
 
 
-async def test_the_bundle_of_a_living_worker_stays_among_the_newest(
+async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
-    async with at_work(laptop, fake_model, sshd, host_user):
-        (bundle,) = (host_user.home / ".cache/ccb/worker").iterdir()
-        os.utime(bundle, (1, 1))
-        daemon_of(host_user).send_signal(signal.SIGHUP)
-        await until(lambda: bundle.stat().st_mtime > 1)
-        await command(sshd, host_user, "stop", all=True)
+    """`ccb gc`, or a cleaner of old files, may take it away while the session is at work."""
+    (host_user.home / "greet.txt").write_text("bonjour\n", encoding="utf-8")
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "rm -rf .cache/ccb"}}]},
+        {"blocks": [{"type": "tool_use", "name": "Grep", "input": {"pattern": "bonj", "output_mode": "content"}}]},
+        {"text": "found"},
+    )
+    where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options()]
+    done = await laptop.run([*where, "-p", "go", *STDIO[:2], "--verbose", "--allowedTools", "Bash(rm *)"])
+    assert done.code == 0, done.stderr
+    assert not (host_user.home / ".cache" / "ccb").exists()
+    assert "greet.txt:1:bonjour" in str(fake_model.requests[-1].messages)
 
 
 async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
