@@ -61,6 +61,7 @@ unit-fast: $(STAMP)
 	@$(BIN)/pytest -n 3 --dist worksteal -q -m "not programs and not slow"
 
 unit: $(STAMP) ## pytest on the laptop's Python
+	@$(BIN)/pytest --collect-only -qq >/dev/null || true  # compiles the tests once, not in each of four processes
 	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q
 
 worker-pythons: ## the worker's tests under every other Python from 3.9 to 3.14 that is installed

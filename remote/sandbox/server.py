@@ -18,12 +18,14 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.abc import InspectLoader
-from typing import IO, Callable, cast
+from typing import IO, TYPE_CHECKING, Callable, cast
 
 from .placeholders import Placeholders
 from .rules import CageKind, CageRules
 from .temporary import TemporaryDirectories
+
+if TYPE_CHECKING:  # it imports much, and the worker needs it for nothing else
+    from importlib.abc import InspectLoader
 
 _log = logging.getLogger(__name__)
 
@@ -250,7 +252,7 @@ def load_sources() -> bytes:
         full_name = f"{__package__}.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
-        sources.append((name, cast(InspectLoader, spec.loader).get_source(full_name)))
+        sources.append((name, cast("InspectLoader", spec.loader).get_source(full_name)))
     packed = marshal.dumps(sources)
     return len(packed).to_bytes(4, "little") + packed
 

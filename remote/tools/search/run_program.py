@@ -9,11 +9,13 @@ import json
 import sys
 import zlib
 from functools import lru_cache
-from importlib.abc import InspectLoader
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...sandbox.rules import CageRules
 from ..contract import ToolContext
+
+if TYPE_CHECKING:  # it imports much, and the worker needs it for nothing else
+    from importlib.abc import InspectLoader
 
 Json = dict[str, Any]
 
@@ -96,7 +98,7 @@ def load_program() -> str:
         full_name = f"{__package__}.program.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
-        sources.append((name, cast(InspectLoader, spec.loader).get_source(full_name)))
+        sources.append((name, cast("InspectLoader", spec.loader).get_source(full_name)))
     return base64.b64encode(zlib.compress(json.dumps(sources).encode(), 9)).decode("ascii")
 
 
