@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from . import landlock, namespaces, seccomp
-from .syscalls import PR_SET_NO_NEW_PRIVS, Kernel, drop_capabilities
+from .syscalls import PR_SET_NO_NEW_PRIVS, Kernel, keep_capabilities
 
 _DAC_OVERRIDE = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # with CHOWN, FOWNER and FSETID
 _DAC_READ_SEARCH = 1 << 2
@@ -46,17 +46,23 @@ EMPTY: dict[str, object] = {
 """The fields of a cage in which nothing may be opened."""
 
 
-def enter(kernel: Kernel, request: Request) -> None:
-    """Put this process into its cage for good. Raise OSError, after which the process must not run anything."""
+def filter_code(kernel: Kernel, request: Request) -> bytes:
+    """Return the filter of system calls for a request."""
+    make = seccomp.workspace_filter if request.workspace else seccomp.read_only_filter
+    return make(kernel.machine, request.abi).code()
+
+
+def enter(kernel: Kernel, request: Request, code: bytes) -> None:
+    """Put this process into its cage for good; `code` is its filter. Raise OSError, after which the process must not
+    run anything."""
     if request.workspace or not request.abi:
         namespaces.enter(kernel, request)
     kept = _DAC_READ_SEARCH | (_DAC_OVERRIDE if request.workspace else 0)
-    drop_capabilities(kernel, kept if os.geteuid() == 0 else 0)
+    keep_capabilities(kernel, kept if os.geteuid() == 0 else 0)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
     if request.abi:
         landlock.enforce(kernel, request.abi, _file_rules(request), network=request.workspace)
-    make = seccomp.workspace_filter if request.workspace else seccomp.read_only_filter
-    make(kernel.machine, request.abi).install(kernel)
+    seccomp.install(kernel, code)
 
 
 def _file_rules(request: Request) -> list[tuple[bytes, int]]:

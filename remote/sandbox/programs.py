@@ -33,7 +33,8 @@ def program_directories(excluded: Sequence[str], environ: Mapping[str, str], hom
         if not _is_in(home, prefix) and not any(_is_in(prefix, root) for root in excluded):
             found.append(prefix)
     existing = [each for each in dict.fromkeys(found) if os.path.exists(each)]
-    return tuple(dict.fromkeys(part for each in existing for part in _without(each, excluded)))
+    outer = [each for each in existing if not any(_is_in(each, other) for other in existing if other != each)]
+    return tuple(dict.fromkeys(part for each in outer for part in _without(each, excluded)))
 
 
 def _tool_chain(directory: str, home: str) -> list[str]:

@@ -51,6 +51,8 @@ _READ_IN_ETC = (
     *("ssl/certs", "ssl/openssl.cnf", "static", "system-release", "terminfo", "timezone", "xdg", "zsh", "zshenv"),
 )
 
+_SYSTEM = (*_READ, *(f"/etc/{name}" for name in _READ_IN_ETC))
+
 _READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
 """Git exits with an error where it cannot read its configuration."""
 
@@ -60,7 +62,8 @@ def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home
     of the login, and `home` its home directory."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories(own, environ, home)
-    return CageRules(CageKind.READ_ONLY, (*own, *_readable(environ, home)), (), execute)
+    read = (*own, *_outside(_SYSTEM, execute), *_configuration(environ, home))
+    return CageRules(CageKind.READ_ONLY, read, (), execute)
 
 
 def workspace_rules(
@@ -70,12 +73,13 @@ def workspace_rules(
     the cage later."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories((), environ, home)
-    read = _readable(environ, home)
+    read = (*_outside(_SYSTEM, execute), *_configuration(environ, home))
     return CageRules(CageKind.WORKSPACE, read, own, execute, protected_paths(own), network)
 
 
-def _readable(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
-    found = [*_READ, *(f"/etc/{name}" for name in _READ_IN_ETC)]
+def _configuration(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
+    """Return the files of git's configuration for this user. They may be made later."""
+    found = []
     for each in (home, environ.get("HOME", "")):  # they differ where HOME was set for one login
         if os.path.isabs(each):
             found += [os.path.join(each, name) for name in _READ_IN_HOME]
@@ -83,3 +87,11 @@ def _readable(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
     if os.path.isabs(configuration):
         found += [os.path.join(configuration, "git", name) for name in ("config", "ignore", "attributes")]
     return tuple(dict.fromkeys(found))
+
+
+def _outside(paths: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths that exist and are in none of the other directories, which include them: each rule takes time
+    at each start."""
+    return tuple(
+        path for path in paths if os.path.lexists(path) and not any(path.startswith(each + "/") for each in others)
+    )

@@ -132,13 +132,9 @@ class Filter:
         self.deny_unless("kill", 0, (0,))
         self.deny_if("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
 
-    def install(self, kernel: Kernel) -> None:
-        """Put this process under the filter for good. Raise OSError."""
-        code = b"".join(struct.pack("=HBBI", *step) for step in [*self._code, (_RETURN, 0, 0, _ALLOW)])
-        buffer = ctypes.create_string_buffer(code, len(code))
-        program = ctypes.create_string_buffer(struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer)), 16)
-        kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
-        kernel.call("seccomp", 1, 0, ctypes.addressof(program))
+    def code(self) -> bytes:
+        """Return the filter as the kernel takes it."""
+        return b"".join(struct.pack("=HBBI", *step) for step in [*self._code, (_RETURN, 0, 0, _ALLOW)])
 
     def _block(self, name: str, block: list[_Step]) -> None:
         """Add the steps for one call. A block that denies nothing ends by falling through to the next."""
@@ -151,6 +147,14 @@ class Filter:
 def _load(argument: int, mask: int = _ALL) -> list[_Step]:
     load = [(_LOAD, 0, 0, 16 + 8 * argument)]  # the low half: both machines are little-endian
     return load if mask == _ALL else [*load, (_AND, 0, 0, mask)]
+
+
+def install(kernel: Kernel, code: bytes) -> None:
+    """Put this process under a filter for good. Raise OSError."""
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = ctypes.create_string_buffer(struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer)), 16)
+    kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
+    kernel.call("seccomp", 1, 0, ctypes.addressof(program))
 
 
 def read_only_filter(machine: str, abi: int) -> Filter:

@@ -13,7 +13,6 @@ X86_64, AARCH64 = "x86_64", "aarch64"
 
 PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
-PR_CAPBSET_DROP = 24
 PR_CAP_AMBIENT = 47
 
 NUMBERS = {
@@ -211,24 +210,20 @@ class Kernel:
         return OSError(error, os.strerror(error), step)
 
 
-def drop_capabilities(kernel: Kernel, keep: int) -> None:
-    """Give up every capability that is not in the bits `keep`, for this process and all that it starts."""
-    for capability in range(64):
-        if not keep >> capability & 1:
-            try:
-                kernel.prctl(PR_CAPBSET_DROP, capability)
-            except OSError:
-                pass  # the kernel knows no more capabilities, or this process has none to drop
+def keep_capabilities(kernel: Kernel, kept: int) -> None:
+    """Give up every capability that is not in the bits `kept`. With no_new_privs, which every cage sets, no program
+    gets one back, not even one that root runs."""
+    header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
+    data = ctypes.create_string_buffer(24)
+    arguments = ctypes.addressof(header), ctypes.addressof(data)
+    kernel.call("capget", *arguments)
+    words = struct.unpack("=6I", data.raw)
+    if not any(words):
+        return
+    low, high = words[1] & kept & 0xFFFFFFFF, words[4] & kept >> 32
+    data.raw = struct.pack("=6I", low, low, 0, high, high, 0)
+    kernel.call("capset", *arguments)
     try:
         kernel.prctl(PR_CAP_AMBIENT, 4)
     except OSError:
         pass  # a kernel without ambient capabilities
-    header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
-    old = ctypes.create_string_buffer(24)
-    kernel.call("capget", ctypes.addressof(header), ctypes.addressof(old))
-    words = struct.unpack("=6I", old.raw)
-    low, high = keep & 0xFFFFFFFF, keep >> 32
-    permitted_low, permitted_high = words[1] & low, words[4] & high
-    new = struct.pack("=6I", permitted_low, permitted_low, 0, permitted_high, permitted_high, 0)
-    data = ctypes.create_string_buffer(new)
-    kernel.call("capset", ctypes.addressof(header), ctypes.addressof(data))

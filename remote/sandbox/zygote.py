@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import _socket
 import array
+import gc
 import marshal
 import os
 import resource
 
-from .cage import Request, enter
+from .cage import Request, enter, filter_code
 from .probe import probe
 from .syscalls import PR_SET_DUMPABLE, Kernel
 
@@ -31,10 +32,48 @@ _REPORT = 3
 _FAILED = 126
 
 
-def serve(descriptor: int) -> None:
-    """Answer requests from this socket until the other end is closed."""
-    kernel = Kernel()
-    kernel.prctl(PR_SET_DUMPABLE, 0)
+class Zygote:
+    """Answers the requests of one worker. Filters are kept, so that no child has to make one."""
+
+    def __init__(self) -> None:
+        self._kernel = Kernel()
+        self._kernel.prctl(PR_SET_DUMPABLE, 0)
+        self._filters: dict[tuple[bool, int], bytes] = {}
+
+    def serve(self, connection: _socket.socket) -> None:
+        """Answer requests until the other end is closed."""
+        while True:
+            fields, descriptors = _receive(connection)
+            if not fields:
+                return
+            try:
+                answer = self._answer(fields, descriptors)
+            except OSError as error:
+                answer = {"error": str(error)}
+            for each in descriptors:
+                os.close(each)
+            packed = marshal.dumps(answer)
+            connection.sendall(len(packed).to_bytes(4, "little") + packed)
+
+    def _answer(self, fields: dict[str, object], descriptors: list[int]) -> dict[str, object]:
+        if fields["ask"] == "probe":
+            most, temporary = fields["abi"], fields["temporary"]
+            assert isinstance(most, int)
+            assert isinstance(temporary, bytes)
+            return probe(self._kernel, most, temporary)
+        request = Request(fields)
+        key = request.workspace, request.abi
+        if key not in self._filters:
+            self._filters[key] = filter_code(self._kernel, request)
+        output, report = descriptors
+        pid = self._kernel.clone(_CLONE_PARENT | _SIGCHLD)
+        if pid == 0:
+            _run(self._kernel, request, self._filters[key], (output, report))
+        return {"pid": pid}
+
+
+def main(descriptor: int) -> None:
+    """Serve the worker at the other end of this socket, until it ends."""
     connection = _socket.socket(fileno=os.dup(descriptor))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -45,18 +84,10 @@ def serve(descriptor: int) -> None:
             file.write("ccb-zygote")
     except OSError:
         pass  # only the name in ps is lost
-    while True:
-        fields, descriptors = _receive(connection)
-        if not fields:
-            return
-        try:
-            answer = _answer(kernel, fields, descriptors)
-        except OSError as error:
-            answer = {"error": str(error)}
-        for each in descriptors:
-            os.close(each)
-        packed = marshal.dumps(answer)
-        connection.sendall(len(packed).to_bytes(4, "little") + packed)
+    zygote = Zygote()
+    gc.disable()
+    gc.freeze()  # a collection in a child would copy all the pages that it shares with this process
+    zygote.serve(connection)
 
 
 def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
@@ -78,25 +109,12 @@ def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
     return fields, descriptors.tolist()
 
 
-def _answer(kernel: Kernel, fields: dict[str, object], descriptors: list[int]) -> dict[str, object]:
-    if fields["ask"] == "probe":
-        most, temporary = fields["abi"], fields["temporary"]
-        assert isinstance(most, int)
-        assert isinstance(temporary, bytes)
-        return probe(kernel, most, temporary)
-    request = Request(fields)
-    output, report = descriptors
-    pid = kernel.clone(_CLONE_PARENT | _SIGCHLD)
-    if pid == 0:
-        _run(kernel, request, output, report)
-    return {"pid": pid}
-
-
-def _run(kernel: Kernel, request: Request, output: int, report: int) -> NoReturn:
+def _run(kernel: Kernel, request: Request, code: bytes, descriptors: tuple[int, int]) -> NoReturn:
     """Become the command. If that fails, report the step and the error, and end: it never runs without its cage."""
     step = "cage"
     try:
         os.setsid()
+        output, report = descriptors
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.dup2(report, _REPORT, inheritable=False)
@@ -106,13 +124,13 @@ def _run(kernel: Kernel, request: Request, output: int, report: int) -> NoReturn
         step = "cwd"
         os.chdir(request.cwd)
         step = "cage"
-        enter(kernel, request)
+        enter(kernel, request, code)
         if request.workspace:
             os.write(_REPORT, marshal.dumps(("entered", os.stat("/proc/self/ns/mnt").st_ino, "")))
         step = "program"
         os.execve(request.program, request.argv, request.environment)  # noqa: S606 - argv is the command
     except BaseException as error:  # noqa: BLE001 - the top of a process: nothing else of the zygote may run in it
-        code = error.errno if isinstance(error, OSError) and error.errno else 0
-        os.write(_REPORT, marshal.dumps((step, code, str(error))))
+        number = error.errno if isinstance(error, OSError) and error.errno else 0
+        os.write(_REPORT, marshal.dumps((step, number, str(error))))
     finally:
         os._exit(_FAILED)

@@ -246,6 +246,22 @@ class Runner:
                 self.found.append(f"printed {each}: {argv[-1][:200]}: {text[:500]}")
         return text
 
+    async def escape(self) -> None:
+        """Leave a process in another process group behind. It must be found by its mark, and ended with its command."""
+        output = bytearray()
+        script = "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & sleep 100"
+        argv, project = ["bash", "-c", script], str(self.world.project)
+        process = self.host.start(argv, project, output.extend, self.world.environ, self.rules)
+        deadline = time.monotonic() + _LINE_S
+        while not output.endswith(b"\n") and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        child = int(output)
+        if child not in marked(process.mark) or process.pid not in marked(process.mark):
+            self.found.append(f"a process of the command is not found: {child} {marked(process.mark)}")
+        await process.stop()
+        if is_alive(child) or is_alive(process.pid):
+            self.found.append("a process of the command lives on")
+
     async def attack(self, python: list[str], allowed: set[str]) -> None:
         """Run the program of attacks."""
         source = Path(__file__).with_name("attacks.py").read_text()
@@ -280,6 +296,7 @@ async def run_hostile_lines(directory: Path, abi: int, cage: str) -> dict[str, o
             forbidden = (world.canary, "RAN\n") if (name, cage) == ("PROGRAMS", "read-only") else (world.canary,)
             await runner.run_all(commands, forbidden)
         if rules is not None:
+            await runner.escape()
             await runner.attack(python.split(), _MAY_IN_WORKSPACE if cage == "workspace" else set())
         await stop_marked(host.session)
         left = marked(host.session)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -161,6 +162,48 @@ os.kill(os.getpid(), 9)
     deadline = time.monotonic() + 10
     while is_alive(int(pid)):
         assert time.monotonic() < deadline, "the zygote lives on"
+
+
+@pytest.mark.parametrize("how", ["zip", "memory"])
+def test_the_zygote_starts_from_the_bundle(how: str, tmp_path: Path) -> None:
+    """From the zip on the disk, and from a zip that was removed: its sources are in memory then."""
+    root = Path(__file__).parents[3]
+    bundle = tmp_path / "worker.zip"
+    with zipfile.ZipFile(bundle, "w") as archive:
+        archive.writestr("ccb/__init__.py", "__version__ = 'x'")
+        archive.writestr("ccb/tunnel/__init__.py", "")
+        for top, name in ((root / "remote", "ccb/remote"), (root / "tunnel" / "wire", "ccb/tunnel/wire")):
+            for path in top.rglob("*.py"):
+                archive.write(path, f"{name}/{path.relative_to(top)}")
+    program = f"""
+import os, sys
+from ccb.remote.system.host import LocalHost
+host = LocalHost()
+if {how!r} == "memory":
+    os.unlink({str(bundle)!r})
+print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__file__)
+host.close()
+"""
+    env = {**os.environ, "PYTHONPATH": str(bundle)}
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=env)
+    server = CageServer()
+    expected = server.availability()
+    server.close()
+    assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} {bundle}/ccb/__init__.py"
+
+
+async def test_root_has_no_capability_in_the_cage_but_to_read(caged: Caged) -> None:
+    await caged.run("grep -E '^(CapEff|CapPrm|NoNewPrivs|Seccomp):' /proc/self/status")
+    facts = dict(line.split(":\t") for line in caged.output.decode().splitlines())
+    read_search = "0000000000000004" if os.geteuid() == 0 else "0000000000000000"
+    assert facts == {"CapPrm": read_search, "CapEff": read_search, "NoNewPrivs": "1", "Seccomp": "2"}
+
+
+async def test_the_zygote_cannot_be_looked_into(caged: Caged) -> None:
+    """It could be made to start anything. To another process of a plain user it belongs to root."""
+    await caged.run("true")
+    flags = os.stat(f"/proc/{_zygote_of(caged.host)}/environ")
+    assert flags.st_uid == 0
 
 
 def test_no_session_pays_for_a_cage_that_it_does_not_use() -> None:

@@ -1,0 +1,92 @@
+"""What the cages cost: `true`, a search and `git status` in each cage against the same without one, by turns in a run.
+The cage that only reads may cost 6 ms a command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from ccb.remote.sandbox.rules import CageRules, read_only_rules, workspace_rules
+from ccb.remote.sandbox.server import CageServer, Mechanism
+from ccb.remote.system.host import LocalHost
+
+RUNS = 60
+FILES = 3000
+LIMIT_MS = 6.0
+COMMANDS = {
+    "true": ["true"],
+    "search in 3,000 files": ["rg", "-c", "needle"],
+    "git status of 3,000 files": ["git", "status", "--short"],
+}
+
+
+def _make_project(root: Path) -> None:
+    for number in range(FILES):
+        path = root / f"d{number % 60}" / f"f{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"line {number}\n" * 40 + ("needle\n" if number % 100 == 0 else ""))
+    who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.fsmonitor=false"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run(["git", *who, *arguments], cwd=root, check=True)
+
+
+async def _once(host: LocalHost, argv: list[str], root: Path, cage: CageRules | None) -> float:
+    """Return the milliseconds until the command has ended."""
+    began = time.perf_counter()
+    process = host.start(argv, str(root), lambda data: None, None, cage)
+    code = await process.wait()
+    assert code == 0, argv
+    return (time.perf_counter() - began) * 1000
+
+
+async def _measure(name: str, root: Path, cages: dict[str, tuple[LocalHost, CageRules | None]]) -> None:
+    """Print the medians of a command, each with its ratio to the command without a cage."""
+    taken: dict[str, list[float]] = {cage: [] for cage in cages}
+    for _ in range(RUNS):
+        for cage, (host, rules) in cages.items():
+            taken[cage].append(await _once(host, COMMANDS[name], root, rules))
+    base = taken.pop("no cage")
+    texts = [f"no cage {statistics.median(base):.1f} ms"]
+    for cage, values in taken.items():
+        more = statistics.median(values) - statistics.median(base)
+        ratio = statistics.median(values) / statistics.median(base)
+        quickest = min(values) - min(base)
+        texts.append(f"{cage} {more:+.1f} ms (ratio {ratio:.1f}; quickest against quickest {quickest:+.1f} ms)")
+    print(f"{name}: {', '.join(texts)}")
+
+
+async def main() -> None:
+    host, without_landlock = LocalHost(), LocalHost(cages=CageServer(most_abi=0))
+    with tempfile.TemporaryDirectory(prefix="ccb-bench-") as name:
+        root = Path(name)
+        _make_project(root)
+        where = [name], os.environ, os.path.expanduser("~")
+        cages: dict[str, tuple[LocalHost, CageRules | None]] = {"no cage": (host, None)}
+        began = time.perf_counter()
+        available = host.cages()
+        print(
+            f"zygote: started and probed in {(time.perf_counter() - began) * 1000:.0f} ms, {available.mechanism.value}"
+        )
+        began = time.perf_counter()
+        rules = read_only_rules(*where)
+        print(f"limit: a command in the cage that reads takes at most {LIMIT_MS:.0f} ms more")
+        print(f"rules: made in {(time.perf_counter() - began) * 1000:.1f} ms")
+        if available.mechanism is not Mechanism.NONE:
+            cages["read-only"] = host, rules
+        if available.workspace:
+            cages["workspace"] = host, workspace_rules(*where)
+        if without_landlock.cages().mechanism is Mechanism.NAMESPACES:
+            cages["read-only without Landlock"] = without_landlock, rules
+        for command in COMMANDS:
+            await _measure(command, root, cages)
+        host.close()
+        without_landlock.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

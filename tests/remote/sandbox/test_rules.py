@@ -1,0 +1,98 @@
+"""What the cages allow, as values; and what a cage has stopped, as the model reads it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ccb.remote.sandbox.programs import program_directories
+from ccb.remote.sandbox.protected import protected_paths
+from ccb.remote.sandbox.rules import CageKind, read_only_rules, workspace_rules
+from ccb.remote.sandbox.stops import how_to_ask, stopped
+
+_LOGIN = {"PATH": "/usr/bin:/bin"}
+
+
+def _covers(paths: tuple[str, ...], path: str) -> bool:
+    return any(path == each or path.startswith(each + "/") for each in paths)
+
+
+def test_a_command_that_reads_may_write_nothing(tmp_path: Path) -> None:
+    rules = read_only_rules([str(tmp_path)], _LOGIN, "/home/somebody")
+    assert (rules.kind, rules.write, rules.network) == (CageKind.READ_ONLY, (), False)
+    assert str(tmp_path) in rules.read
+    assert not _covers((*rules.read, *rules.execute), "/home/somebody/.ssh")
+    assert not _covers((*rules.read, *rules.execute), "/etc/shadow")
+    assert _covers(rules.execute, "/usr/bin/git")
+
+
+def test_no_program_below_the_directories_of_the_session_may_run(tmp_path: Path) -> None:
+    """Also where they are inside a directory of the system, or a tool chain is inside them."""
+    chain = tmp_path / "chains" / "tool"
+    for name in ("bin", "lib", "project/bin", "other"):
+        (chain / name).mkdir(parents=True)
+    project = str(chain / "project")
+    path = f"{chain}/bin:{project}/bin:relative/bin:/usr/bin"
+    execute = program_directories([project], {"PATH": path}, str(tmp_path))
+    assert _covers(execute, f"{chain}/bin/program")
+    assert _covers(execute, f"{chain}/lib/library")
+    assert not _covers(execute, f"{project}/bin/program")
+    assert not any(each == str(tmp_path) or "relative" in each for each in execute)
+
+
+def test_a_session_in_the_root_still_has_programs() -> None:
+    assert _covers(program_directories(["/"], _LOGIN, "/root"), "/usr/bin/git")
+
+
+def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> None:
+    for name in (".cargo/bin", ".local/bin", ".local/share/keys", "bin", ".rustup/toolchains", ".nvm/v22/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / ".cargo" / "credentials.toml").touch()
+    names = (".cargo/bin", ".local/bin", "bin", ".nvm/v22/bin")
+    path = os.pathsep.join(str(tmp_path / name) for name in names)
+    execute = program_directories((), {"PATH": path}, str(tmp_path))
+    for allowed in (".cargo/bin/x", ".rustup/toolchains/x", ".local/bin/x", "bin/x", ".nvm/v22/lib/x"):
+        assert _covers(execute, f"{tmp_path}/{allowed}"), allowed
+    for kept in (".cargo/credentials.toml", ".local/share/keys", ".bashrc"):
+        assert not _covers(execute, f"{tmp_path}/{kept}"), kept
+
+
+def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
+    for name in ("sub/.git", "sub/deep/.vscode", "hooks", ".git"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / ".git" / "config").write_text('[core]\n\thooksPath = hooks\n[include]\n\tpath = "../more"\n')
+    (tmp_path / "more").touch()
+    found = {os.path.relpath(path, tmp_path) for path in protected_paths([str(tmp_path)])}
+    assert {".git", ".claude", ".envrc", "CLAUDE.md", "sub/.git", "sub/deep/.vscode", "hooks", "more"} <= found
+    assert ".husky" not in found  # it is not there, and nothing would use it
+    rules = workspace_rules([str(tmp_path)], _LOGIN, "/home/somebody", network=True)
+    assert (rules.kind, rules.write, rules.network) == (CageKind.WORKSPACE, (str(tmp_path),), True)
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "line"),
+    [
+        ("bash: line 1: a: Permission denied\n", 1, "stopped by the sandbox: bash: line 1: a: Permission denied"),
+        ("one\nrm: cannot remove '.git': Device or resource busy\n", 1, "cannot remove '.git'"),
+        ("touch: cannot touch 'x': Read-only file system", 1, "Read-only file system"),
+        ("curl: (6) Could not resolve host: example.org", 6, "stopped by the sandbox: network: curl"),
+        ("Error: EACCES: permission denied, open '/x'", 1, "EACCES"),
+        ("", -31, "another architecture"),
+        ("a: \x1b[31mPermission denied\x07" + "x" * 500, 1, "a: [31mPermission denied".replace("[", " [")),
+    ],
+)
+def test_a_stop_is_told_in_one_line(output: str, code: int, line: str, tmp_path: Path) -> None:
+    rules = read_only_rules([str(tmp_path)], _LOGIN, "")
+    told = stopped(output, code, rules)
+    assert line in told
+    assert told.isprintable()
+    assert len(told) < 250
+
+
+def test_where_nothing_was_stopped_nothing_is_told(tmp_path: Path) -> None:
+    rules = workspace_rules([str(tmp_path)], _LOGIN, "", network=True)
+    assert stopped("3 passed\n", 0, rules) == ""
+    assert stopped("curl: (6) Could not resolve host: example.org", 6, rules) == ""
+    assert "can be asked for without the cage" in how_to_ask(rules)
