@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast demo demo-repl screenshot test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults soak clean
+.PHONY: help setup check unit-fast demo demo-repl screenshot test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -86,6 +86,11 @@ JOBS ?= 8
 faults: $(STAMP) ## N=1000 sessions whose links are cut and whose processes are killed (SEED=1 JOBS=8; root)
 	@.ci/system-packages test $(PYTHON)
 	@$(ROOT) $(BIN)/python -m tests.faults $(N) --seed $(SEED) --jobs $(JOBS)
+
+MINUTES ?= 10
+fuzz: $(STAMP) ## command lines with a new seed, judged and run, and run in the cage (MINUTES=10)
+	@.ci/system-packages test $(PYTHON)
+	@$(BIN)/python -m tests.remote.permissions.fuzz --minutes $(MINUTES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 soak: $(STAMP) ## one session of 2,000 turns: memory of both ends, and the time to reattach
 	@.ci/system-packages test $(PYTHON)

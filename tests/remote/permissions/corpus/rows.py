@@ -1,0 +1,57 @@
+"""Reads the corpus, and makes the project that its lines are about."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.permission_desk import Desk
+
+from ccb.remote.permissions.decision import Behavior
+
+FILES = sorted(Path(__file__).parent.glob("*.txt"))
+_SIGNS = str.maketrans({"␊": "\n", "␉": "\t", "␍": "\r", "␛": "\x1b"})
+_SETTING = re.compile(r"(\w+)=")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the corpus. `settings` are the words of its family: modes, allowed, disallowed, start."""
+
+    place: str
+    family: str
+    settings: dict[str, str]
+    expected: Behavior
+    command: str
+
+
+def rows(file: Path) -> Iterator[Row]:
+    family, settings = "", {}
+    for number, text in enumerate(file.read_text(encoding="utf-8").split("\n"), 1):
+        if text.startswith("["):
+            family, _, words = text[1:].partition("]")
+            pieces = _SETTING.split(words.strip())[1:]
+            settings = {name: value.strip() for name, value in zip(pieces[::2], pieces[1::2])}
+        elif text.strip() and not text.startswith("#"):
+            expected, _, command = text.partition(" ")
+            line = command.lstrip(" ").translate(_SIGNS)
+            yield Row(f"{file.name}:{number}", family, settings, Behavior(expected), line)
+
+
+def make_project(root: Path) -> Desk:
+    """Make a project with links: `link`, `-link`, `-`, `é` and `sub/same` lead to ../other/c, `out` to ../other, `l` to
+    sub/inner/deep, `way` to secrets."""
+    desk = Desk(root)
+    for directory in ("sub/inner/deep", "secrets"):
+        (desk.cwd / directory).mkdir(parents=True)
+    for file in ("c", "secrets/key", "src/same", "sub/inner/deep/x", "all"):
+        (desk.cwd / file).write_text("x\n")
+    for link in ("link", "-link", "-", "é", "sub/same"):
+        os.symlink(desk.root / "other/c", desk.cwd / link)
+    os.symlink("../other", desk.cwd / "out")
+    os.symlink("sub/inner/deep", desk.cwd / "l")
+    os.symlink("secrets", desk.cwd / "way")
+    return desk

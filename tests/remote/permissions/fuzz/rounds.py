@@ -1,0 +1,75 @@
+"""Rounds of fuzzing: lines are judged, and those that are let through run; or all of them run in the cage."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.remote.permissions.fuzz.ground import SHELLS, Ground, Trouble
+from tests.remote.permissions.fuzz.lines import Lines
+from tests.support.permission_desk import bash
+
+from ccb.remote.permissions.decision import Behavior
+from ccb.remote.sandbox.server import CageServer
+
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round did. `ran` counts the lines that ran, each once in every shell."""
+
+    judged: int = 0
+    let_through: int = 0
+    ran: int = 0
+    trouble: Trouble | None = None
+
+    def __add__(self, other: Round) -> Round:
+        return Round(
+            self.judged + other.judged,
+            self.let_through + other.let_through,
+            self.ran + other.ran,
+            self.trouble or other.trouble,
+        )
+
+
+def judged_round(seed: int, count: int) -> Round:
+    """Judge lines, and run each different one that is let through, without a cage."""
+    with contextlib.closing(Ground()) as ground:
+        engine = ground.desk.engine()
+        logging.getLogger("ccb.remote.permissions.engine").setLevel(logging.CRITICAL)
+        lines = list(itertools.islice(_lines(ground, seed), count))
+        allowed = [line for line in lines if bash(engine, line).behavior is Behavior.ALLOW]
+        ran, trouble = _run(ground, list(dict.fromkeys(allowed)))
+    return Round(count, len(allowed), ran, trouble)
+
+
+def caged_round(
+    seed: int, count: int, cages: CageServer, corpus: bool = False, shells: Sequence[str] = SHELLS
+) -> Round:
+    """Run lines in the cage that only reads, as if all of them were let through: those of the corpus first if `corpus`
+    is set."""
+    with contextlib.closing(Ground(cages, shells)) as ground:
+        own = Lines(seed, str(ground.top / "other"), str(ground.desk.home)).corpus if corpus else []
+        reach = [f"echo x > /dev/tcp/127.0.0.1/{ground.port}", "./run", "sh run", ". ./run", "cat ../other/c > made"]
+        lines = list(dict.fromkeys([*own, *reach, *itertools.islice(_lines(ground, seed), count)]))
+        ran, trouble = _run(ground, [line for line in lines if "\0" not in line])
+    return Round(0, 0, ran, trouble)
+
+
+def _lines(ground: Ground, seed: int) -> Iterator[str]:
+    for line in Lines(seed, str(ground.top / "other"), str(ground.desk.home)):
+        with contextlib.suppress(UnicodeEncodeError):
+            line.encode()
+            yield line
+
+
+def _run(ground: Ground, lines: Sequence[str]) -> tuple[int, Trouble | None]:
+    for start in range(0, len(lines), _AT_ONCE):
+        trouble = ground.run(lines[start : start + _AT_ONCE])
+        if trouble:
+            return start, trouble
+    return len(lines), None

@@ -1,0 +1,61 @@
+"""A fixed part of the fuzzer: what is let through does no harm in real shells, and no line does in the cage. `make
+fuzz` goes on with new seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from tests.remote.permissions.fuzz.ground import SHELLS, Ground
+from tests.remote.permissions.fuzz.rounds import caged_round, judged_round
+
+from ccb.remote.sandbox.server import CageServer, Mechanism
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def ground() -> Iterator[Ground]:
+    made = Ground()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("cat ../other/c", "read what is outside"),
+        ("ls ../other", "read what is outside"),
+        ("touch made", "written: "),
+        ("chmod 700 a.txt", "written: "),
+        ("./run", "a program of the clone ran"),
+        ("PATH=10; ls", "a program of the clone ran"),
+    ],
+)
+def test_the_ground_shows_what_a_line_has_done(ground: Ground, line: str, what: str) -> None:
+    trouble = ground.run(["ls", line, "pwd"])
+    assert trouble is not None
+    assert trouble.what.startswith(what)
+    assert [each.replace(str(ground.top), "") for each in trouble.lines] == [line]
+
+
+def test_what_is_let_through_does_no_harm() -> None:
+    assert len(SHELLS) == 2, "`make test` installs them"
+    done = judged_round(1, 6_000)
+    assert done.trouble is None
+    assert done.let_through > 500
+
+
+def test_no_line_does_harm_in_the_cage_even_if_all_are_let_through() -> None:
+    cages = CageServer()
+    try:
+        if cages.availability().mechanism is Mechanism.NONE:
+            pytest.skip(cages.availability().why)
+        with closing(Ground(cages)) as ground:
+            assert ground.output(0, SHELLS[0], "cat a.txt; ls src") == b"xb.py\nls\nsame\n", "commands run in the cage"
+        done = caged_round(1, 100, cages, corpus=True, shells=SHELLS[:1])
+        assert done.trouble is None
+        assert done.ran > 600
+    finally:
+        cages.close()
