@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import work
@@ -21,6 +23,7 @@ from ccb.tunnel.plain_text import one_line
 from ..command_line.exit_codes import ExitCode
 from ..login.prompts import TerminalPrompts
 from ..session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
+from ..terminal.background import NO_ANSWER
 from ..terminal.clipboard import copy
 from ..terminal.signals import Interrupts
 from .approvals import Approvals
@@ -34,7 +37,7 @@ from .model.transcript_reducer import TranscriptReducer
 from .session_actions import SessionActions
 from .status_presenter import StatusPresenter
 from .terminal_driver import LoginHandover, TerminalDriver
-from .theme.themes import DARK, LIGHT, fitting_theme
+from .theme.themes import ALL_THEMES, terminal_colours
 from .widgets.approval import ApprovalCard
 from .widgets.composer import Composer
 from .widgets.connection import RETRY_KEY, Banner, ConnectionView
@@ -45,6 +48,8 @@ from .widgets.transcript import Transcript
 
 _TICK_S = 0.1
 _TALL_LINES = 16
+_BACKGROUND_S = 2.0
+"""Seconds in which the terminal may say what its background is; later the colours stay as they are."""
 
 
 class Repl(App[int]):
@@ -54,6 +59,7 @@ class Repl(App[int]):
     TITLE = "ccb"
     CSS = """
     Screen { layout: vertical; background: $background; overflow: hidden; }
+    Screen:ansi > .screen--selection { text-style: reverse; }
     .-short ApprovalCard, .-short ApprovalCard:focus, .-short ApprovalCard:focus-within {
         border: none; border-top: heavy $warning;
     }
@@ -81,11 +87,14 @@ class Repl(App[int]):
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_LINES, "-tall")]  # noqa: RUF012 - no ClassVar in Textual either
 
-    def __init__(self, client: SessionClient, info: ReplInfo) -> None:
-        super().__init__()
-        for theme in (DARK, LIGHT):
+    def __init__(self, client: SessionClient, info: ReplInfo, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+        self._colours = terminal_colours(environ)
+        super().__init__(ansi_color=True if self._colours.few else None)
+        for theme in ALL_THEMES:
             self.register_theme(theme)
-        self.theme = fitting_theme(os.environ)
+        self.theme = self._colours.theme
+        self._asked_background_at: float | None = None
         self._client = client
         self._info = info
         self.transcript = Transcript(info.path.rstrip("/"))
@@ -103,6 +112,29 @@ class Repl(App[int]):
         )
         self.login_handover = LoginHandover(self, one_line(info.host))
 
+    def _ask_background(self) -> None:
+        """Ask the terminal whether its background is light, if the environment does not say it. Nothing waits for the
+        answer."""
+        answers = self._environ.get("TERM", "") not in NO_ANSWER
+        if self._colours.light is None and answers and isinstance(self._driver, TerminalDriver):
+            self._asked_background_at = time.monotonic()
+            self._driver.ask_background()
+
+    def on_terminal_driver_background(self, event: TerminalDriver.Background) -> None:
+        """Take the theme that fits the terminal's background, unless its answer comes when the person has read on."""
+        asked_at, self._asked_background_at = self._asked_background_at, None
+        if asked_at is not None and time.monotonic() - asked_at < _BACKGROUND_S:
+            self._colours = replace(self._colours, light=event.light)
+            self.theme = self._colours.theme
+
+    def choose_theme(self, name: str) -> bool:
+        """Use the dark or the light theme. Return False if `name` is neither."""
+        if name not in self._colours.themes:
+            return False
+        self._asked_background_at = None
+        self.theme = self._colours.themes[name]
+        return True
+
     def get_driver_class(self) -> type[Driver]:
         return TerminalDriver
 
@@ -119,6 +151,7 @@ class Repl(App[int]):
         return self.approvals.card
 
     def on_mount(self) -> None:
+        self._ask_background()
         self._set_window_title(f"ccb {self._info.place}")
         self.composer.focus()
         host = one_line(self._info.host)
@@ -275,7 +308,7 @@ class Repl(App[int]):
         """Copy a text. Return what happened to it, in words that follow "it was"."""
         self._clipboard = text
         driver = self._driver
-        return await copy(text, os.environ, driver.write) if driver is not None else "not copied"
+        return await copy(text, self._environ, driver.write) if driver is not None else "not copied"
 
     def on_resize(self) -> None:
         self.approvals.fit_card()

@@ -13,7 +13,6 @@ from .commands import TypedCommand
 from .model.blocks import Level
 from .model.transcript_reducer import TranscriptReducer
 from .session_actions import SessionActions
-from .theme.themes import THEMES
 from .widgets.connection import ConnectionView
 from .widgets.info import ReplInfo
 from .widgets.status import tokens
@@ -30,6 +29,8 @@ class CommandTarget(Protocol):
     reducer: TranscriptReducer
     connection: ConnectionView
     theme: str
+
+    def choose_theme(self, name: str) -> bool: ...
 
     async def copied(self, text: str) -> str: ...
 
@@ -91,10 +92,8 @@ class CommandReplies:
             self._show(f"Model: {one_line(name)}, from the next model call on{judged}")
 
     def _theme(self, name: str) -> None:
-        if name in THEMES:
-            self._repl.theme = THEMES[name]
-        else:
-            self._show(f"Theme: {self._repl.theme.removeprefix('ccb-')}. /theme dark, /theme light")
+        if not self._repl.choose_theme(name):
+            self._show(f"Theme: {self._repl.theme.rpartition('-')[2]}. /theme dark, /theme light")
 
     async def _copy(self) -> None:
         answer = self._reducer.last_answer

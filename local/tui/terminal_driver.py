@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import errno
 import os
+import selectors
 import signal
 import sys
 import termios
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
 
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
+from ..terminal.background import QUESTION, AnswerFilter, is_light
+
+_INPUT_S = 0.1
+_INPUT_BYTES = 4096
 
 
 class _ClosableFile:
@@ -55,17 +65,57 @@ class _ClosableFile:
 class TerminalDriver(LinuxDriver):
     """The driver of a real terminal. A window that closes ends the app, even if no signal says so."""
 
+    @dataclass
+    class Background(Message):
+        """The terminal has said whether its background is light."""
+
+        light: bool
+
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._answers = AnswerFilter()
         self._file: Any = _ClosableFile(self._file, self._window_closed)
+
+    def ask_background(self) -> None:
+        """Ask the terminal for its background. `Background` follows if it answers."""
+        if self.input_tty:
+            self._answers.expects = True
+            self.write(QUESTION)
 
     def run_input_thread(self) -> None:
         try:
-            super().run_input_thread()
+            self._read_input()
         except OSError:
             self._window_closed()
+
+    def _read_input(self) -> None:
+        """Turn what the terminal sends into messages. Textual's own loop would take answers to `ask_background` for
+        keys."""
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")().decode
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.fileno, selectors.EVENT_READ)
+                while not self.exit_event.is_set():
+                    if selector.select(_INPUT_S):
+                        data = os.read(self.fileno, _INPUT_BYTES)
+                        if not data:
+                            self.exit_event.wait(_INPUT_S)  # the window is closed, which SIGHUP tells
+                            continue
+                        typed, answer = self._answers.feed(decode(data))
+                        light = is_light(answer)
+                        if light is not None:
+                            self.process_message(self.Background(light))
+                    else:
+                        typed = self._answers.nothing_came()
+                    for event in (*(parser.feed(typed) if typed else ()), *parser.tick()):
+                        self.process_message(event)
+        finally:
+            with suppress(EOFError, ParseError):
+                for _ in parser.feed(""):
+                    pass
 
     # The signal handlers only wake the event loop. They may run while a write holds a lock that they need themselves.
 

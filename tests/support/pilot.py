@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import unicodedata
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from ccb.local.tui.widgets.info import ReplInfo
 
 DEADLINE_S = 20.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
+COLOURFUL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 WHO = "alice@laptop pid 7 0123ab"
 _SCROLL_BAR = " ▁▂▃▄▅▆▇█"
 
@@ -156,11 +157,15 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    session: ScriptedSession | None = None, *, size: tuple[int, int] = (100, 30), prompt: str = ""
+    session: ScriptedSession | None = None,
+    *,
+    size: tuple[int, int] = (100, 30),
+    prompt: str = "",
+    environ: Mapping[str, str] = COLOURFUL,
 ) -> AsyncIterator[Desk]:
     """The REPL over a scripted session, on a screen of `size`."""
     session = session or ScriptedSession()
-    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt))
+    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt), environ)
     async with app.run_test(size=size):
         pilot = QuickPilot(app)
         await pilot.pause()

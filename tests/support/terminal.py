@@ -102,14 +102,19 @@ class Terminal:
 
 @asynccontextmanager
 async def terminal(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, size: tuple[int, int] = (100, 30)
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    size: tuple[int, int] = (100, 30),
+    *,
+    term: str = "xterm-256color",
 ) -> AsyncIterator[Terminal]:
     """Run a program on a terminal of `size` columns and lines; killed on leaving when it has not ended."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=slave, stdout=slave, stderr=slave, env={**env, "TERM": "xterm-256color"}, cwd=cwd,
+            *argv, stdin=slave, stdout=slave, stderr=slave, env={**env, "TERM": term}, cwd=cwd,
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
     finally:

@@ -62,8 +62,7 @@ class TranscriptMarkdown(Markdown):
 
 def render_markdown(text: str, palette: Palette) -> TranscriptMarkdown:
     """Return a renderable for `text`, from which control characters have been removed."""
-    theme = "github-dark" if palette.dark else "friendly"
-    return TranscriptMarkdown(text, f"{theme} {palette.surface}")
+    return TranscriptMarkdown(text, f"{palette.code} {palette.surface}")
 
 
 def safe_split(text: str) -> int:

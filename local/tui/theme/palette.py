@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.theme import Theme
+from textual.color import Color
 
 from .themes import muted
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Rich styles by their purpose; `markdown` holds those of Markdown elements. `dark`: the background is dark."""
+    """Rich styles by their purpose; `markdown` holds those of Markdown elements. `code` is the theme of code."""
 
     accent: str
     dim: str
@@ -20,14 +21,19 @@ class Palette:
     bad: str
     warn: str
     surface: str
-    dark: bool
+    code: str
     markdown: Theme
 
 
 def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
     """Return the palette of a theme, given the theme's CSS variables."""
+    ansi = Color.parse(colours["foreground"]).ansi is not None
     dim = muted(colours["foreground"], colours["background"])
-    accent, surface = colours["accent"], colours["surface"]
+    accent, surface, good, bad, warn = (
+        colours[name].removeprefix("ansi_").replace("transparent", "default")
+        for name in ("accent", "surface", "success", "error", "warning")
+    )
+    code = ("ansi_dark" if dark else "ansi_light") if ansi else ("github-dark" if dark else "friendly")
     markdown = {
         "markdown.code": f"{accent} on {surface}",
         "markdown.block_quote": f"italic {dim}",
@@ -49,10 +55,10 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
     return Palette(
         accent,
         dim,
-        colours["success"],
-        colours["error"],
-        colours["warning"],
+        good,
+        f"bold {bad}" if ansi else bad,  # without colours it must still stand out
+        f"bold {warn}" if ansi else warn,
         surface,
-        dark,
+        code,
         Theme(markdown, inherit=True),
     )

@@ -1,11 +1,14 @@
-"""The dark and the light theme, whose colours are all readable on their background, and the choice between them."""
+"""The themes: dark and light, each with colours of our own, which are readable on their background, and with the 16 of
+the terminal; and the choice between them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from rich.console import Console
 from textual.color import Color
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 DARK = Theme(
     name="ccb-dark",
@@ -53,15 +56,76 @@ LIGHT = Theme(
         "input-selection-foreground": "#101418",
     },
 )
-THEMES = {"dark": DARK.name, "light": LIGHT.name}
 
 
-def fitting_theme(environ: Mapping[str, str]) -> str:
-    """Return the theme for this terminal: from COLORFGBG ("15;0": white on black) if it is set, else dark."""
+def _ansi(name: str, accent: str, warning: str, *, dark: bool) -> Theme:
+    """A theme of the 16 colours that the terminal itself defines, on its own background."""
+    marked = {"background": "ansi_default", "foreground": "ansi_default", "text-style": "reverse"}
+    return Theme(
+        name=name,
+        ansi=True,
+        primary=accent,
+        accent=accent,
+        success="ansi_green",
+        warning=warning,
+        error="ansi_red",
+        foreground="ansi_default",
+        background="ansi_default",
+        surface="ansi_default",
+        panel="ansi_default",
+        boost="ansi_default",
+        dark=dark,
+        variables={
+            **BUILTIN_THEMES["ansi-dark" if dark else "ansi-light"].variables,
+            "border-blurred": "ansi_default",
+            "border": accent,
+            "scrollbar": "ansi_bright_black" if dark else "ansi_white",
+            "scrollbar-background": "ansi_default",
+            **{f"screen-selection-{each}": value for each, value in marked.items()},
+            **{f"input-selection-{each}": value for each, value in marked.items()},
+            **{f"input-cursor-{each}": value for each, value in marked.items()},
+        },
+    )
+
+
+ANSI_DARK = _ansi("ccb-ansi-dark", "ansi_cyan", "ansi_yellow", dark=True)
+ANSI_LIGHT = _ansi("ccb-ansi-light", "ansi_blue", "ansi_magenta", dark=False)
+ALL_THEMES = (DARK, LIGHT, ANSI_DARK, ANSI_LIGHT)
+
+
+@dataclass(frozen=True)
+class TerminalColours:
+    """What is known of a terminal's colours. `few`: it shows at most 16, or the person wants none. `light` is None if
+    the background is not known."""
+
+    few: bool = False
+    light: bool | None = None
+
+    @property
+    def themes(self) -> Mapping[str, str]:
+        """The names of themes by what a person calls them."""
+        if self.few:
+            return {"dark": ANSI_DARK.name, "light": ANSI_LIGHT.name}
+        return {"dark": DARK.name, "light": LIGHT.name}
+
+    @property
+    def theme(self) -> str:
+        """The theme that fits; a dark one if the background is not known."""
+        return self.themes["light" if self.light else "dark"]
+
+
+def terminal_colours(environ: Mapping[str, str]) -> TerminalColours:
+    """Return what the environment says: COLORTERM and TERM of the number of colours, NO_COLOR that none are wanted, and
+    COLORFGBG ("15;0": white on black) of the background."""
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
-    return LIGHT.name if background in ("7", "15") else DARK.name
+    light = background in ("7", "15") if background.isdecimal() else None
+    named = {name: value for name, value in environ.items() if name != "NO_COLOR"}
+    console = Console(force_terminal=True, legacy_windows=False, _environ=named)
+    return TerminalColours("NO_COLOR" in environ or console.color_system not in ("256", "truecolor"), light)
 
 
 def muted(foreground: str, background: str) -> str:
-    """Return a colour for less important text that is still readable (contrast over 4.5)."""
+    """Return a style for less important text that is still readable (contrast over 4.5)."""
+    if Color.parse(foreground).ansi is not None:
+        return "dim"
     return Color.parse(background).blend(Color.parse(foreground), 0.7).hex

@@ -28,6 +28,8 @@ class Composer(TextArea):
         &:focus { border: round $accent; background-tint: $foreground 0%; }
         .text-area--cursor-line { background: transparent; }
         .text-area--placeholder { color: $foreground 70%; }
+        &:ansi .text-area--placeholder { color: $foreground; text-style: dim; }
+        &:ansi .text-area--cursor { text-style: reverse; }
         &.locked, &.locked:focus { border: round $border-blurred; color: $foreground 70%; }
     }
     """

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+from contextlib import AbstractAsyncContextManager
+
 import pytest
-from tests.support.pilot import Desk, desk
+from tests.support.pilot import COLOURFUL, Desk, desk
 from tests.support.scripted_work import ANSWER
+from tests.support.terminal import Terminal, terminal
 from textual.color import Color
 from textual.theme import Theme
 
-from ccb.local.tui.theme.themes import DARK, LIGHT, fitting_theme, muted
+from ccb.local.tui.theme.themes import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, muted, terminal_colours
 
 
 def contrast(one: str, other: str) -> float:
@@ -36,22 +42,34 @@ def test_every_colour_can_be_read_on_its_background(theme: Theme) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "theme"), [("15;0", DARK), ("0;15", LIGHT), ("0;default;7", LIGHT), ("", DARK), ("odd", DARK)]
+    ("environ", "theme"),
+    [
+        (COLOURFUL | {"COLORFGBG": "15;0"}, DARK),
+        (COLOURFUL | {"COLORFGBG": "0;15"}, LIGHT),
+        (COLOURFUL | {"COLORFGBG": "0;default;7"}, LIGHT),
+        (COLOURFUL | {"COLORFGBG": "odd"}, DARK),
+        (COLOURFUL, DARK),
+        ({"TERM": "xterm-256color"}, DARK),
+        ({"TERM": "xterm"}, ANSI_DARK),
+        ({"TERM": "vt100", "COLORFGBG": "0;15"}, ANSI_LIGHT),
+        (COLOURFUL | {"NO_COLOR": "1"}, ANSI_DARK),
+    ],
 )
-def test_the_theme_fits_the_terminal(value: str, theme: Theme) -> None:
-    assert fitting_theme({"COLORFGBG": value}) == theme.name
+def test_the_theme_fits_the_terminal(environ: dict[str, str], theme: Theme) -> None:
+    assert terminal_colours(environ).theme == theme.name
 
 
-@pytest.mark.parametrize("name", ["ccb-light", "ccb-dark"])
-async def test_both_themes_show_the_same_text(name: str) -> None:
-    async with desk(size=(90, 30)) as at:
-        at.app.theme = name
+@pytest.mark.parametrize("environ", [COLOURFUL, {"TERM": "xterm"}], ids=["many colours", "16 colours"])
+@pytest.mark.parametrize("name", ["light", "dark"])
+async def test_all_themes_show_the_same_text(name: str, environ: dict[str, str]) -> None:
+    async with desk(size=(90, 30), environ=environ) as at:
+        await at.type(f"/theme {name}")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.app.current_theme.dark == (name == "dark"))
         await at.prompt("go")
         at.session.begin()
         at.session.text(ANSWER)
         await at.sees("The total ignored", "test_total  failed  passed")
-        background = at.app.transcript.palette().dark
-        assert background == (name == "ccb-dark")
 
 
 def selected_text(at: Desk) -> str:
@@ -79,19 +97,61 @@ async def test_what_is_selected_can_be_read(theme: Theme) -> None:
         await at.until(lambda: "some code and bold text" in selected_text(at))
 
 
-async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.begin()
-        at.session.done(at.session.call("Bash", command="make"), "no", is_error=True)
-        at.session.ask("ask", "Bash", {"command": "make"})
-        await at.sees("✗ Bash make", "1 once")
-        colours = set()
-        for strip in at.app.screen._compositor.render_strips():
-            for line_filter in at.app._filters:
-                strip = strip.apply_filter(line_filter, Color(0, 0, 0))
-            colours |= {segment.style.color for segment in strip if segment.style and segment.style.color}
-        triplets = {colour.get_truecolor() for colour in colours}
-        assert triplets
-        assert all(each.red == each.green == each.blue for each in triplets)
+def codes(at: Terminal) -> set[str]:
+    """The numbers in the colour and style sequences that the terminal was sent."""
+    found = re.findall(rb"\x1b\[([0-9;:]*)m", at.written)
+    return {code for each in found for code in each.decode().replace(":", ";").split(";") if code}
+
+
+def demo(term: str, environ: dict[str, str]) -> AbstractAsyncContextManager[Terminal]:
+    """The REPL on a terminal of its own, with an edit to approve on the screen soon."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLORTERM", "COLORFGBG", "NO_COLOR")}
+    env = {**kept, "PYTHONPATH": os.pathsep.join(sys.path), **environ}
+    command = [sys.executable, "-m", "tests.support.scripted_session", "fix the cart"]
+    return terminal(command, env, os.getcwd(), term=term)
+
+
+@pytest.mark.programs
+async def test_no_color_sends_no_colour_to_the_terminal() -> None:
+    async with demo("xterm-256color", {"NO_COLOR": "1", "COLORTERM": "truecolor"}) as at:
+        await at.shows("1 once")
+        plain = {"0", "1", "2", "3", "4", "7", "9", "22", "23", "24", "27", "29", "39", "49"}
+        assert codes(at) - plain == set()
+        assert {"1", "2"} <= codes(at)
+
+
+@pytest.mark.programs
+async def test_in_16_colours_what_is_added_and_what_is_removed_differ() -> None:
+    async with demo("xterm", {}) as at:
+        await at.shows("1 once")
+        before = rb"\x1b\[([0-9;]*)m[-+]? +return sum\(item.price "
+        await at.until(lambda: re.search(before + rb"for", at.written) and re.search(before + rb"\*", at.written))
+        removed, added = re.search(before + rb"for", at.written), re.search(before + rb"\*", at.written)
+        assert removed and added
+        assert b"31" in removed[1].split(b";") and b"32" in added[1].split(b";")
+        assert "38" not in codes(at) and "48" not in codes(at)
+
+
+LIGHT_ANSWER = "\x1b]11;rgb:ffff/ffff/f0f0\x1b\\"
+
+
+@pytest.mark.programs
+async def test_the_terminal_is_asked_for_its_background_and_its_answer_is_never_typed() -> None:
+    async with demo("xterm-256color", {"COLORTERM": "truecolor"}) as at:
+        await at.until(lambda: b"\x1b]11;?" in at.written)
+        at.type(LIGHT_ANSWER[:9])
+        at.type(LIGHT_ANSWER[9:])
+        await at.until(lambda: b"48;2;251;251;250" in at.written)  # the light theme's background
+        before = len(at.written)
+        at.type("typed " + LIGHT_ANSWER.replace("\x1b\\", "\a") + "later\x1b]11;rgb:0")
+        await at.until(lambda: "later" in at.text_from(before))
+        at.type("/0/0\x1b\\!")
+        await at.until(lambda: "!" in at.text_from(before))
+        assert "rgb" not in at.text and "11;" not in at.text
+
+
+@pytest.mark.programs
+async def test_a_terminal_whose_background_is_known_is_not_asked() -> None:
+    async with demo("xterm-256color", {"COLORFGBG": "0;15"}) as at:
+        await at.shows("1 once")
+        assert b"\x1b]11;" not in at.written
