@@ -87,14 +87,14 @@ def _show_workspace(mounts: Mounts, request: Request) -> None:
 
 
 def _show_only(mounts: Mounts, request: Request) -> None:
-    """Show nothing but what the request names. Only its temporary directory can be written."""
+    """Show nothing but what the request names. Only what it says can be written."""
     places: dict[bytes, tuple[bool, bool]] = {}  # path: may programs be run from it, may it be written
     for paths, kind in ((request.read, (False, False)), (request.execute, (True, False))):
         for path in paths:
             places[os.path.realpath(path)] = kind
-    places[b"/dev/null"] = (False, True)
-    if request.temporary:
-        places[request.temporary] = (False, True)
+    for path in (*request.write, request.temporary, b"/dev/null"):
+        if path:
+            places[os.path.realpath(path)] = (False, True)
     opened = []
     for path in sorted(places):
         try:

@@ -66,6 +66,25 @@ async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
     assert not os.path.exists(os.path.dirname(path))
 
 
+@pytest.mark.parametrize("most_abi", [99, 0])
+async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path) -> None:
+    """As for the directory in which a command ends."""
+    host = LocalHost(cages=CageServer(most_abi))
+    if host.cages().mechanism is Mechanism.NONE:
+        pytest.skip(host.cages().why)
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "report").touch()
+    (tmp_path / "outputs" / "other").touch()
+    (tmp_path / "project").mkdir()
+    rules = read_only_rules([str(tmp_path / "project")], os.environ, "")
+    rules = replace(rules, write=(str(tmp_path / "outputs" / "report"),))
+    script = "cd ../outputs; echo x >report; echo x >other; echo x >new; rm report"
+    process = host.start(["sh", "-c", script], str(tmp_path / "project"), lambda data: None, None, rules)
+    await process.wait()
+    host.close()
+    assert {path.name: path.read_text() for path in (tmp_path / "outputs").iterdir()} == {"report": "x\n", "other": ""}
+
+
 async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(caged: Caged) -> None:
     assert await caged.run("echo one; echo two >&2; kill -TERM $$") == -signal.SIGTERM
     assert caged.output == b"one\ntwo\n"
