@@ -12,6 +12,7 @@ from os import fstat
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import FrameError, LineSplitter
+from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
 from ..session.client import Json
 from ..terminal.stdio import read_pieces
@@ -128,6 +129,8 @@ def _message(line: bytes) -> Json | None:
             f"Error parsing streaming input line ({len(line)} bytes): {type(error).__name__}",
             evidence=neutralise(line[:80].decode("utf-8", "replace")),
         ) from None
+    if is_too_deep(body):
+        raise BadInput(f"Error: a line on stdin has more than {MAX_DEPTH} levels of objects and lists")
     if not isinstance(body, dict) or body.get("type") not in _FORWARDED:
         return None
     if body["type"] == "user":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.errors import ConnectionLost, ProtocolError
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Hello, Past, Progress, Snapshot
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
+from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
 from .answering import REFUSES, RequestResponder
 from .client import LaptopNotice, Received, Skipped, parse_snapshot, shown_name
@@ -71,6 +72,8 @@ class LinkReader:
         ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
+            if isinstance(frame, Event | Progress | Snapshot | Past) and is_too_deep(frame.body):
+                raise ProtocolError(f"the host sent a message with more than {MAX_DEPTH} levels")
             match frame:
                 case Event():
                     await self._event(frame, link.memory)

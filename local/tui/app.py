@@ -181,6 +181,16 @@ class Repl(App[int]):
         if self._driver is not None and not self.is_headless:
             self._driver.write("\x1b]2;\x07\x1b[23;2t")
 
+    @property
+    def bug(self) -> Exception | None:
+        """The exception that ended the interface."""
+        return self._exception
+
+    def _print_error_renderables(self) -> None:
+        """Print nothing: Textual would show a traceback with the values of variables. `run_repl` raises the exception
+        for the last handler, which logs it."""
+        self._exit_renderables.clear()
+
     # Events of the session.
 
     @work(exit_on_error=True)
@@ -428,7 +438,7 @@ async def run_repl(client: SessionClient, info: ReplInfo, *, prompts: Prompts | 
         if isinstance(prompts, TerminalPrompts):
             prompts.pause = prompts.heard = None
     if app.return_code:
-        return ReplExit(ExitCode.INTERNAL)  # Textual has shown the traceback
+        raise app.bug or RuntimeError("the interface ended")
     with suppress(OSError):  # the window may be closed
         sys.stdout.write(app.farewell() + "\n")
         sys.stdout.flush()

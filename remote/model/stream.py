@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Union
 
 from ccb.tunnel.wire.ndjson import load
+from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
 from .errors import ModelError, status_of
 
@@ -14,6 +15,9 @@ Json = dict[str, Any]
 
 MAX_MESSAGE = 32 * 1024 * 1024
 """Limit of an answer in characters: text and tool input together."""
+
+_MAX_INPUT_DEPTH = MAX_DEPTH - 50
+"""Levels of a tool's input. A laptop takes MAX_DEPTH levels, with those of the message around the input."""
 
 PUBLIC_EVENTS = frozenset(
     (
@@ -220,6 +224,8 @@ def _tool_input(text: str, start: object) -> tuple[Json, str]:
         return {}, f"the input is not valid JSON ({error})"
     if not isinstance(value, dict):
         return {}, "the input is not a JSON object"
+    if is_too_deep(value, _MAX_INPUT_DEPTH):  # a laptop would not take it
+        return {}, f"the input is not JSON that can be used: it has more than {_MAX_INPUT_DEPTH} levels"
     return value, ""
 
 

@@ -16,7 +16,8 @@ MAX_VALUES = 200_000
 """Values (objects, lists, texts, numbers and so on) in one frame of many lines."""
 
 MAX_DEPTH = 200
-"""Levels of objects and lists inside each other in one frame of many lines."""
+"""Levels of objects and lists inside each other in one frame of many lines, and in what a laptop takes from a host.
+Whoever shows or sends a value on goes down level by level, and the stack of Python ends at about a thousand."""
 
 _BRACKET = re.compile(r"[\[{\]}]")
 
@@ -38,6 +39,22 @@ def count_values(text: str) -> int:
     if opened > MAX_DEPTH and _depth(pieces) > MAX_DEPTH:
         raise FrameError(f"a frame is nested more than {MAX_DEPTH} levels deep")
     return values
+
+
+def is_too_deep(value: object, most: int = MAX_DEPTH) -> bool:
+    """Return whether a value that was parsed is nested in more than `most` levels."""
+    level = [value]
+    for _ in range(most + 1):
+        inner: list[object] = []
+        for each in level:
+            if type(each) is dict:
+                inner += each.values()
+            elif type(each) is list:
+                inner += each
+        if not inner:
+            return False
+        level = [each for each in inner if type(each) is dict or type(each) is list]
+    return bool(level)
 
 
 def _outside_strings(text: str) -> Iterator[str]:

@@ -147,6 +147,10 @@ async def test_what_the_protocol_ignores_is_dropped() -> None:
     ("line", "part"),
     [
         (b"this is no json!", "Error parsing streaming input line (16 bytes)"),
+        (
+            b'{"type":"user","message":{"role":"user","content":' + b"[" * 300 + b"]" * 300 + b"}}",
+            "more than 200 levels",
+        ),
         (b'{"type":"user"}', "Expected message role 'user'"),
         (b'{"type":"user","message":{"role":"assistant"}}', "Expected message role 'user'"),
         (b'{"type":"control_request"}', "Missing request on control_request"),

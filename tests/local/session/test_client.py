@@ -15,7 +15,7 @@ from ccb.local.session.client import Item, LinkChange, LinkState, Received, Sess
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.event_feed import MAX_QUEUED
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.errors import ConnectionLost, UsageError
+from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Ack, Bye, Detach, Input, Json, Progress, Stop
 from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
@@ -196,6 +196,21 @@ async def test_an_event_over_the_limit_of_the_queue_still_arrives(monkeypatch: p
             await peer.say({"type": "assistant", "n": number, "fill": "x" * 20_000})
         await peer.send(Bye())
         assert [item.body["n"] for item in await all_of(session) if isinstance(item, Received)] == list(range(5))
+
+
+@pytest.mark.parametrize("levels", [195, 205, 600])
+async def test_a_message_that_is_nested_too_deeply_does_not_reach_the_reader(levels: int) -> None:
+    body: Json = {"type": "assistant", "deep": 1}
+    for _ in range(levels):
+        body["deep"] = [body["deep"]]
+    async with attached() as (session, peer):
+        await peer.say(body)
+        await peer.send(Bye())
+        if levels < 200:
+            assert [item.body for item in await all_of(session) if isinstance(item, Received)] == [body]
+            return
+        with pytest.raises(CcbError, match="more than 200 levels"):
+            await all_of(session)
 
 
 async def test_a_message_over_the_limit_is_a_usage_error() -> None:

@@ -142,3 +142,29 @@ async def test_an_answer_that_is_copied_is_what_was_shown() -> None:
         await at.pilot.press("enter")
         await at.until(lambda: at.app.clipboard)
         assert _FORBIDDEN.findall(at.app.clipboard) == []
+
+
+BIG, HUGE = 10**400, int("9" * 4_300)
+"""More than a float holds, and more digits than Python prints of a larger sum."""
+
+_USAGE = {"input_tokens": HUGE, "cache_read_input_tokens": HUGE, "output_tokens": BIG}
+_TOOL = {"role": "assistant", "id": "m"}
+NUMBERS: list[dict[str, object]] = [
+    {"type": "result", "subtype": "success", "is_error": False, "total_cost_usd": 1e308, "usage": _USAGE},
+    {
+        "type": "result", "subtype": "success", "is_error": False, "total_cost_usd": BIG,
+        "modelUsage": {"m": {"inputTokens": HUGE, "cacheReadInputTokens": HUGE, "outputTokens": BIG}},
+    },
+    {"type": "assistant", "message": {**_TOOL, "content": [{"type": "text", "text": "t"}], "usage": _USAGE}},
+    {"type": "tool_progress", "tool_use_id": "t", "tool_name": "Bash", "elapsed_time_seconds": 1e308, "output": "x"},
+    {"type": "system", "subtype": "api_retry", "attempt": HUGE, "max_retries": 1, "retry_delay_ms": 1e308},
+]  # fmt: skip
+
+
+async def test_numbers_without_end_do_not_end_the_repl() -> None:
+    async with desk(ScriptedSession(), size=(160, 50)) as at:
+        for body in NUMBERS:
+            at.session.say(body)
+        at.session.skip(3, result={"total_cost_usd": BIG, "modelUsage": {"m": {"inputTokens": HUGE}}})
+        at.session.text("END")
+        await at.until(lambda: "END" in at.screen)

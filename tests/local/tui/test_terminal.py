@@ -56,7 +56,13 @@ async def main():
 
 sys.exit(asyncio.run(main()))
 """
-CRASHES = HOSTILE.replace("session.begin(model=EVIL)", "session._events.put_nowait(5)")
+CRASHES = HOSTILE.replace("session.begin(model=EVIL)", "session._events.put_nowait(5)").replace(
+    "sys.exit(asyncio.run(main()))",
+    "import os, ccb.__main__, ccb.local.main\n"
+    "os.environ['XDG_STATE_HOME'] = '/dev/null/none'\n"
+    "ccb.local.main.run = lambda argv: asyncio.run(main())\n"
+    "sys.exit(ccb.__main__.main())",
+)
 
 
 def python(*arguments: str) -> AbstractAsyncContextManager[Terminal]:
@@ -109,6 +115,9 @@ async def test_nothing_the_remote_says_is_a_command_to_the_terminal(key: str) ->
 async def test_a_bug_ends_it_with_the_code_of_a_bug() -> None:
     async with python("-c", CRASHES) as at:
         assert await at.ended() == 70
+        _, _, after = at.written.rpartition(b"\x1b[?1049l")
+        assert b"a bug in ccb" in after and b"Please report it" in after
+        assert b"Traceback" not in at.written and b"locals" not in at.written
 
 
 @pytest.mark.parametrize("hears", ["hears", "deaf"])  # of SIGHUP

@@ -83,7 +83,9 @@ def test_tool_input_split_anywhere(cut: int) -> None:
     assert not blocks[0].broken
 
 
-@pytest.mark.parametrize("text", ['{"key": ', "[1]", '{"n": NaN}', '{"n": 1e999}', "null", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ['{"key": ', "[1]", '{"n": NaN}', '{"n": 1e999}', "null", "[" * 100_000, '{"a":' * 160 + "1" + "}" * 160]
+)
 def test_a_broken_tool_input_is_told_not_raised(text: str) -> None:
     _, blocks = _assemble(opening() + tool_block(0, "toolu_1", "Look", text))
     assert blocks[0].block["input"] == {}
