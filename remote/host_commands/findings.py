@@ -18,39 +18,6 @@ class HostFinding:
         self.fix = fix
 
 
-def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False) -> str:
-    """Run a program and return the first line of its output. Return "" when it fails (unless `any_status`), prints
-    nothing, or takes more than `seconds`. Processes that it leaves behind are killed."""
-    import signal
-    import subprocess
-
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    out = b""
-    try:
-        out = process.communicate(timeout=seconds)[0]
-    except subprocess.TimeoutExpired:
-        process.kill()
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except OSError:
-            pass
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-    good = process.returncode == 0 or (any_status and process.returncode > 0)
-    return out[:2000].decode("utf-8", "replace").strip().partition("\n")[0].strip() if good else ""
-
-
 def text_of(path: str, most: int = 65536) -> str:
     """Return the start of a file; "" when it cannot be read."""
     try:

@@ -32,8 +32,8 @@ ON_LAPTOP = {
 }  # fmt: skip
 ON_HOST = {
     "shell", "Pythons", "shell noise", "system", "user", "worker python", "login shell", "home", "state", "bundles",
-    "temporary", "sockets", "bundle cache", "sessions", "nofile", "processes", "logout", "sshd settings", "bash", "git",
-    "rg", "locale", "secrets", "round trip", "throughput", "clock", "forwarding", "MaxSessions",
+    "temporary", "sockets", "bundle cache", "sessions", "nofile", "processes", "logout", "sshd settings", "sandbox",
+    "bash", "git", "rg", "locale", "secrets", "round trip", "throughput", "clock", "forwarding", "MaxSessions",
 }  # fmt: skip
 ON_CONNECTION = {
     "address", "ssh options", "known_hosts", "keys", "reachability", "SSH server", "host key", "login",

@@ -170,10 +170,12 @@ class Laptop:
 
 
 class WorkerHost:
-    """A host with its own home: `connect` is one login that finds or starts a session there."""
+    """A host with its own home: `connect` is one login that finds or starts a session there. `prelude` is Python that
+    runs in the process of a worker before it starts, to make the machine what a test needs."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.prelude = ""
         self.project = home / "project"
         self.runtime = Path(tempfile.mkdtemp(prefix="ccb-run-"))  # short: the path of a socket has a limit
         self.pids: set[int] = set()
@@ -199,7 +201,7 @@ class WorkerHost:
 
         start_params = json.dumps({"session": session, "cwd": cwd, "create": True, **params})
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _START, start_params, bundle, bundle_path,
+            sys.executable, "-c", self.prelude + _START, start_params, bundle, bundle_path,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             env=self.env, limit=1024 * 1024,
         )  # fmt: skip

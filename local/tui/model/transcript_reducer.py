@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.options import CAGES
 from ccb.tunnel.wire.projection import Projection, on
@@ -46,6 +46,8 @@ from .orphans import Orphans
 from .prompt_tracker import AboveWaitingPrompts, PromptTracker
 from .tool_calls import ToolCalls
 from .totals import Totals
+
+_MAX_CAGE = 300  # characters
 
 
 class TranscriptReducer(Projection):
@@ -234,7 +236,7 @@ class TranscriptReducer(Projection):
                 self.notices.errors(message)
             case SystemInit():
                 self.model, self.mode = message.model, message.permissionMode
-                self.sandbox = message.sandbox or self.sandbox
+                self._cage_told(message.sandbox)
                 self.running = self._in_turn = True
             case SystemNote():
                 self.mode = message.permissionMode or self.mode
@@ -242,6 +244,12 @@ class TranscriptReducer(Projection):
                 self.notices.system(message)
             case _:  # questions and answers are the event router's
                 pass
+
+    def _cage_told(self, sandbox: str) -> None:
+        """Take the cage in force. Say why there is none on this host, unless the person chose that."""
+        if sandbox.startswith("no cage") and sandbox != self.sandbox and self.mode != "bypassPermissions":
+            self.notice(f"On the host: {one_line(sandbox)[:_MAX_CAGE]}", Level.WARNING)
+        self.sandbox = sandbox or self.sandbox
 
     def _assistant(self, message: Assistant) -> None:
         self.notices.model_call_over()

@@ -16,6 +16,7 @@ def examine(reports: Reports, bundle: str) -> None:
     ends them."""
     from . import storage, system
     from .network_probe import serve
+    from .sandbox import sandbox
 
     checks: list[tuple[str, _Check]] = [
         ("system", system.system),
@@ -29,6 +30,7 @@ def examine(reports: Reports, bundle: str) -> None:
         ("memory", system.memory),
         ("logout", system.logout),
         ("sshd settings", system.sshd_settings),
+        ("sandbox", sandbox),
         ("tools", system.tools),
         ("locale", system.locale_names),
         ("secrets", system.secrets),

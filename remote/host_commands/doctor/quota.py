@@ -63,8 +63,9 @@ def parse_quota(raw: bytes) -> Quota | None:
 
 def over_on_network() -> str:
     """Return what the program `quota` prints about networked file systems on which this user is over a limit; "" when
-    there are none or the program is missing. The program asks the file servers, so this may take a while."""
-    from ..findings import said_by
+    there are none, the program is missing, or this host has no cage for it. The program asks the file servers, so this
+    may take a while."""
+    from ..programs import said_by
 
     program = shutil.which("quota")
-    return said_by([program, "-q"], any_status=True) if program else ""
+    return said_by([program, "-q"], any_status=True, network=True) if program else ""

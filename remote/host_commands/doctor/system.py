@@ -13,7 +13,8 @@ import sys
 from ...daemon import logout as logind
 from ...sessions import paths
 from ..cleanup import own_processes
-from ..findings import BLOCK, INFO, OK, WARN, HostFinding, said_by, size_text, text_of
+from ..findings import BLOCK, INFO, OK, WARN, HostFinding, size_text, text_of
+from ..programs import said_by
 
 _MIN_FILES, _GOOD_FILES = 18, 256
 _MIN_TASKS, _GOOD_TASKS = 4, 64

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import struct
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.remote.worker_process import WorkerHost
 
 from ccb.remote.host_commands.doctor import quota
+from ccb.remote.host_commands.doctor import sandbox as doctor_sandbox
 from ccb.remote.host_commands.doctor import storage as doctor_storage
 from ccb.remote.host_commands.doctor import system as doctor_system
-from ccb.remote.host_commands.findings import said_by
+from ccb.remote.host_commands.programs import said_by
+from ccb.remote.sandbox.server import Availability, CageServer, Mechanism
 from ccb.tunnel.wire import Bye, Credit, Data, Ping, Report, Stop
 
 
@@ -99,15 +104,56 @@ def test_a_program_that_does_not_run_is_told_from_one_that_is_not_there(
     assert found["rg"].state == "info" and "not there" in found["rg"].found
 
 
-def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = tmp_path / "slow"
-    slow.write_text(f"#!/bin/sh\nsh -c 'echo $$ > {tmp_path}/pid; exec sleep 1000'\n", encoding="ascii")
+    mark = f"{os.getpid()}{time.monotonic_ns() % 10**6}"
+    slow.write_text(f"#!/bin/sh\nsh -c 'sleep {mark}; :'\n", encoding="ascii")
     slow.chmod(0o755)
-    assert said_by([str(slow)], seconds=1.0) == ""
-    pid = int((tmp_path / "pid").read_text(encoding="ascii"))
+    with monkeypatch.context() as patched, ThreadPoolExecutor() as threads:
+        patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        said = threads.submit(said_by, [str(slow)], seconds=3.0)
+        _wait(lambda: bool(_sleepers(mark)), "it was not started")
+        assert said.result() == ""
+    _wait(lambda: not _sleepers(mark), "its child is still there")
+
+
+def _sleepers(mark: str) -> list[str]:
+    """The processes with this argument."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes().split(b"\0"):
+                found.append(str(path))
+    return found
+
+
+def _wait(reached: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + 10
-    while os.path.exists(f"/proc/{pid}/cmdline") and Path(f"/proc/{pid}/cmdline").read_bytes():
-        assert time.monotonic() < deadline, "its child is still there"
+    while not reached():
+        assert time.monotonic() < deadline, otherwise
+
+
+def test_what_the_doctor_asks_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(CageServer()) as server:
+        if server.availability().mechanism is Mechanism.NONE:
+            pytest.skip(server.availability().why)
+    program = tmp_path / "git"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/made\necho git version 9\n", encoding="ascii")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert said_by([str(program)]) == "git version 9"
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for available, state, said in (
+        (Availability(Mechanism.LANDLOCK, 4, True), "ok", "read-only and workspace cage (Landlock ABI 4)"),
+        (Availability(Mechanism.LANDLOCK, 4, False, "it is forbidden"), "info", "no workspace cage: it is forbidden"),
+        (Availability(Mechanism.NONE, 0, False, "no Landlock"), "warn", "no cage: no Landlock"),
+    ):
+        monkeypatch.setattr(CageServer, "availability", lambda self, told=available: told)
+        (found,) = doctor_sandbox.sandbox()
+        assert found.state == state and said in found.found and bool(found.fix) is (state == "warn")
 
 
 def test_a_quota_is_read_as_the_kernel_gives_it() -> None:

@@ -147,3 +147,22 @@ def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
     prompt, todos = told.blocks
     assert isinstance(prompt, PromptBlock) and (prompt.text, prompt.state) == ("go on", PromptState.TAKEN)
     assert isinstance(todos, ToolBlock) and todos.tool_input == {"todos": [{"content": "test", "status": "pending"}]}
+
+
+def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warning() -> None:
+    told = Told()
+    told.record("options", options={"sandbox": "workspace"})
+    assert told.reducer.sandbox == "", "a worker without a sandbox names none"
+    told.reducer.sandbox = "read-only cage"
+    told.record("options", options={"sandbox": "workspace"})
+    assert told.reducer.sandbox == "workspace cage"
+    init: Json = {"type": "system", "subtype": "init", "session_id": "s", "cwd": "/", "model": "m", "permissionMode": "plan"}
+    for _ in range(2):
+        told.record("message", **init, sandbox="no cage: no Land\x1block")
+    (notice,) = told.blocks
+    assert isinstance(notice, NoticeBlock) and notice.level is Level.WARNING
+    assert "no cage: no Land" in notice.text and "\x1b" not in notice.text
+    told.record("message", type="system", subtype="status", status=None, sandbox="read-only cage")
+    assert told.reducer.sandbox == "read-only cage"
+    told.reducer.skipped(parse_snapshot({"sandbox": "workspace cage"}), running=False)
+    assert told.reducer.sandbox == "workspace cage"

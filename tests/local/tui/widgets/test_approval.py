@@ -38,6 +38,7 @@ async def test_it_says_where_what_and_why_and_which_rule_the_session_would_get()
             "make test && rm -rf build",
             "The model says │ Test and clean",
             "Asked because: rm is not covered by a rule",
+            "Sandbox: no cage",
             "1 once",
             "2 this session: allow Bash(make test:*)",
             "3 deny",

@@ -36,6 +36,22 @@ def line(facts: StatusFacts, width: int) -> str:
 
 
 @pytest.mark.parametrize(
+    ("sandbox", "at_40", "at_80"),
+    [
+        ("read-only cage", "● devbox:…/app  ask  read-only cage", "● devbox:/srv/deep/app  ask  read-only cage"),
+        ("workspace cage", "● devbox:…/app  ask  workspace cage", "● devbox:/srv/deep/app  ask  workspace cage"),
+        ("no cage: no Landlock", "● devbox:…/deep/app  ask  no cage", "● devbox:/srv/deep/app  ask  no cage"),
+    ],
+)
+def test_the_cage_in_force_stands_beside_the_mode(sandbox: str, at_40: str, at_80: str) -> None:
+    idle = replace(IDLE, sandbox=sandbox)
+    assert line(idle, 40) == at_40
+    assert line(idle, 80).startswith(at_80)
+    assert "cage" in line(replace(idle, asking=True, busy_s=4.0), 60), "also while something goes on"
+    assert line(replace(idle, busy_s=4.0), 80) == f"{at_80}  working 4 s, Esc interrupts"
+
+
+@pytest.mark.parametrize(
     ("facts", "at_40", "at_60", "at_80"),
     [
         (
