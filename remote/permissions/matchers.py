@@ -146,15 +146,15 @@ class CommandMatcher(RuleMatcher):
         can make the cage for it; else None."""
         places, sandbox = state.places, state.sandbox
         readable = state.rules.only(Behavior.ALLOW, READ.name)
-        cage = sandbox.read_only_cage(places.roots, _opened(readable, places))
-        if cage is not None and _allows(BashPolicy(readable, places, False, state.start), command):
-            return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage)
-        if state.mode == PLAN:
-            return None
-        cage = sandbox.edits_cage(places.roots)
+        if _allows(BashPolicy(readable, places, False, state.start), command):
+            cage = sandbox.read_only_cage(places.roots, _opened(readable, places))
+            return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
         editable = state.rules.only(Behavior.ALLOW, READ.name, EDIT.name)
-        if cage is not None and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
-            return Decision(Behavior.ALLOW, "It only makes accepted edits, in the workspace cage.", "mode", cage=cage)
+        if state.mode != PLAN and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
+            cage = sandbox.edits_cage(places.roots)
+            if cage is not None:
+                why = "It only makes accepted edits, in the workspace cage."
+                return Decision(Behavior.ALLOW, why, "mode", cage=cage)
         return None
 
     def _by_rules(self, command: str, state: RuleState) -> Decision:

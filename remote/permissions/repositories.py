@@ -37,7 +37,7 @@ def _linked(marker: str, session: str) -> list[str]:
     """Return the directory of the repository that a `.git` file names, if it is outside of the session's directory and
     was made for this file by git: nobody who can only write in the session's directory can fake that."""
     named = _line(marker)
-    if not named.startswith("gitdir: "):
+    if not named.startswith("gitdir: ") or "\0" in named:
         return []
     inner = os.path.realpath(os.path.join(os.path.dirname(marker), named[len("gitdir: ") :]))
     if is_under(inner, session):
