@@ -141,8 +141,10 @@ def permission_denied(name: str, tool_use_id: str, message: str, decision: Decis
     }
 
 
-def tool_approval(name: str, tool_input: Json, tool_use_id: str, decision: Decision) -> ToolApproval:
-    """Return the question to the person whether a tool call may run."""
+def tool_approval(
+    name: str, tool_input: Json, tool_use_id: str, decision: Decision, file_change: Json | None = None
+) -> ToolApproval:
+    """Return the question to the person whether a tool call may run. `file_change`: what it would do to a file."""
     return ToolApproval(
         tool_name=name,
         display_name=name,
@@ -154,6 +156,7 @@ def tool_approval(name: str, tool_input: Json, tool_use_id: str, decision: Decis
         description=_description(tool_input) or None,
         blocked_path=decision.blocked_path or None,
         sandbox=cage_text(decision.cage),
+        file_change=file_change,
     )
 
 

@@ -20,7 +20,7 @@ from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 from ..permissions.decision import Behavior, Decision
 from ..permissions.headless import headless_denial
 from ..sandbox.rules import CageRules
-from ..tools.contract import Tool, ToolResult
+from ..tools.contract import FileVersion, Preview, Tool, ToolResult
 from ..tools.output import limited
 from ..tools.schema import issues
 from . import messages
@@ -96,12 +96,14 @@ class PipelineContext:
 @dataclass(frozen=True)
 class ParsedCall:
     """A call of a tool that exists, with an input that is a JSON object. `cage` is set by `permission`: the cage in
-    which the tool runs commands, None for no cage."""
+    which the tool runs commands, None for no cage. `approved`: the version of a file with which the call was compared
+    for the person who allowed it."""
 
     id: str
     tool: Tool
     input: Json
     cage: CageRules | None = None
+    approved: FileVersion | None = None
 
     @property
     def name(self) -> str:
@@ -179,15 +181,16 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         return replace(call, cage=decision.cage)
     if decision.behavior is Behavior.DENY or not can_ask:
         raise CallRefused(_deny_unasked(context, call, decision))
-    answer = await _ask(context, call, decision)
+    preview = await _preview(context, call)
+    answer = await _ask(context, call, decision, preview)
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         raise CallRefused(replace(_denied(context, call, text), ends_turn=answer.interrupt))
     _apply_updates(context, answer)
     context.denials.permitted()
     call = replace(call, cage=decision.cage)
-    if answer.updated_input is None:
-        return call
+    if answer.updated_input is None or answer.updated_input == call.input:
+        return replace(call, approved=preview.version if preview is not None else None)
     return await validate(context, replace(call, input=answer.updated_input))
 
 
@@ -213,6 +216,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
         context.config.context,
         tool_use_id=call.id,
         cage=call.cage,
+        approved=call.approved,
         left_out=tuple(context.config.permissions.left_out(call.name)),
         progress=lambda update: recorder.progress(call.id, messages.tool_progress(call.name, call.id, update)),
         stopped=lambda printed: context.started.stopped(call.id, printed),
@@ -273,8 +277,23 @@ def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision
     return _denied(context, call, text)
 
 
-async def _ask(context: PipelineContext, call: ParsedCall, decision: Decision) -> ToolPermission:
-    question = messages.tool_approval(call.name, call.input, call.id, decision)
+async def _preview(context: PipelineContext, call: ParsedCall) -> Preview | None:
+    """Return what the call would do to a file. Refuse a call that would fail anyway."""
+    try:
+        preview = await call.tool.preview(call.input, context.config.context)
+    except Exception:  # noqa: BLE001 - the person is told that there is no preview
+        _log.exception("the preview of %s failed", call.name)
+        return None
+    if isinstance(preview, ToolResult):
+        raise CallRefused(CallOutcome(preview))
+    return preview
+
+
+async def _ask(
+    context: PipelineContext, call: ParsedCall, decision: Decision, preview: Preview | None
+) -> ToolPermission:
+    change = preview.public if preview is not None else None
+    question = messages.tool_approval(call.name, call.input, call.id, decision, change)
     try:
         return await context.deps.broker.request(
             Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)

@@ -46,8 +46,26 @@ class ToolResult:
 
 
 @dataclass(frozen=True)
+class FileVersion:
+    """One version of a file: its path with every link resolved, and the digest of its content (`host.ABSENT` if there
+    is no file)."""
+
+    real: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a call would do to a file as it is now, for the person who is asked. `public` goes into the question;
+    `version` is the version that it was compared with."""
+
+    public: Json
+    version: FileVersion
+
+
+@dataclass(frozen=True)
 class ToolContext:
-    """The resources of a session that its tools use. The context lives as long as the session; its last five fields
+    """The resources of a session that its tools use. The context lives as long as the session; its last six fields
     belong to one call."""
 
     host: Host
@@ -59,6 +77,8 @@ class ToolContext:
     todos: TodoList
     cages: Cages
     tool_use_id: str = ""
+    approved: FileVersion | None = None
+    """The version of the file that the person has seen. The tool changes no other version."""
     left_out: tuple[str, ...] = ()
     """The files that a search must not find: regular expressions (for fullmatch) of absolute paths in lower case."""
     cage: CageRules | None = None
@@ -99,6 +119,11 @@ class Tool(ABC):
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         """Return why `tool_input`, which matches the schema, cannot be run; None if it can. Called before the
         permission check, so that nobody is asked about a call that would fail anyway."""
+        return None
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        """Return what the call would do to a file, or its result if it would fail, or None if it changes no file in a
+        way that can be foretold. Called when the person is about to be asked."""
         return None
 
     @abstractmethod

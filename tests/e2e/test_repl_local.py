@@ -70,7 +70,7 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
     async with repl(laptop, project) as running:
         assert b"\x1b]2;ccb local:" in running.written
         running.type("fix the typo\r")
-        await running.shows("+ world")
+        await running.shows("+ hello world")
         assert file.read_text() == "hello wrold\n"
         await running.answer("1")
         await running.shows("Corrected-the-greeting.")

@@ -158,7 +158,8 @@ def answer_in(line: ControlResponseLine) -> Answer:
 
 @dataclass(frozen=True)
 class ToolApproval:
-    """May this tool call run? The fields are those of the public `can_use_tool` request."""
+    """May this tool call run? The fields are those of the public `can_use_tool` request, and one of ccb's own:
+    `file_change` is what an edit would do to the file as it is now (see `remote.tools.contract.Preview`)."""
 
     tool_name: str
     display_name: str
@@ -170,6 +171,7 @@ class ToolApproval:
     description: str | None = None
     blocked_path: str | None = None
     sandbox: str | None = None  # the cage in which the call would run, in words
+    file_change: Json | None = None
 
 
 @dataclass(frozen=True)

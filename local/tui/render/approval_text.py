@@ -179,7 +179,7 @@ def _said(name: str, values: Json) -> list[CardLine]:
 def _summary(change: FileChange, added: int, removed: int) -> str:
     if change.created:
         return f"A new file: {_lines(added)}."
-    if removed and removed == change.lines:
+    if removed > 1 and removed == change.lines:
         return f"Replaces all {_lines(change.lines)} of the file by {added:,}."
     return f"Changes the file of {_lines(change.lines)}: +{added:,} −{removed:,}."
 

@@ -6,8 +6,19 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from .edit_common import ChangeRefused, current, path_refusal, peek, peek_refusal, refusal, store, text_error
+from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
+from .edit_common import (
+    ChangeRefused,
+    Current,
+    current,
+    path_refusal,
+    peek,
+    peek_refusal,
+    preview_of,
+    refusal,
+    store,
+    text_error,
+)
 from .edit_text import EditRefused, replaced
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import missing, os_error
@@ -45,6 +56,9 @@ class Edit(Tool):
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return _validate(tool_input["file_path"], [tool_input], context)
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        return await _preview(tool_input["file_path"], [tool_input], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         path, replace_all = tool_input["file_path"], bool(tool_input.get("replace_all"))
@@ -103,6 +117,9 @@ class MultiEdit(Tool):
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         return _validate(tool_input["file_path"], tool_input["edits"], context)
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        return await _preview(tool_input["file_path"], tool_input["edits"], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         done = await _run(tool_input["file_path"], tool_input["edits"], context)
@@ -179,20 +196,35 @@ async def _run(
     """Make the edits. Return (old content or None, new content, absolute path, number of replacements), or a
     refusal."""
     try:
-        file = await current(context, file_path)
-        if file.data is None and not _creates(edits, None):
-            return refusal(await missing(context.host, file.path, context.cwd))
-        if _creates(edits, file.data):
-            data, count = _apply_rest(edits)
-        else:
-            assert file.data is not None
-            data, count = _apply(file.data, edits)
+        file, data, count = await _planned(file_path, edits, context)
         await store(context, file, data)
     except (ChangeRefused, EditRefused) as refused:
         return refusal(str(refused))
     except OSError as error:
         return refusal(os_error(error, file_path))
     return file.data, data, file.path, count
+
+
+async def _preview(file_path: str, edits: list[Json], context: ToolContext) -> Preview | ToolResult:
+    try:
+        file, data, _ = await _planned(file_path, edits, context)
+    except (ChangeRefused, EditRefused) as refused:
+        return refusal(str(refused))
+    except OSError as error:
+        return refusal(os_error(error, file_path))
+    return preview_of(file, data)
+
+
+async def _planned(file_path: str, edits: list[Json], context: ToolContext) -> tuple[Current, bytes, int]:
+    """Return the file, its new content and the number of replacements. Raise ChangeRefused, EditRefused or OSError."""
+    file = await current(context, file_path)
+    if _creates(edits, file.data):
+        data, count = _apply_rest(edits)
+    elif file.data is None:
+        raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+    else:
+        data, count = _apply(file.data, edits)
+    return file, data, count
 
 
 def _apply_rest(edits: list[Json]) -> tuple[bytes, int]:

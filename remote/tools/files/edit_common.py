@@ -4,11 +4,16 @@ it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...system.host import ABSENT, FileChanged, FileInfo, FileKind, digest_of
-from ..contract import ToolContext, ToolResult
+from ..contract import FileVersion, Preview, ToolContext, ToolResult
+from .edit_text import is_utf8
 from .file_state import Seen
+from .patch import MAX_PREVIEW, compared
 from .paths import absolute, path_error
+
+Json = dict[str, Any]
 
 MAX_BYTES = 32 << 20
 """Largest file that is edited, in bytes."""
@@ -17,6 +22,10 @@ _PEEK = 1 << 20  # bytes that may be read while a call is validated
 UNREAD = "File has not been read yet. Read it first before writing to it."
 CHANGED = (
     "File has been modified since it was read, by the user or by another program. Read it again before writing to it."
+)
+CHANGED_SINCE_ASKED = (
+    "File has been modified since the user was asked about this change, so nothing was written. Read it again and "
+    "repeat the change."
 )
 
 
@@ -81,6 +90,7 @@ async def current(context: ToolContext, file_path: str) -> Current:
     real = context.host.real_path(path)
     info = await context.host.stat(real)
     if info is None:
+        _check_approved(context, real, ABSENT)
         return Current(path, real, None, ABSENT)
     if info.kind is not FileKind.FILE:
         raise ChangeRefused(f"{path} is a {info.kind.value}, not a file.")
@@ -93,7 +103,26 @@ async def current(context: ToolContext, file_path: str) -> Current:
     digest = digest_of(data)
     if not seen.is_version(digest, info):
         raise ChangeRefused(CHANGED)
+    _check_approved(context, real, digest)
     return Current(path, real, data, digest)
+
+
+def _check_approved(context: ToolContext, real: str, digest: str) -> None:
+    """Refuse a version of the file that is not the one that the person has seen."""
+    if context.approved is not None and context.approved != FileVersion(real, digest):
+        raise ChangeRefused(CHANGED_SINCE_ASKED)
+
+
+def preview_of(file: Current, data: bytes) -> Preview:
+    """Return the preview of a change that makes `data` the content of the file."""
+    before, after = ((part or b"").decode("utf-8", "replace") for part in (file.data, data))
+    public: Json = {
+        "path": file.real if file.real != file.path else "",
+        "created": file.data is None,
+        "decoded": file.data is None or is_utf8(file.data),
+        **compared(before, after, MAX_PREVIEW),
+    }
+    return Preview(public, FileVersion(file.real, file.digest))
 
 
 async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:

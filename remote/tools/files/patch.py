@@ -15,6 +15,9 @@ MAX_BYTES = 40_000
 """Most bytes of JSON for one text or patch in a structured result, so that four of them stay under 200 KB."""
 
 _CONTEXT = 3
+MAX_PREVIEW = 200_000
+"""Most bytes of JSON of the patch that a person is asked about."""
+
 _NO_NEWLINE = "\\ No newline at end of file"
 _MAX_WORK = 1_000_000  # old lines times new lines that difflib may compare
 
@@ -24,6 +27,22 @@ def structured_patch(old: str, new: str, max_bytes: int = MAX_BYTES) -> list[Jso
     `max_bytes`."""
     before, after = _lines(old), _lines(new)
     return _bounded(_hunks(before, after, _changes(before, after)), max_bytes)
+
+
+def compared(old: str, new: str, max_bytes: int) -> Json:
+    """Return the patch from `old` to `new` with its size: `lines` of the old text, lines `added` and `removed`, the
+    hunks that fit `max_bytes`, and whether the patch is `complete`."""
+    before, after = _lines(old), _lines(new)
+    changes = _changes(before, after)
+    hunks = list(_hunks(before, after, changes))
+    patch = _bounded(hunks, max_bytes)
+    return {
+        "lines": len(before),
+        "added": sum(d - c for _, _, c, d in changes),
+        "removed": sum(b - a for a, b, _, _ in changes),
+        "patch": patch,
+        "complete": len(patch) == len(hunks),
+    }
 
 
 def bounded_text(text: str, max_bytes: int = MAX_BYTES) -> str:

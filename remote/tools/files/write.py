@@ -6,8 +6,18 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from .edit_common import ChangeRefused, current, path_refusal, peek_refusal, refusal, store, text_error
+from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
+from .edit_common import (
+    ChangeRefused,
+    Current,
+    current,
+    path_refusal,
+    peek_refusal,
+    preview_of,
+    refusal,
+    store,
+    text_error,
+)
 from .edit_text import NOT_UTF8, is_utf8
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import os_error
@@ -42,12 +52,20 @@ class Write(Tool):
         path = tool_input["file_path"]
         return path_refusal(path) or text_error(tool_input["content"]) or peek_refusal(context, path)
 
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        try:
+            file = await _replaceable(tool_input, context)
+        except ChangeRefused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["file_path"]))
+        # A new file is shown from the call itself: its content need not be sent twice.
+        return preview_of(file, tool_input["content"].encode() if file.data is not None else b"")
+
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         content = tool_input["content"]
         try:
-            file = await current(context, tool_input["file_path"])
-            if file.data is not None and "\ufffd" in content and not is_utf8(file.data):
-                return refusal(f"{NOT_UTF8} The content has replacement characters for what Read could not show.")
+            file = await _replaceable(tool_input, context)
             await store(context, file, content.encode())
         except ChangeRefused as refused:
             return refusal(str(refused))
@@ -65,3 +83,11 @@ class Write(Tool):
         if old is None:
             return ToolResult(f"File created successfully at: {file.path}", structured=structured)
         return ToolResult(f"The file {file.path} has been updated successfully.", structured=structured)
+
+
+async def _replaceable(tool_input: Json, context: ToolContext) -> Current:
+    """Return the file if the call may replace it. Raise ChangeRefused or OSError."""
+    file = await current(context, tool_input["file_path"])
+    if file.data is not None and "\ufffd" in tool_input["content"] and not is_utf8(file.data):
+        raise ChangeRefused(f"{NOT_UTF8} The content has replacement characters for what Read could not show.")
+    return file

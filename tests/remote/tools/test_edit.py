@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
+from ccb.remote.tools.contract import Preview, ToolResult
 from ccb.remote.tools.files.edit_text import EditRefused, replaced
 from ccb.remote.tools.files.file_state import FileState
-from ccb.remote.tools.files.patch import structured_patch
+from ccb.remote.tools.files.patch import MAX_PREVIEW, structured_patch
 
 Json = dict[str, Any]
 
@@ -304,3 +306,111 @@ async def test_a_file_in_another_encoding_gets_no_utf8_mixed_into_it(box: Toolbo
     assert path.read_bytes() == before.replace(b"caf", b"Caf")
     await box("Write", file_path=str(path), content="café\n")
     assert path.read_text() == "café\n"
+
+
+def _one(old: str, new: str) -> Json:
+    return {"old_string": old, "new_string": new}
+
+
+CHANGES: list[tuple[str, Json, str, str]] = [
+    ("Edit", {"old_string": "two", "new_string": "2"}, "one\ntwo\nthree\n", "one\n2\nthree\n"),
+    ("Edit", {"old_string": "o", "new_string": "0", "replace_all": True}, "o\r\nx\r\no", "0\r\nx\r\n0"),
+    ("MultiEdit", {"edits": [_one("a", "b"), _one("b", "c")]}, "a\n", "c\n"),
+    ("Write", {"content": "one\nthree\n"}, "one\ntwo\nthree\n", "one\nthree\n"),
+    ("Write", {"content": "one\n"}, "one\r\n", "one\n"),
+    ("Write", {"content": "one"}, "one\n", "one"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "change", "before", "after"), CHANGES)
+async def test_the_person_is_shown_the_change_that_is_then_made(
+    box: Toolbox, tool: str, change: Json, before: str, after: str
+) -> None:
+    path = await _seen(box, "a.txt", before)
+    call = {"file_path": str(path), **change}
+    preview = await box.tools[tool].preview(call, box.context)
+    assert isinstance(preview, Preview)
+    assert path.read_bytes() == before.encode(), "nothing is changed yet"
+    shown = preview.public
+    assert (shown["created"], shown["complete"], shown["decoded"], shown["path"]) == (False, True, True, "")
+    assert shown["lines"] == len(before.splitlines())
+    done = await box(tool, **call)
+    assert path.read_bytes() == after.encode()
+    assert done.structured["structuredPatch"] == shown["patch"] != []
+
+
+async def test_a_patch_names_carriage_returns_and_a_missing_newline(box: Toolbox) -> None:
+    path = await _seen(box, "a.txt", "one\r\ntwo")
+    preview = await box.tools["Write"].preview({"file_path": str(path), "content": "one\ntwo\n"}, box.context)
+    assert isinstance(preview, Preview)
+    (hunk,) = preview.public["patch"]
+    assert hunk["lines"] == ["-one\r", "-two", "\\ No newline at end of file", "+one", "+two"]
+
+
+async def test_a_new_file_is_foretold_as_one(box: Toolbox) -> None:
+    for tool, change in (("Write", {"content": "x\n"}), ("Edit", _one("", "x\n"))):
+        call = {"file_path": str(box.root / "new" / tool), **change}
+        preview = await box.tools[tool].preview(call, box.context)
+        assert isinstance(preview, Preview) and preview.public["created"]
+        assert not (box.root / "new").exists()
+
+
+async def test_a_link_is_foretold_with_the_file_that_it_leads_to(box: Toolbox) -> None:
+    path = await _seen(box, "real.txt", "a\n")
+    link = box.root / "link.txt"
+    link.symlink_to(path)
+    preview = await box.tools["Write"].preview({"file_path": str(link), "content": "b\n"}, box.context)
+    assert isinstance(preview, Preview)
+    assert preview.public["path"] == str(path)
+
+
+async def test_nobody_is_asked_about_an_edit_that_fails(box: Toolbox) -> None:
+    path = await _seen(box, "a.txt", "one\n")
+    path.write_text("ONE\n")
+    result = await box.tools["Edit"].preview(
+        {"file_path": str(path), "old_string": "one", "new_string": "2"}, box.context
+    )
+    assert isinstance(result, ToolResult) and result.is_error and "modified since it was read" in str(result.content)
+
+
+async def test_a_preview_of_a_large_change_is_bounded_and_counts_the_rest(box: Toolbox) -> None:
+    path = await _seen(box, "a.txt", "x\n" * 200_000)
+    call = {"file_path": str(path), "old_string": "x", "new_string": "y", "replace_all": True}
+    preview = await box.tools["Edit"].preview(call, box.context)
+    assert isinstance(preview, Preview)
+    shown = preview.public
+    assert (shown["complete"], shown["added"], shown["removed"], shown["lines"]) == (False, 200_000, 200_000, 200_000)
+    assert len(json.dumps(shown)) <= MAX_PREVIEW + 500
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
+@pytest.mark.parametrize("meanwhile", ["read again", "link moved", "created", "removed"])
+async def test_an_approval_counts_only_for_the_version_that_was_shown(box: Toolbox, tool: str, meanwhile: str) -> None:
+    path, other = await _seen(box, "a.txt", "one two\n"), await _seen(box, "b.txt", "one two\n")
+    link = box.root / "link.txt"
+    link.symlink_to(path)
+    one = _one("one", "1")
+    call: Json = {
+        "file_path": str(link),
+        **{"Edit": one, "MultiEdit": {"edits": [one]}, "Write": {"content": "1"}}[tool],
+    }
+    if meanwhile == "created":
+        path.unlink()
+        creates = _one("", "1")
+        call = {**call, **{"Edit": creates, "MultiEdit": {"edits": [creates]}, "Write": {}}[tool]}
+    preview = await box.tools[tool].preview(call, box.context)
+    assert isinstance(preview, Preview)
+    if meanwhile == "link moved":
+        link.unlink()
+        link.symlink_to(other)
+    elif meanwhile == "removed":
+        path.unlink()
+    else:
+        path.write_text("one three\n" if meanwhile == "read again" else "")
+        await box("Read", file_path=str(path))
+    kept = {each: each.read_bytes() for each in (path, other) if each.exists()}
+    result = await box.tools[tool].run(call, replace(box.context, approved=preview.version))
+    assert result.is_error
+    if meanwhile != "removed" or tool == "Write":
+        assert "modified since the user was asked" in str(result.content)
+    assert {each: each.read_bytes() for each in (path, other) if each.exists()} == kept

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from tests.remote.tools_kit import open_toolbox
 from tests.support.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
 from tests.support.pilot import Desk, desk
 
 from ccb.local.session.messages import ControlRequestBody
 from ccb.local.tui.render.approval_text import subject_lines
 from ccb.local.tui.render.card_rows import fold
+from ccb.local.tui.render.diffs import diff_text
+from ccb.local.tui.theme.palette import palette_of
+from ccb.remote.tools.contract import Preview
 from ccb.remote.tools.files.patch import structured_patch
 
 Json = dict[str, Any]
+
+COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 
 NASTY = "\x1b[2K\r\x00\x7f\x9b\u202e\u2066\u200b\u200d\ufeff\u00a0\u3000\u2028\u0301\u20dd\ufe0f\U000e0061\ue000\ud800"
 NASTY += "⟨⟩␣⇥┆│$>+- \t\n"
@@ -205,3 +212,64 @@ def test_a_comparison_that_cannot_be_read_says_so(broken: object) -> None:
     rows = card("Edit", {"file_path": "/a", "old_string": "a", "new_string": "b"}, 110, change)
     said = ["· The host's comparison with the file cannot be read. The call says:", "· Replace once:", "- a", "+ b"]
     assert rows[1:] == said
+
+
+OLD = "".join(f"line {number}\n" for number in range(40))
+
+
+@pytest.mark.parametrize(
+    ("tool", "change"),
+    [
+        ("Write", {"content": OLD.replace("line 3\n", "").replace("line 30\n", "\tnew\u202e\n\nmore\n")[:-1]}),
+        ("Edit", {"old_string": "line 1", "new_string": "LINE 1", "replace_all": True}),
+    ],
+)
+async def test_the_card_and_then_the_transcript_show_the_same_diff(tool: str, change: Json, tmp_path: Path) -> None:
+    async with open_toolbox(tmp_path) as box:
+        path = box.write("a.txt", OLD)
+        await box("Read", file_path=str(path))
+        call = {"file_path": str(path), **change}
+        preview = await box.tools[tool].preview(call, box.context)
+        assert isinstance(preview, Preview)
+        rows = _after_words(read_path(card(tool, call, 110, preview.public))[1])
+        patch = (await box(tool, **call)).structured["structuredPatch"]
+    palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
+    shown = diff_text(tool, call, patch, palette, 1_000).plain.splitlines()
+    assert [line.rstrip(" ") for line in shown] == rows
+    assert any(row.strip() == "…" for row in rows), "there is a gap between two places"
+    assert any(row.startswith((" 2 - line 1", " 4 - line 3")) for row in rows)
+
+
+async def test_a_link_and_a_file_that_is_not_utf8_are_named_on_the_card(tmp_path: Path) -> None:
+    async with open_toolbox(tmp_path) as box:
+        path = box.write("a.txt", b"caf\xe9\nx\n")
+        await box("Read", file_path=str(path))
+        link = box.root / "link"
+        link.symlink_to(path)
+        call = {"file_path": str(link), "old_string": "x", "new_string": "y"}
+        preview = await box.tools["Edit"].preview(call, box.context)
+    assert isinstance(preview, Preview)
+    assert card("Edit", call, 110, preview.public) == [
+        f"file │ {link}",
+        f"is │ {path}",
+        "· The file is not all UTF-8: bytes that are not are shown as �.",
+        "· Changes the file of 2 lines: +1 −1.",
+        "1   caf�",
+        "2 - x",
+        "2 + y",
+    ]
+
+
+async def test_a_change_that_is_too_large_to_send_shows_the_call_and_counts(tmp_path: Path) -> None:
+    async with open_toolbox(tmp_path) as box:
+        path = box.write("a.txt", "x\n" * 100_000)
+        await box("Read", file_path=str(path))
+        call = {"file_path": str(path), "content": "y\nz\n"}
+        preview = await box.tools["Write"].preview(call, box.context)
+    assert isinstance(preview, Preview)
+    assert card("Write", call, 110, preview.public)[1:] == [
+        "· Replaces all 100,000 lines of the file by 2. That is too much to show. The call says:",
+        "· Write this as the whole file:",
+        "1 + y",
+        "2 + z",
+    ]
