@@ -36,22 +36,33 @@ _READ = (
     "/proc",
     *("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage"),
-    *("/run/systemd/resolve", "/var/lib/dpkg", "/var/lib/rpm", "/var/cache/man", "/usr/share", "/nix/var/nix/profiles"),
+    *(
+        "/run/systemd/resolve",
+        "/var/lib/sss/mc",
+        "/var/lib/dpkg",
+        "/var/lib/rpm",
+        "/var/cache/man",
+        "/usr/share",
+        "/nix/var/nix/profiles",
+    ),
 )
 
 _READ_IN_ETC = (
-    *("adduser.conf", "alternatives", "apache2/mime.types", "bash.bashrc", "bash_completion.d", "bashrc"),
-    *("ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "default/locale", "environment"),
-    *("fonts", "gitattributes", "gitconfig", "group", "host.conf", "hostname", "hosts", "inputrc", "issue", "java"),
-    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "ld-musl-x86_64.path", "ld-musl-aarch64.path"),
-    *("locale.alias", "locale.conf", "localtime", "lsb-release", "machine-id", "magic", "magic.mime", "mailcap"),
-    *("man_db.conf", "manpath.config", "mime.types", "networks", "nsswitch.conf", "openssl", "os-release", "passwd"),
-    *("perl", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "profile", "profile.d"),
-    *("protocols", "python", "redhat-release", "resolv.conf", "rpc", "rpm", "services", "shells", "ssl/cert.pem"),
-    *("ssl/certs", "ssl/openssl.cnf", "static", "system-release", "terminfo", "timezone", "xdg", "zsh", "zshenv"),
+    *("X11", "adduser.conf", "alternatives", "apache2/mime.types", "bash.bashrc", "bash_completion.d", "bashrc"),
+    *("ca-certificates", "ca-certificates.conf", "crypto-policies", "csh.cshrc", "debian_version", "default/locale"),
+    *("emacs", "environment", "ethertypes", "fish", "fonts", "gai.conf", "gitattributes", "gitconfig", "groff"),
+    *("group", "host.conf", "hostname", "hosts", "inputrc", "iproute2", "issue", "java", "ld-musl-aarch64.path"),
+    *("ld-musl-x86_64.path", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "locale.alias"),
+    *("locale.conf", "locale.gen", "localtime", "login.defs", "lsb-release", "machine-id", "magic", "magic.mime"),
+    *("mailcap", "man_db.conf", "manpath.config", "maven", "mercurial", "mime.types", "mtab", "netconfig", "networks"),
+    *("nsswitch.conf", "openssl", "os-release", "passwd", "perl", "php", "pki/ca-trust", "pki/tls/cert.pem"),
+    *("pki/tls/certs", "pki/tls/openssl.cnf", "profile", "profile.d", "protocols", "R", "redhat-release"),
+    *("resolv.conf", "rpc", "rpm", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "static"),
+    *("subversion", "system-release", "terminfo", "texmf", "timezone", "vim", "vimrc", "wgetrc", "xdg", "xml", "zsh"),
+    *("zshenv", "zshrc"),
 )
-
-_SYSTEM = (*_READ, *(f"/etc/{name}" for name in _READ_IN_ETC))
+_FAMILIES_IN_ETC = ("ImageMagick", "java-", "python")
+"""The beginnings of names with a version in them."""
 
 _READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
 """Git exits with an error where it cannot read its configuration."""
@@ -62,7 +73,7 @@ def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home
     of the login, and `home` its home directory."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories(own, environ, home)
-    read = (*own, *_outside(_SYSTEM, execute), *_configuration(environ, home))
+    read = (*own, *_outside(_system(), execute), *_configuration(environ, home))
     return CageRules(CageKind.READ_ONLY, read, (), execute)
 
 
@@ -73,8 +84,17 @@ def workspace_rules(
     the cage later."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories((), environ, home)
-    read = (*_outside(_SYSTEM, execute), *_configuration(environ, home))
+    read = (*_outside(_system(), execute), *_configuration(environ, home))
     return CageRules(CageKind.WORKSPACE, read, own, execute, protected_paths(own), network)
+
+
+def _system() -> tuple[str, ...]:
+    """Return the files of the system that programs need, and that hold no passwords."""
+    try:
+        families = [name for name in os.listdir("/etc") if name.startswith(_FAMILIES_IN_ETC)]
+    except OSError:
+        families = []
+    return (*_READ, *(f"/etc/{name}" for name in (*_READ_IN_ETC, *families)))
 
 
 def _configuration(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
