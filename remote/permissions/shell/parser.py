@@ -22,7 +22,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])")
 _BRACED = re.compile(r"\$\{#?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?$!#@*])(?::?-[A-Za-z0-9_./-]*)?\}")
-_BRACE_EXPANSION = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 _JOINABLE = re.compile(r"[A-Za-z0-9_./,@%+ \t-]")
 _VARIABLE_FOR_REDIRECT = re.compile(r"\{.*\}|[0-9]+", re.DOTALL)
 _HEREDOC_END = re.compile(r"(['\"]?)([A-Za-z0-9_]+)\1")
@@ -300,7 +299,7 @@ class _Reader:
         if not pieces.started:
             raise NotUnderstood(f"{self._peek()!r} is not expected here")
         word = pieces.word()
-        if _BRACE_EXPANSION.search(word.skeleton):
+        if _has_brace_expansion(word.skeleton):
             raise NotUnderstood("it contains a brace expansion")
         if self._peek() in ("<", ">") and _VARIABLE_FOR_REDIRECT.fullmatch(word.skeleton):
             raise NotUnderstood("a redirection sets a variable")
@@ -425,6 +424,11 @@ class _Reader:
         self.redirects_or_groups = self.redirects_or_groups or reader.redirects_or_groups
         pieces.expand("" if quoted else "(")
         self.at = end + 1
+
+
+def _has_brace_expansion(skeleton: str) -> bool:
+    inside = skeleton[skeleton.find("{") : skeleton.rfind("}") + 1] if "{" in skeleton else ""
+    return "," in inside or ".." in inside
 
 
 def _check_command_word(word: Word) -> None:

@@ -19,6 +19,7 @@ from .parser import NotUnderstood, parse
 from .read_targets import (
     Unknown,
     check_directories,
+    has_deep_wildcards,
     is_pathless,
     operands_read,
     resolve,
@@ -137,7 +138,7 @@ class BashPolicy:
                 raise Unknown("a path is known only when it runs")
         reads_files = not is_pathless(command)
         if not reads_only(command):
-            if (about.reads or about.writes) and reads_files and any(word.dynamic for word in command.words):
+            if (about.reads or about.writes) and reads_files and any(map(_is_unclear, command.words)):
                 raise Unknown("an argument is known only when it runs")
         elif about.reads:
             if splits_into_files(command, commands):
@@ -295,6 +296,10 @@ def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]
     inside = [problem for problem in problems if problem.is_write_inside]
     updates = [] if len(inside) == len(problems) else suggest.add_rules(rules)
     return [*updates, suggest.accept_edits()] if inside else updates
+
+
+def _is_unclear(word: Word) -> bool:
+    return word.dynamic or (word.is_glob and has_deep_wildcards(word))
 
 
 def _is_plain(text: str) -> bool:

@@ -18,6 +18,7 @@ from .wrappers import FOUND, effective, started_by
 _MAX_BASES = 32
 _MAX_MATCHES = 2000
 _MAX_NAME = 255
+_MAX_DEPTH = 3  # directories with wildcards in one word: each multiplies the time that the search takes
 
 # These commands print their arguments or query the system. None of their arguments opens a file.
 _PATHLESS = names(
@@ -314,9 +315,16 @@ def without_own_view(text: str, base: str) -> str:
     return {"cwd": base, "root": "/"}.get(found[1], found[0]) + path[found.end() :]
 
 
+def has_deep_wildcards(word: Word) -> bool:
+    """Return whether the search for what a word matches may take long."""
+    return sum(any(char in part for char in "*?[") for part in word.text.split("/")) > _MAX_DEPTH
+
+
 def matches(word: Word, places: Places, bases: Sequence[str]) -> list[str]:
     """Return the real paths that a word with wildcards matches, for rules that deny: at most _MAX_MATCHES for each
-    base."""
+    base, and none for wildcards that reach too deep, which are asked about."""
+    if has_deep_wildcards(word):
+        return []
     text = re.sub(r"\[\^", "[!", word.text)
     text = places.home + text[1:] if word.is_tilde else text
     found: list[str] = []
@@ -333,6 +341,8 @@ def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
     because the locale says how many bytes make a character."""
     if not text.isascii():
         raise Unknown("its wildcards are not ASCII")
+    if has_deep_wildcards(word):
+        raise Unknown("its wildcards reach too deep")
     text = text.replace("?", "*")
     if text.startswith("-") and not _may_become_option(text, base):
         return []  # nothing can match, so the shell leaves the word unchanged, as an option

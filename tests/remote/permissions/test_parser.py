@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -110,6 +112,17 @@ def test_redirections_name_the_files_they_open(text: str, writes: list[str], rea
     redirects = [redirect for command in parse(text) for redirect in command.redirects]
     assert [r.target.text for r in redirects if r.writes] == writes
     assert [r.target.text for r in redirects if not r.writes] == reads
+
+
+@pytest.mark.parametrize(
+    "text", ["{" * 6000 + "," * 6000, "{" * 2000 + "." * 4000, "=~" * 9000, "$x" * 9000, "[" * 19_000]
+)
+def test_reading_takes_linear_time(text: str) -> None:
+    """A line as long as lines can be took minutes once."""
+    began = time.process_time()
+    with contextlib.suppress(NotUnderstood):
+        parse(f"ls {text}")
+    assert time.process_time() - began < 2
 
 
 _ALPHABET = [
