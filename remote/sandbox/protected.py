@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 
 _ALWAYS = (
@@ -55,11 +56,17 @@ def _inner(top: str) -> list[str]:
     return found
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)  # a pipe of this name would never open
+
+
 def _named_by_git(directory: str) -> list[str]:
     """Return files and directories of the project that git's configuration in it names, as `core.hooksPath`."""
     try:
-        with open(os.path.join(directory, ".git", "config"), encoding="utf-8", errors="replace") as file:
-            text = file.read(_MOST_CONFIGURATION)
+        path = os.path.join(directory, ".git", "config")
+        with open(path, encoding="utf-8", errors="replace", opener=_without_waiting) as file:
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            text = file.read(_MOST_CONFIGURATION) if is_file else ""
     except OSError:
         return []
     found = []

@@ -14,11 +14,11 @@ from ..paths import PathPattern, Places
 from ..rules.rules import CommandPattern, Rule
 from ..rules.ruleset import RuleSet
 from .parser import NotUnderstood, parse
-from .read_targets import is_pathless, matches, option_values, shell_directories, without_own_view
+from .read_targets import directories_inside, is_pathless, matches, option_values, shell_directories, without_own_view
 from .readonly import is_null, reads_only
 from .recursive_reads import rule_on_the_way
 from .words import Command, Word, canonical
-from .wrappers import everything_behind
+from .wrappers import everything_behind, lines_inside
 
 _MAX_HEADS = 8
 _SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|until|in|time|coproc)\b|(?<!\S)!(?!\S)")
@@ -52,13 +52,29 @@ def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: Place
         return _rule_about_text(text, held.commands)
     bases = shell_directories(commands, places, start) or [start]
     for command in commands:
-        rule = (
-            _rule_about_command(command, held)
-            or _rule_about_redirects(command, held, places, bases)
-            or _rule_about_arguments(command, held, places, bases)
-        )
+        rule = _rule_about_command(command, held) or _rule_about_files(command, held, places, bases)
         if rule:
             return rule
+    return None
+
+
+def _rule_about_own_files(
+    command: Command, held: _CommandLineRules, places: Places, bases: Sequence[str]
+) -> Rule | None:
+    return _rule_about_redirects(command, held, places, bases) or _rule_about_arguments(command, held, places, bases)
+
+
+def _rule_about_files(command: Command, held: _CommandLineRules, places: Places, bases: Sequence[str]) -> Rule | None:
+    """Return the rule about a file that a command opens, or that a line inside it does, as in `sh -c 'cat file'`."""
+    rule = _rule_about_own_files(command, held, places, bases)
+    if rule or not (held.reads or held.writes or held.no_writes):
+        return rule
+    for line in lines_inside(command):
+        inside = directories_inside(line, places, bases) or bases
+        for part in line:
+            rule = _rule_about_own_files(part, held, places, inside)
+            if rule:
+                return rule
     return None
 
 

@@ -19,6 +19,7 @@ from .parser import NotUnderstood, parse
 from .read_targets import (
     Unknown,
     check_directories,
+    directories_inside,
     has_deep_wildcards,
     is_pathless,
     operands_read,
@@ -28,7 +29,7 @@ from .read_targets import (
 from .readonly import is_null, reads_only, reads_only_together, runs_git
 from .variables import is_harmless_assignment, splits_into_files
 from .words import Command, Word, canonical
-from .wrappers import effective, hides_commands, started_by
+from .wrappers import effective, hides_commands, hides_lines, lines_inside, started_by
 
 Json = dict[str, Any]
 
@@ -124,10 +125,23 @@ class BashPolicy:
                 raise NotUnderstood("the text does not show what it runs")
             for command in commands:
                 self._check_files_shown(command, commands, bases, about)
+                if about.reads or about.writes:
+                    self._check_lines_inside(command, bases, about)
         except (NotUnderstood, Unknown) as reason:
             whole = suggest.exact_rule(text)
             return _ask(f"Deny rules could not be checked against the command: {reason}.", [whole])
         return None
+
+    def _check_lines_inside(self, command: Command, bases: Sequence[str], about: DeniedKinds) -> None:
+        """Raise Unknown if a line that the command runs, as `sh -c` does, does not show which files it opens."""
+        if hides_lines(command):
+            raise Unknown("the text does not show what it runs")
+        for line in lines_inside(command):
+            inside = directories_inside(line, self._places, bases)
+            if inside is None:
+                raise Unknown("it is not clear where it runs")
+            for part in line:
+                self._check_files_shown(part, line, inside, about)
 
     def _check_files_shown(
         self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: DeniedKinds

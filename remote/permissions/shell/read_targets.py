@@ -266,6 +266,18 @@ def shell_directories(commands: Sequence[Command], places: Places, start: str) -
     return bases
 
 
+def directories_inside(line: Sequence[Command], places: Places, bases: Sequence[str]) -> list[str] | None:
+    """Return every directory that a shell started in one of `bases` may be in while it runs a line, None if that is
+    unclear."""
+    found: list[str] = []
+    for base in bases:
+        directories = shell_directories(line, places, base)
+        if directories is None:
+            return None
+        found += directories
+    return list(dict.fromkeys(found))[:_MAX_BASES]
+
+
 def _moved(target: Word, places: Places, bases: Sequence[str]) -> list[str]:
     """Return where `cd` may lead from each of the directories, as names and as real paths."""
     found = resolve(target, places, bases)

@@ -228,6 +228,18 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     return found
 
 
+def lines_inside(command: Command) -> Iterator[list[Command]]:
+    """Yield each command line that a command may run, parsed: the text of `sh -c`, of eval, of trap and of runners. A
+    text that cannot be parsed is left out; `hides_lines` tells of it."""
+    for part in everything_behind(command):
+        name = part.name.rsplit("/", 1)[-1]
+        if name in _SHELLS or name in ("eval", "trap") or _is_runner(name, part.words):
+            for text in _texts_to_run(name, part.words[1:])[:_MAX_TEXTS]:
+                line = _parsed_or_nothing(text)
+                if line:
+                    yield line
+
+
 def _commands_in_arguments(words: Sequence[Word]) -> Iterator[Command]:
     """Yield each tail of the words as a command, and each value that is glued to an option."""
     for start, word in enumerate(words[1:_MAX_STARTS], 1):
@@ -267,12 +279,16 @@ _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
 
 
 def hides_commands(command: Command) -> bool:
-    """Return whether the text does not show what is finally run, because a variable, a here-document or an alias
-    decides it. The content of scripts, and what a program pipes into a shell, are not considered."""
+    """Return whether the text does not show what is finally run, also because it sets a variable that decides what
+    other names stand for."""
+    return decides_what_runs(command) or hides_lines(command)
+
+
+def hides_lines(command: Command) -> bool:
+    """Return whether the text does not show which command lines are finally run, because a variable, a here-document or
+    an alias decides it. The content of scripts, and what a program pipes into a shell, are not considered."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
-    if decides_what_runs(command):
-        return True
     if shells > _MAX_DEPTH or (len(texts) > _MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
         return True
     return any(_hides(part, command.fed) for part in everything_behind(command))
