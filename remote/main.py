@@ -16,7 +16,7 @@ import time
 from .sessions import paths, sockets
 from .sessions.directory import resolve_directory
 from .sessions.ownership import in_use, lock_file, wake_owner
-from .sessions.refusal import HostRefusal, unusable
+from .sessions.refusal import HostRefusal, bug_refusal, unusable
 from .sessions.selection import chosen_session, is_fork
 
 Params = dict[str, object]
@@ -60,6 +60,10 @@ def start(params: Params, bundle: str, storage: str) -> int:
             daemon = _find_or_start(_Start(params, bundle, storage, users_umask, deadline))
         except OSError as error:
             raise _start_failed(error) from error
+        except HostRefusal:
+            raise
+        except Exception as error:  # the person would be shown the traceback
+            raise bug_refusal("the session cannot be started on the host", error) from error
     except HostRefusal as refusal:
         frame = {"t": "refused", "code": refusal.code, "message": refusal.message, "data": refusal.data}
         os.write(1, json.dumps(frame).encode() + b"\n")

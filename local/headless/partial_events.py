@@ -16,6 +16,9 @@ from ccb.tunnel.wire.stream_events import (
 
 from ..session.client import Json
 
+_MAX_BLOCKS = 10_000
+"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
+
 
 @dataclass
 class _PrintedBlock:
@@ -52,7 +55,8 @@ class PartialEvents:
             return message
         block = self._blocks.get(parsed.index)
         if isinstance(parsed, ContentBlockStart):
-            self._blocks.setdefault(parsed.index, _PrintedBlock())
+            if len(self._blocks) < _MAX_BLOCKS:
+                self._blocks.setdefault(parsed.index, _PrintedBlock())
             return message if block is None else None
         if block is None:
             return message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..sessions import paths
-from ..sessions.refusal import HostRefusal, no_session, unusable
+from ..sessions.refusal import HostRefusal, bug_refusal, no_session, unusable
 from ..sessions.registry import by_prefix, described, sessions
 from .report import Reports
 
@@ -29,6 +29,9 @@ def run_command(params: Json, bundle: str, out: int = 1) -> int:
     except OSError as error:
         reason = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
         reports.refused(HostRefusal("internal", "the command failed on the host: %s" % reason, {}))
+        return 1
+    except Exception as error:  # noqa: BLE001 - the person would be shown the traceback
+        reports.refused(bug_refusal("the command failed on the host", error))
         return 1
     reports.bye()
     return 0

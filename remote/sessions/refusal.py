@@ -31,3 +31,15 @@ def no_session(wanted: str, near: list[str]) -> HostRefusal:
     matches."""
     text = "several sessions start with %s" if near else "there is no session %s on this host"
     return HostRefusal("no_session", text % wanted[:64], {"near": near[:8]})
+
+
+def bug_refusal(what: str, error: Exception) -> HostRefusal:
+    """Return the refusal for an exception that nothing expected. The evidence is its text and the places in the code
+    that it passed."""
+    places = []
+    step = error.__traceback__
+    while step is not None:
+        places.append("%s:%d" % (step.tb_frame.f_code.co_filename.rpartition("/")[2], step.tb_lineno))
+        step = step.tb_next
+    data: dict[str, object] = {"bug": "%s: %s" % (type(error).__name__, error), "passed": " ".join(places[-8:])}
+    return HostRefusal("internal", "%s: a bug in the worker" % what, data)

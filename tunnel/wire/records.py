@@ -15,14 +15,13 @@ A sub-agent is named in `agent_id`, or in `parent_tool_use_id` where the body is
 
 from __future__ import annotations
 
-import json
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Callable, ClassVar, Union, get_args
 
 from .frames import Json
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
-from .ndjson import dump, to_bytes
+from .ndjson import dump, load, to_bytes
 
 MAIN_AGENT = ""
 """The id of a session's main agent. A sub-agent has the id of the tool call that started it."""
@@ -315,7 +314,7 @@ def parse_page(body: Json) -> list[Record]:
 def parse_line(line: bytes) -> Record | None:
     """Return the record in a line of a journal, None when the line is damaged."""
     try:
-        return parse(json.loads(line))
+        return parse(load(line.decode("utf-8")))
     except (ValueError, RecursionError):
         return None
 

@@ -76,3 +76,12 @@ def test_a_message_that_begins_anew_under_another_id_is_another_one() -> None:
     laptop = PartialEvents()
     cut, new = stream("msg_1")[:6], stream("msg_2")
     assert [laptop.new_part(body) for body in [*cut, *new]] == [*cut, *new]
+
+
+def test_a_message_of_endless_blocks_takes_a_limited_amount_of_memory() -> None:
+    partial = PartialEvents()
+    partial.new_part({"type": "stream_event", "event": {"type": "message_start", "message": {"id": "m"}}})
+    for index in range(10_050):
+        start = {"type": "content_block_start", "index": index, "content_block": {"type": "text"}}
+        assert partial.new_part({"type": "stream_event", "event": start}) is not None
+    assert len(partial._blocks) == 10_000

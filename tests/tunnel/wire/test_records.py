@@ -155,6 +155,9 @@ def test_what_is_no_record_is_refused(data: object) -> None:
         b'{"seq":1,"time":1,"kind":"mess',
         b"\xff\n",
         b"7\n",
+        b'{"seq":1,"time":NaN,"kind":"message","body":{}}\n',
+        b'{"seq":1,"time":1,"kind":"message","body":{"a":1e999}}\n',
+        b'{"seq":1,"time":1,"kind":"message","body":{"a":-Infinity}}\n',
         b'{"seq":1,"time":1%s,"kind":"message","body":{}}\n' % (b"0" * 400),
     ],
 )
