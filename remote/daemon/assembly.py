@@ -71,7 +71,9 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     not valid, and HostRefusal if this host cannot make the cage that they name."""
     log = host.log()
     parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
-    check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net))
+    cwd = host.context.cwd
+    directories = [cwd, *added_directories(cwd, options)]
+    check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
     agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context, AgentHistory(MAIN_AGENT))
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)

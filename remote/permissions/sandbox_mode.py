@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Callable
 
-from ..sandbox.rules import CageRules, read_only_rules, workspace_rules
+from ..sandbox.rules import CageRules, holds_home, read_only_rules, workspace_rules
 from ..sandbox.server import Availability, Mechanism
 from .repositories import repository_around
 from .shell.policy import Trust
@@ -43,8 +43,9 @@ class Cages:
         return replace(rules, read=(*rules.read, *repository_around(directories[0], self.home), *readable))
 
     def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
-        """Return the cage for commands that may change `directories`; None if this host has none."""
-        if not self.probe().workspace:
+        """Return the cage for commands that may change `directories`; None if this host has none, or if a home
+        directory is among them."""
+        if not self.probe().workspace or holds_home(directories, self.home):
             return None
         return workspace_rules(directories, self.environ, self.home, network=network)
 
@@ -58,12 +59,15 @@ class Sandbox:
     mode: str = READ_ONLY
     allow_net: bool = False
 
-    def check(self) -> None:
-        """Raise SandboxError if the mode does not exist, or if the host cannot make its cage."""
+    def check(self, directories: Sequence[str]) -> None:
+        """Raise SandboxError if the mode does not exist, or if the host cannot make its cage for these directories."""
         if self.mode not in SANDBOX_MODES:
             raise SandboxError(f"the sandbox must be one of {', '.join(SANDBOX_MODES)}")
         if self.mode == WORKSPACE and not self.cages.probe().workspace:
             raise SandboxError("this host cannot make the cage of --sandbox workspace", self.cages.probe().why)
+        if self.mode == WORKSPACE and holds_home(directories, self.cages.home):
+            why = "the session's directories hold a home directory, and too much in it acts outside of a cage later"
+            raise SandboxError("ccb cannot make the cage of --sandbox workspace", why)
 
     @property
     def opens_workspace(self) -> bool:

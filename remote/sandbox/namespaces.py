@@ -35,6 +35,8 @@ def enter(kernel: Kernel, request: Request) -> None:
         _show_workspace(mounts, request)
         if not request.network:
             _start_loopback()
+    elif b"/" in request.read:
+        _show_all(mounts, request)
     else:
         _show_only(mounts, request)
     os.chdir(request.cwd)  # the old working directory is still the one below the new mounts
@@ -71,14 +73,23 @@ class _socket_of_kernel:
         self._socket.close()
 
 
+def _show_all(mounts: Mounts, request: Request) -> None:
+    """Show everything, but let only what the request says be written, and run no program from a directory that it names
+    for reading."""
+    copies = [(path, mounts.copy(path)) for path in (*request.write, request.temporary) if path]
+    mounts.limit(b"/", read_only=True)
+    for path in request.read if not request.workspace else ():
+        if path != b"/" and path[:5] not in (b"/proc", b"/dev/") and os.path.isdir(path) and not os.path.islink(path):
+            mounts.put(mounts.copy(path), path)
+            mounts.limit(path, read_only=True, no_programs=True)
+    for path, copy in copies:
+        mounts.put(copy, path)
+
+
 def _show_workspace(mounts: Mounts, request: Request) -> None:
     """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
     it can be neither changed nor renamed."""
-    writable = [*request.write, *([request.temporary] if request.temporary else [])]
-    copies = [(path, mounts.copy(path)) for path in writable]
-    mounts.limit(b"/", read_only=True)
-    for path, copy in copies:
-        mounts.put(copy, path)
+    _show_all(mounts, request)
     for path in request.protected:
         if os.path.lexists(path):
             mounts.put(mounts.copy(path, read_only=True), path)

@@ -88,6 +88,14 @@ def workspace_rules(
     return CageRules(CageKind.WORKSPACE, read, own, execute, protected_paths(own), network)
 
 
+def holds_home(directories: Sequence[str], home: str) -> bool:
+    """Return whether one of the directories is the home directory or holds it. That is no workspace: too much in a home
+    acts outside of a cage later, as what shells read at a login."""
+    real = os.path.realpath(home) if os.path.isabs(home) else ""
+    tops = (os.path.realpath(each).rstrip("/") + "/" for each in directories)
+    return bool(real) and any(f"{real}/".startswith(top) for top in tops)
+
+
 def _system() -> tuple[str, ...]:
     """Return the files of the system that programs need, and that hold no passwords."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,7 +150,7 @@ class Session:
         add_dirs = added_directories(context.cwd, options)
         sandbox = Sandbox(context.cages, options.sandbox, options.allow_net)
         if "sandbox" in given:
-            check_sandbox(sandbox)
+            check_sandbox(sandbox, [context.cwd, *add_dirs])
         config.permissions.relaunch(
             options.allowed_tools,
             options.disallowed_tools,
@@ -186,10 +187,10 @@ class Session:
             )
 
 
-def check_sandbox(sandbox: Sandbox) -> None:
+def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:
     """Raise HostRefusal if this host cannot make the cage of a sandbox mode that a client asks for."""
     try:
-        sandbox.check()
+        sandbox.check(directories)
     except SandboxError as error:
         raise HostRefusal("no_sandbox", str(error), {"why": error.why}) from None
 

@@ -131,15 +131,28 @@ def test_a_host_without_a_cage_lets_only_literal_lines_through(desk: Desk) -> No
 def test_a_mode_that_the_host_cannot_hold_is_refused_with_the_reason_and_falls_back_to_reading(desk: Desk) -> None:
     wanted = sandbox("workspace", ONLY_READING)
     with pytest.raises(SandboxError) as refused:
-        wanted.check()
+        wanted.check([str(desk.cwd)])
     assert refused.value.why == "user namespaces are forbidden"
     with pytest.raises(SandboxError):
-        sandbox("wild").check()
+        sandbox("wild").check([str(desk.cwd)])
     engine = desk.engine(sandbox=wanted)  # as when the host has lost it since the session began
     assert caged(bash(engine, "ls")) == (ALLOW, CageKind.READ_ONLY)
     assert bash(engine, "make").behavior is ASK
     assert on_file(engine, "Write", "src/new.py").behavior is ASK
     assert engine.cage_in_force == "read-only cage"
+
+
+@pytest.mark.parametrize("directory", ["home", ".", "link"])
+def test_a_home_directory_is_no_workspace(desk: Desk, tmp_path: Path, directory: str) -> None:
+    """Too much in it acts outside of a cage later, as `.bash_profile`."""
+    (tmp_path / "home").mkdir(exist_ok=True)
+    (tmp_path / "link").symlink_to("home")
+    wanted = sandbox("workspace", home=str(tmp_path / "home"))
+    with pytest.raises(SandboxError) as refused:
+        wanted.check([str(desk.cwd), str(tmp_path / directory)])
+    assert "home directory" in refused.value.why
+    assert wanted.workspace_cage([str(tmp_path / directory)]) is None
+    wanted.check([str(tmp_path / "home" / "project")])
 
 
 def test_off_means_no_cage(desk: Desk) -> None:

@@ -85,6 +85,31 @@ async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path)
     assert {path.name: path.read_text() for path in (tmp_path / "outputs").iterdir()} == {"report": "x\n", "other": ""}
 
 
+@pytest.mark.parametrize("most_abi", [99, 0])
+async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Path) -> None:
+    """As a rule that allows to read everything does."""
+    host = LocalHost(cages=CageServer(most_abi))
+    if host.cages().mechanism is Mechanism.NONE:
+        pytest.skip(host.cages().why)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "file").write_text("outside\n")
+    rules = read_only_rules([str(tmp_path / "project")], os.environ, "")
+    output = bytearray()
+    program = tmp_path / "project" / "prog"
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    argv = ["sh", "-c", 'cat ../file; ./prog; echo x >../file; echo x >a; echo x >"$TMPDIR/a" && echo fine']
+    rules = replace(rules, read=(*rules.read, "/"))
+    process = host.start(argv, str(tmp_path / "project"), output.extend, None, rules)
+    await process.wait()
+    host.close()
+    assert output.startswith(b"outside\n")
+    assert output.endswith(b"fine\n")
+    assert (tmp_path / "file").read_text() == "outside\n"
+    assert os.listdir(tmp_path / "project") == ["prog"]
+    assert b"ran\n" not in output
+
+
 async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(caged: Caged) -> None:
     assert await caged.run("echo one; echo two >&2; kill -TERM $$") == -signal.SIGTERM
     assert caged.output == b"one\ntwo\n"
