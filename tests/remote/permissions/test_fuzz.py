@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 from tests.remote.permissions.fuzz.ground import SHELLS, Ground
-from tests.remote.permissions.fuzz.rounds import caged_round, judged_round
+from tests.remote.permissions.fuzz.rounds import caged_round, denied_round, judged_round
 
 from ccb.remote.sandbox.server import CageServer, Mechanism
 
@@ -42,9 +42,15 @@ def test_the_ground_shows_what_a_line_has_done(ground: Ground, line: str, what: 
 
 def test_what_is_let_through_does_no_harm() -> None:
     assert len(SHELLS) == 2, "`make test` installs them"
-    done = judged_round(1, 6_000)
+    done = judged_round(1, 4_000)
     assert done.trouble is None
     assert done.let_through > 500
+
+
+def test_what_rules_deny_is_not_read_where_all_else_is_allowed() -> None:
+    done = denied_round(1, 1_000)
+    assert done.trouble is None
+    assert done.ran > 200
 
 
 def test_no_line_does_harm_in_the_cage_even_if_all_are_let_through() -> None:

@@ -48,7 +48,8 @@ class Ground:
     def __init__(self, cages: CageServer | None = None, shells: Sequence[str] = SHELLS) -> None:
         self._cages = cages
         self._shells = shells
-        self.mark = f"qz{secrets.token_hex(5)}"
+        self.mark = f"qz{secrets.token_hex(5)}"  # in the names of files outside, and in their text
+        self.secret = f"{self.mark}-text"
         self.top = Path(tempfile.mkdtemp(prefix="ccb-fuzz-", dir="/tmp"))
         self._ends = contextlib.ExitStack()
         self._ends.callback(shutil.rmtree, self.top, ignore_errors=True)
@@ -71,7 +72,7 @@ class Ground:
         for place in (self.top / "other", self.desk.home, self.desk.home / ".ssh"):
             (place / self.mark).write_text("")
         for secret in (self.top / "other/c", self.desk.home / ".ssh/id", self.desk.home / "x"):
-            secret.write_text(f"{self.mark}\n")
+            secret.write_text(f"{self.secret}\n")
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.desk.home), "GIT_CONFIG_NOSYSTEM": "1"}
         own = ("-c", "user.name=a", "-c", "user.email=a@b")
         for arguments in (("init", "-q"), ("add", "a.txt", "src"), (*own, "commit", "-q", "-m", "one")):
@@ -121,6 +122,13 @@ class Ground:
                 if again:
                     return again
         return trouble
+
+    def leaking(self, lines: Sequence[str]) -> str:
+        """Run each line in bash, whatever it writes. Return the first that printed the text of a file outside."""
+        for number, line in enumerate(lines):
+            if self.secret.encode() in self.output(number, SHELLS[0], line):
+                return line
+        return ""
 
     def _run_together(self, lines: Sequence[str]) -> Trouble | None:
         jobs = [(number, shell, line) for number, line in enumerate(lines) for shell in self._shells]

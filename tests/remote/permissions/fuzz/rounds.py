@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from ccb.remote.permissions.decision import Behavior
 from ccb.remote.sandbox.server import CageServer
 
 _AT_ONCE = 100
+_DENIED_AT_ONCE = 40  # lines that may change the ground
+_OWN_WAYS = re.compile(r"\b(?:ln|python3|awk|make|run)\b")
+"""Programs that read by their own code, or make other names for a file: rules about files do not hold for those."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,25 @@ def caged_round(
         lines = list(dict.fromkeys([*own, *reach, *itertools.islice(_lines(ground, seed), count)]))
         ran, trouble = _run(ground, [line for line in lines if "\0" not in line])
     return Round(0, 0, ran, trouble)
+
+
+def denied_round(seed: int, count: int) -> Round:
+    """Judge lines where everything is allowed but to read what is outside, and run those that are let through: none
+    may print it."""
+    rules = "Read(../other/**) Read(~/.ssh/**) Read(~/x)"
+    with contextlib.closing(Ground()) as ground:
+        engine = ground.desk.engine("bypassPermissions", disallowed=rules)
+        logging.getLogger("ccb.remote.permissions.engine").setLevel(logging.CRITICAL)
+        judged = [line for line in itertools.islice(_lines(ground, seed), count) if not _OWN_WAYS.search(line)]
+        allowed = [line for line in dict.fromkeys(judged) if bash(engine, line).behavior is Behavior.ALLOW]
+        top = str(ground.top)
+    for start in range(0, len(allowed), _DENIED_AT_ONCE):
+        with contextlib.closing(Ground()) as ground:
+            some = [line.replace(top, str(ground.top)) for line in allowed[start : start + _DENIED_AT_ONCE]]
+            leaking = ground.leaking(some)
+        if leaking:
+            return Round(count, len(allowed), start, Trouble("read what is denied", (leaking,)))
+    return Round(count, len(allowed), len(allowed))
 
 
 def _lines(ground: Ground, seed: int) -> Iterator[str]:
