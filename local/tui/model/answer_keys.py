@@ -15,6 +15,7 @@ class AnswerKeys:
     def __init__(self) -> None:
         self._last = 0.0
         self._held = ""
+        self._typing = False  # text has begun, which goes on until the person comes to the card again
 
     @property
     def held(self) -> str:
@@ -25,21 +26,24 @@ class AnswerKeys:
         """The card listens from now on. Keys from before were not meant for it."""
         self._last = now
         self._held = ""
+        self._typing = False
 
     def text_of(self, char: str, at: float, *, answers: str) -> str:
         """Take a character. Return it as text, with the one before it that waited as an answer, or "" if it may be an
         answer itself: then it is `held`. `answers` are the characters that answer."""
         is_burst, self._last = at - self._last < BURST_S, at
         held, self._held = self._held, ""
-        if held or is_burst or char not in answers:
+        if held or is_burst or self._typing or char not in answers:
+            self._typing = True
             return held + char
         self._held = char
         return ""
 
     def is_burst(self, at: float) -> bool:
-        """Take a key that is not a character. Return whether it came too fast to be meant for the card."""
+        """Take a key that is not a character. Return whether it belongs to text: it came too fast to be meant for the
+        card, or after text."""
         is_burst, self._last = at - self._last < BURST_S, at
-        return is_burst
+        return is_burst or self._typing
 
     def release(self) -> str:
         """Return the answer key that waited, which waits no longer; "" for none."""

@@ -257,14 +257,13 @@ class ApprovalCard(Vertical, can_focus=True):
 
     def _character(self, char: str, at: float) -> None:
         """Take a character: an answer, if nothing follows for a moment, or the beginning of a text."""
-        if char == " " and not self._keys.held:
-            if not self._keys.is_burst(at):
-                self._subject.read_on()
-            return
-        text = self._keys.text_of(char, at, answers="".join(_ANSWERS))
+        text = self._keys.text_of(char, at, answers=f" {''.join(_ANSWERS)}")
         self._stop_holding()
         if text:
             self.post_message(self.TextTyped(text))
+        elif char == " ":
+            self._keys.release()  # a space begins no message, so it need not wait
+            self._subject.read_on()
         else:
             self._hold = self.set_timer(HOLD_S, self._answer_held)
 

@@ -262,6 +262,31 @@ async def test_a_burst_on_the_card_is_text_from_its_first_character_on() -> None
         assert len(at.session.prompts) == 1
 
 
+@pytest.mark.parametrize("typed", ["no wait, 1 more thing", "y 1", "x1", " 2 tests fail"])
+async def test_of_words_that_come_in_a_burst_no_character_is_lost(typed: str) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        _arrive_at_once(at, *("space" if char == " " else char for char in typed))
+        await at.until(lambda: at.app.composer.text == typed.lstrip())  # the first space reads on
+        assert at.session.answers == {}
+
+
+async def test_what_follows_text_is_text_even_if_the_screen_is_slow() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        now = time.monotonic()
+        for number, key in enumerate("so1"):  # typed while nothing is handled: the focus is still on the card
+            event = key_event(key)
+            event.time = now + number
+            at.app.post_message(event)
+        await at.until(lambda: at.app.composer.text == "so1")
+        assert at.session.answers == {}
+
+
 async def test_a_paste_on_the_card_goes_to_the_composer() -> None:
     async with desk() as at:
         await at.prompt("go")
