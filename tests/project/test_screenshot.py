@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from tests.support.screenshot import HOST, PICTURE, PLACE, SECOND
+from tests.support.screenshot import HOST, PICTURE, PLACE, WAITS
 
 SVG = Path(PICTURE).read_text(encoding="utf-8")
 TEXT = "".join(ET.fromstring(SVG).itertext()).replace("\xa0", " ")
@@ -24,11 +24,12 @@ def test_the_picture_shows_no_temporary_directory_and_no_address() -> None:
 def test_the_picture_shows_a_turn_that_waits_for_an_approval() -> None:
     shown = (
         f"{HOST}:{PLACE}",
-        f"working {SECOND} s",
+        WAITS,
         "❯",
         "● Read",
         "(Ctrl+O)",
         "return sum(prices)",
+        "The model says",
         "1 once",
         "3 deny",
     )
