@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ..theme.palette import Palette
 from .escapes import symbols, tokens
+from .lookalikes import doubtful
 
 GOES_ON = "┆"
 _MIN_TEXT = 12  # cells; the longest symbol has 10
@@ -125,7 +126,11 @@ def drawn(row: CardRow, palette: Palette) -> Text:
     text.append(row.gutter, style=style if signed else palette.dim)
     start = len(row.gutter)
     text.append(row.picture, style=style)
-    for first, end in symbols(row.picture) if row.voice not in (Voice.CCB, Voice.WARNING) else ():
+    if row.voice in (Voice.CCB, Voice.WARNING):
+        return text
+    for first, end in doubtful(row.picture):
+        text.stylize(f"underline {palette.warn}", start + first, start + end)
+    for first, end in symbols(row.picture):
         faint = row.picture[first] in "⇥␣"
         text.stylize(palette.dim if faint else f"reverse {palette.warn}", start + first, start + end)
     return text

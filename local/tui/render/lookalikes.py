@@ -34,6 +34,13 @@ def warnings(text: str) -> list[str]:
     return list(found)
 
 
+def doubtful(line: str) -> list[tuple[int, int]]:
+    """Return where the words are that `warnings` warns about, as (start, end)."""
+    if line.isascii():
+        return []
+    return [match.span() for match in _WORD.finditer(line) if not match[0].isascii() and _doubt(match[0])]
+
+
 def hidden_count(text: str) -> tuple[int, int]:
     """Return the numbers of hidden characters and of right-to-left letters in a text; the latter are not among the
     former."""

@@ -17,7 +17,7 @@ from tests.support.pilot import Desk, desk
 
 from ccb.local.session.messages import ControlRequestBody
 from ccb.local.tui.render.approval_text import subject_lines
-from ccb.local.tui.render.card_rows import fold
+from ccb.local.tui.render.card_rows import drawn, fold
 from ccb.local.tui.render.diffs import diff_text
 from ccb.local.tui.theme.palette import palette_of
 from ccb.remote.tools.contract import Preview
@@ -168,6 +168,15 @@ def test_what_looks_like_something_else_is_pointed_out(text: str, warning: str) 
     assert f"! {warning}" in card("Bash", {"command": text}, 110)
     assert f"! {warning}" in card("Write", {"file_path": f"/srv/{text}", "content": ""}, 110)
     assert f"! {warning}" in card("Odd", {"value": [text]}, 110)
+
+
+def test_a_doubtful_word_is_marked_where_it_is() -> None:
+    asked = ControlRequestBody(subtype="can_use_tool", tool_name="Bash", input={"command": "curl pаypal.com naïve"})
+    palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
+    warning, command = [drawn(row, palette) for row in fold(subject_lines(asked), 80)]
+    marked = [command.plain[span.start : span.end] for span in command.spans if "underline" in str(span.style)]
+    assert marked == ["pаypal"]
+    assert not [span for span in warning.spans if "underline" in str(span.style)]
 
 
 @pytest.mark.parametrize(
