@@ -96,13 +96,14 @@ class PipelineContext:
 @dataclass(frozen=True)
 class ParsedCall:
     """A call of a tool that exists, with an input that is a JSON object. `cage` is set by `permission`: the cage in
-    which the tool runs commands, None for no cage. `approved`: the version of a file with which the call was compared
-    for the person who allowed it."""
+    which the tool runs commands, None for no cage. So is `pinned`: the real path that was decided on (see Decision).
+    `approved`: the version of a file with which the call was compared for the person who allowed it."""
 
     id: str
     tool: Tool
     input: Json
     cage: CageRules | None = None
+    pinned: str = ""
     approved: FileVersion | None = None
 
     @property
@@ -178,7 +179,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         raise CallRefused(CallOutcome(_error(text))) from None
     if decision.behavior is Behavior.ALLOW:
         context.denials.permitted()
-        return replace(call, cage=decision.cage)
+        return replace(call, cage=decision.cage, pinned=decision.pinned)
     if decision.behavior is Behavior.DENY or not can_ask:
         raise CallRefused(_deny_unasked(context, call, decision))
     preview = await _preview(context, call)
@@ -190,7 +191,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     context.denials.permitted()
     call = replace(call, cage=decision.cage)
     if answer.updated_input is None or answer.updated_input == call.input:
-        return replace(call, approved=preview.version if preview is not None else None)
+        return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
     return await validate(context, replace(call, input=answer.updated_input))
 
 
@@ -216,6 +217,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
         context.config.context,
         tool_use_id=call.id,
         cage=call.cage,
+        pinned=call.pinned,
         approved=call.approved,
         left_out=tuple(context.config.permissions.left_out(call.name)),
         progress=lambda update: recorder.progress(call.id, messages.tool_progress(call.name, call.id, update)),

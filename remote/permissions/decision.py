@@ -22,7 +22,8 @@ class Decision:
     """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`,
     `subcommandResults` or `other`, as in the public protocol. `suggestions` are permission updates in its shape; the
     first one is what "allow for this session" adds. `cage` is the cage in which the call runs if it is allowed, or if
-    the person grants it; None for no cage."""
+    the person grants it; None for no cage. `pinned` is the real path that was decided on, if something may change
+    where a path leads before the call uses it; "" otherwise."""
 
     behavior: Behavior
     reason: str
@@ -30,3 +31,4 @@ class Decision:
     blocked_path: str = ""
     suggestions: list[dict[str, Any]] = field(default_factory=list)
     cage: CageRules | None = None
+    pinned: str = ""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from .decision import Behavior, Decision
-from .matchers import MATCHERS, Askable, RuleState
+from .matchers import MATCHERS, Askable, RuleMatcher, RuleState
 from .modes import BYPASS, DEFAULT, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
 from .rules.rules import parse_rules
@@ -150,17 +150,20 @@ class PermissionEngine:
         raises."""
         try:
             start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
-            decision = self._decide(tool, tool_input, can_ask, start)
+            matcher, state = MATCHERS[tool.traits.rules], self._state(start)
+            if self._sandbox.opens_workspace:  # commands that run beside the call may change where its path leads
+                state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
+            decision = replace(self._decide(matcher, tool, tool_input, can_ask, state), pinned=state.pinned)
             if decision.behavior is not Behavior.ASK:
                 return decision
-            cage = MATCHERS[tool.traits.rules].cage_if_granted(tool_input, self._state(start))
-            return replace(decision, cage=cage)
+            return replace(decision, cage=matcher.cage_if_granted(tool_input, state))
         except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.name)
             return Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
 
-    def _decide(self, tool: Askable, tool_input: Json, can_ask: bool, start: str) -> Decision:
-        matcher, state = MATCHERS[tool.traits.rules], self._state(start)
+    def _decide(
+        self, matcher: RuleMatcher, tool: Askable, tool_input: Json, can_ask: bool, state: RuleState
+    ) -> Decision:
         for behavior in (Behavior.DENY, Behavior.ASK):
             rule = self._rules.whole_tool(behavior, tool.name)
             rule = rule or matcher.matching_rule(behavior, tool, tool_input, state)

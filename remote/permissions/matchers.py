@@ -40,13 +40,15 @@ class Askable(Protocol):
 
 @dataclass(frozen=True)
 class RuleState:
-    """The rules and circumstances of one decision. `start` is the real path of the shell's current directory."""
+    """The rules and circumstances of one decision. `start` is the real path of the shell's current directory. `pinned`
+    is the real path that the call will use, "" if it resolves its path again."""
 
     rules: RuleSet
     places: Places
     mode: str
     start: str
     sandbox: Sandbox
+    pinned: str = ""
 
     @property
     def accepts_edits(self) -> bool:
@@ -82,6 +84,10 @@ class RuleMatcher:
     def cage_if_granted(self, tool_input: Json, state: RuleState) -> CageRules | None:
         """Return the cage in which a call runs that the person has granted; None for no cage."""
         return None
+
+    def real_path(self, tool: Askable, tool_input: Json, places: Places) -> str:
+        """Return where the path of a call leads now; "" for a call that is not about a path."""
+        return ""
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         """Decide on a call that no deny or ask rule covers, by allow rules, mode and defaults."""
@@ -173,15 +179,18 @@ class PathMatcher(RuleMatcher):
     """Rules with a path pattern, such as `Edit(src/**)`, for a tool that reads or writes files."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
-        path = _path(tool.traits, tool_input)
+        paths = [path for path in (_path(tool.traits, tool_input), state.pinned) if path]
         for rule in state.rules.contents(behavior, tool.name):
-            if PathPattern(rule.content or "").forbids(path, state.places):
+            if any(PathPattern(rule.content or "").forbids(path, state.places) for path in paths):
                 return rule
         return None
 
+    def real_path(self, tool: Askable, tool_input: Json, places: Places) -> str:
+        return places.real(_path(tool.traits, tool_input))
+
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         places = state.places
-        real = places.real(_path(tool.traits, tool_input))
+        real = state.pinned or self.real_path(tool, tool_input, places)
         writes = tool.traits.effect is Effect.WRITE
         why = protection(real, places.home) if writes else None
         if why:

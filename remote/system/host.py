@@ -95,10 +95,11 @@ class Host(Protocol):
     async def list(self, path: str) -> list[DirEntry]:
         """Return the entries of a directory, sorted by name."""
 
-    async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
+    async def replace(self, path: str, data: bytes, expected: str, resolved: bool = False) -> FileInfo:
         """Replace the content of the file with `data` in one atomic step, if the content still has the digest
         `expected`. With `ABSENT`, create the file and its missing parent directories. Keep mode and owner; write to the
-        target of a link. Raise FileChanged, and change nothing, if the content differs."""
+        target of a link, unless the path is `resolved`. Raise FileChanged, and change nothing, if the content
+        differs."""
 
     def which(self, name: str) -> str | None:
         """Return the path of a program, None when there is none. Never return a program inside the project, or one that
@@ -160,8 +161,9 @@ class LocalHost:
     async def list(self, path: str) -> list[DirEntry]:
         return await _in_thread(_list, path)
 
-    async def replace(self, path: str, data: bytes, expected: str) -> FileInfo:
-        return await _in_thread(_replace, self._replacing, path, data, expected)
+    async def replace(self, path: str, data: bytes, expected: str, resolved: bool = False) -> FileInfo:
+        real = path if resolved else os.path.realpath(path)
+        return await _in_thread(_replace, self._replacing, real, data, expected)
 
     def which(self, name: str) -> str | None:
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
@@ -282,7 +284,6 @@ def _list(path: str) -> list[DirEntry]:
 
 
 def _replace(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
-    path = os.path.realpath(path)
     directory = os.path.dirname(path)
     if expected == ABSENT:
         if os.path.lexists(path):

@@ -65,7 +65,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """The resources of a session that its tools use. The context lives as long as the session; its last six fields
+    """The resources of a session that its tools use. The context lives as long as the session; its last seven fields
     belong to one call."""
 
     host: Host
@@ -83,6 +83,8 @@ class ToolContext:
     """The files that a search must not find: regular expressions (for fullmatch) of absolute paths in lower case."""
     cage: CageRules | None = None
     """The cage in which the call runs commands; None for no cage."""
+    pinned: str = ""
+    """The real path that the call may use and no other, wherever its path leads by now; "" if there is no need."""
     progress: Callable[[Json], None] = lambda update: None
     """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last
     report."""

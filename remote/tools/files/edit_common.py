@@ -11,7 +11,7 @@ from ..contract import FileVersion, Preview, ToolContext, ToolResult
 from .edit_text import is_utf8
 from .file_state import Seen
 from .patch import MAX_PREVIEW, compared
-from .paths import absolute, path_error
+from .paths import absolute, host_of, path_error
 
 Json = dict[str, Any]
 
@@ -88,7 +88,7 @@ async def current(context: ToolContext, file_path: str) -> Current:
     OSError."""
     path = absolute(file_path, context.cwd)
     real = context.host.real_path(path)
-    info = await context.host.stat(real)
+    info = await host_of(context).stat(real)
     if info is None:
         _check_approved(context, real, ABSENT)
         return Current(path, real, None, ABSENT)
@@ -99,7 +99,7 @@ async def current(context: ToolContext, file_path: str) -> Current:
     seen = context.files.get(real)
     if seen is None:
         raise ChangeRefused(UNREAD)
-    data = await context.host.read(real, 0, MAX_BYTES + 1)
+    data = await host_of(context).read(real, 0, MAX_BYTES + 1)
     digest = digest_of(data)
     if not seen.is_version(digest, info):
         raise ChangeRefused(CHANGED)
@@ -128,7 +128,7 @@ def preview_of(file: Current, data: bytes) -> Preview:
 async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:
     """Make `data` the content of the file. Raise ChangeRefused if the file has changed meanwhile, or OSError."""
     try:
-        info = await context.host.replace(file.real, data, file.digest)
+        info = await host_of(context).replace(file.real, data, file.digest)
     except FileChanged:
         raise ChangeRefused(CHANGED) from None
     context.files.written(file.real, digest_of(data), info)

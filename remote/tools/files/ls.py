@@ -11,7 +11,7 @@ from ...system.host import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..output import limited
 from .edit_common import refusal
-from .paths import absolute, missing, os_error, path_error
+from .paths import absolute, host_of, missing, os_error, path_error
 
 Json = dict[str, Any]
 
@@ -50,12 +50,12 @@ class LS(Tool):
         path = absolute(tool_input["path"], context.cwd)
         ignored = tool_input.get("ignore") or []
         try:
-            info = await context.host.stat(path)
+            info = await host_of(context).stat(path)
             if info is None:
-                return refusal(await missing(context.host, path, context.cwd))
+                return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is not FileKind.DIRECTORY:
                 return refusal(f"{path} is a {info.kind.value}, not a directory. Use Read for files.")
-            entries = await context.host.list(path)
+            entries = await host_of(context).list(path)
         except OSError as error:
             return refusal(os_error(error, path))
         lines = []

@@ -7,6 +7,8 @@ import errno
 import os
 
 from ...system.host import FileKind, Host
+from ...system.pinned import PinnedHost
+from ..contract import ToolContext
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -33,6 +35,11 @@ def path_error(path: str) -> str | None:
     except UnicodeEncodeError:
         return "The path contains characters that no file name can have."
     return None
+
+
+def host_of(context: ToolContext) -> Host:
+    """Return the host for the file operations of a call: it reaches the path that was decided on, and no other."""
+    return PinnedHost(context.host, context.pinned) if context.pinned else context.host
 
 
 async def missing(host: Host, path: str, cwd: str) -> str:

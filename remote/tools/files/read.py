@@ -11,7 +11,7 @@ from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from . import media, notebook
 from .edit_common import refusal
 from .patch import bounded_text
-from .paths import absolute, missing, os_error, path_error
+from .paths import absolute, host_of, missing, os_error, path_error
 from .read_text import MAX_CHARS, MAX_LINE, MAX_LINES, Binary, TextRange, read_range
 
 Json = dict[str, Any]
@@ -54,9 +54,9 @@ class Read(Tool):
         path = absolute(tool_input["file_path"], context.cwd)
         wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MAX_LINES)
         try:
-            info = await context.host.stat(path)
+            info = await host_of(context).stat(path)
             if info is None:
-                return refusal(await missing(context.host, path, context.cwd))
+                return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is FileKind.DIRECTORY:
                 return refusal(f"{path} is a directory. Use LS to list it, or Glob to find files in it.")
             if info.kind is not FileKind.FILE:
@@ -66,12 +66,12 @@ class Read(Tool):
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": path}},
                 )
-            media_type = media.image_type(await context.host.read(path, 0, _HEAD))
+            media_type = media.image_type(await host_of(context).read(path, 0, _HEAD))
             if media_type is not None:
                 return await _image(path, info, media_type, context)
             if path.endswith(".ipynb") and "offset" not in tool_input and "limit" not in tool_input:
                 return await _notebook(path, info, context)
-            return _text(path, info, wanted, await read_range(context.host, path, *wanted), context)
+            return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
         except Binary as binary:
             return refusal(f"{path} is a binary file and cannot be shown as text. {media.binary_hint(binary.head)}")
         except NotAFile as error:
@@ -113,7 +113,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
             f"{path} is an image of {info.size:,} bytes; at most {media.MAX_IMAGE_BYTES:,} can be shown. Make a "
             f"smaller copy in Bash (for example `convert {path} -resize 1500x1500 /tmp/small.png`) and read that."
         )
-    data = await context.host.read(path, 0, media.MAX_IMAGE_BYTES + 1)
+    data = await host_of(context).read(path, 0, media.MAX_IMAGE_BYTES + 1)
     if len(data) > media.MAX_IMAGE_BYTES:
         return refusal(f"{path} has grown while it was read; try again.")
     trouble = media.image_trouble(data)
@@ -131,7 +131,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
 async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
     if info.size > notebook.MAX_BYTES:
         return refusal(f"{path} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
-    data = await context.host.read(path, 0, notebook.MAX_BYTES + 1)
+    data = await host_of(context).read(path, 0, notebook.MAX_BYTES + 1)
     try:
         blocks = notebook.notebook_blocks(data)
     except notebook.NotANotebook as error:

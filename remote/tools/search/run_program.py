@@ -104,7 +104,8 @@ def load_program() -> str:
 
 def _cage(context: ToolContext, request: Json) -> CageRules | None:
     """Return the cage of the program: it reads what is searched, and changes nothing. None if this host has none."""
-    return context.cages.read_only([context.cwd, *context.add_dirs], [str(request.get("root") or request["path"])])
+    searched = context.pinned or context.host.real_path(str(request.get("root") or request["path"]))
+    return context.cages.read_only([context.cwd, *context.add_dirs], [searched])
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
