@@ -1,8 +1,8 @@
 """The REPL's transcript against Textual's own MarkdownStream, in the same run, each in a process with a pseudo
 terminal.
 
-CPU seconds for one long answer sent as fast as it is taken, CPU share at 200 and 1,000 tokens a second, and what 2,000
-messages cost.
+CPU seconds for one long answer sent as fast as it is taken, CPU share at 200 and 1,000 tokens a second, what 2,000
+messages cost, and what a screen costs on which nothing happens or only a spinner turns.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import resource
 import subprocess
 import sys
@@ -37,6 +38,7 @@ DELTA = 24  # characters, about six tokens
 TOKEN = 4  # characters
 LIMIT_S = 5.0
 PACED_S = 8.0
+STILL_S = 10.0
 ITEM = "- item {n}: the **quick** brown fox jumps over `lazy_dogs({n})` and goes on its way\n"
 PARAGRAPH = "The *{n}*th paragraph says what `module_{n}` does, why it does it, and what it will **never** do.\n\n"
 FENCED = "    value_{n} = compute({n}, mode='fast')  # line {n}\n"
@@ -71,6 +73,10 @@ class Ours:
         self.session = ScriptedSession()
         self.app = Repl(self.session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0"))
 
+    def sent_bytes(self) -> int:
+        """Return how many bytes this process has written, nearly all of them to its terminal."""
+        return int(re.search(r"wchar: (\d+)", Path("/proc/self/io").read_text())[1])  # type: ignore[index]
+
     async def answer(self, text: str, tokens_per_s: float = 0) -> None:
         self.session.begin()
         self.session.open_block("text")
@@ -88,6 +94,19 @@ class Ours:
             self.session.text(sample("prose", 800), message_id=f"m{number}")
         self.session.finish()
         await self._shown(count)
+
+    async def still(self, *, spinner: bool) -> None:
+        """Let nothing happen for a while, or nothing but a tool that runs and prints no more."""
+        if spinner:
+            self.session.begin()
+            self.session.text(sample("prose", 800))
+            self.session.run(self.session.call("Bash", command="make"), "compiling\n" * 200, 3)
+            await self._shown_tool()
+        await asyncio.sleep(1)
+
+    async def _shown_tool(self) -> None:
+        while len(self.scrollable.blocks) < 2:
+            await asyncio.sleep(0.01)
 
     async def _shown(self, count: int) -> None:
         while len(self.scrollable.blocks) < count or self.app.reducer.running:
@@ -134,6 +153,13 @@ async def _settle() -> None:
 
 async def _measure(side: Ours | Peer, job: Json) -> Json:
     await _settle()
+    if job["what"] in ("idle", "spinner") and isinstance(side, Ours):
+        await side.still(spinner=job["what"] == "spinner")
+        began, wall = cpu_s(), time.monotonic()
+        sent = side.sent_bytes()
+        await asyncio.sleep(STILL_S)
+        took = time.monotonic() - wall
+        return {"share": (cpu_s() - began) / took, "bytes_per_s": (side.sent_bytes() - sent) / took}
     began, wall = cpu_s(), time.monotonic()
     if job["what"] == "answer":
         await side.answer(sample(job["kind"], job["size"]), job.get("tokens_per_s", 0))
@@ -212,6 +238,9 @@ def main() -> int:
             f"{rate} tokens/s: {shares[0]:.0%} CPU, MarkdownStream {shares[1]:.0%}, ratio {shares[0] / shares[1]:.2f}",
             flush=True,
         )
+    for what in ("idle", "spinner"):
+        found = run(side="ours", what=what)
+        print(f"{what}: {found['share']:.2%} CPU, {found['bytes_per_s'] / 1000:.1f} KB/s to the terminal", flush=True)
     many = run(side="ours", what="messages", count=2000)
     few = run(side="peer", what="messages", count=100)
     print(

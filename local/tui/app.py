@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
@@ -34,6 +34,7 @@ from .event_router import EventRouter
 from .leaving import QUIT_WINDOW_S, Leaving, SessionFate
 from .model.blocks import Level, MarkdownBlock
 from .model.transcript_reducer import TranscriptReducer
+from .pulse import Pulse
 from .session_actions import SessionActions
 from .status_presenter import StatusPresenter
 from .terminal_driver import LoginHandover, TerminalDriver
@@ -46,7 +47,6 @@ from .widgets.info import LeftSession, ReplExit, ReplInfo, farewell
 from .widgets.status import used_text
 from .widgets.transcript import Transcript
 
-_TICK_S = 0.1
 _TALL_LINES = 16
 _BACKGROUND_S = 2.0
 """Seconds in which the terminal may say what its background is; later the colours stay as they are."""
@@ -95,6 +95,7 @@ class Repl(App[int]):
             self.register_theme(theme)
         self.theme = self._colours.theme
         self._asked_background_at: float | None = None
+        self._pulse: Pulse | None = None
         self._client = client
         self._info = info
         self.transcript = Transcript(info.path.rstrip("/"))
@@ -166,7 +167,7 @@ class Repl(App[int]):
         presenter = ConnectionPresenter(
             self.connection, self.query_one(Banner), self.composer, self.approvals, self.transcript, self.reducer
         )
-        self.set_interval(_TICK_S, lambda: self._tick(presenter))
+        self._pulse = Pulse(self, lambda: self._tick(presenter))
         self._listen(presenter)
         if self._info.first_prompt:
             self._send(self._info.first_prompt)
@@ -199,6 +200,8 @@ class Repl(App[int]):
         router = EventRouter(self._client, self.reducer, self.approvals, self._history, self._ring)
         try:
             async for event in self._client.events():
+                if self._pulse is not None:
+                    self._pulse.wake()
                 if isinstance(event, LinkChange):
                     self._link_changed(presenter, event)
                 elif isinstance(event, Skipped):
@@ -243,12 +246,18 @@ class Repl(App[int]):
         if not self.app_focus and not self.login_handover.active:
             self.bell()
 
-    def _tick(self, presenter: ConnectionPresenter) -> None:
+    def _tick(self, presenter: ConnectionPresenter) -> bool:
+        """Bring everything up to date that changes with time. Return whether it should happen again soon."""
         now = time.monotonic()
         presenter.tick(now)
-        self.transcript.tick()
         self.leaving.tick(now)
         self._status.tick(now)
+        return self.connection.shown is not LinkState.CONNECTED or not self.connection.up or self.approvals.unsettled
+
+    async def on_event(self, event: events.Event) -> None:
+        if self._pulse is not None and isinstance(event, events.InputEvent | events.Paste):
+            self._pulse.wake()
+        await super().on_event(event)
 
     def login_says(self, text: str) -> None:
         """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""

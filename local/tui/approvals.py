@@ -101,6 +101,11 @@ class Approvals(Vertical):
         return not self._replay.over(self._client.hello.seq, time.monotonic())
 
     @property
+    def unsettled(self) -> bool:
+        """Whether a card is about to appear or to disappear."""
+        return (self.card.request if self.card is not None else None) is not self._questions.head
+
+    @property
     def wants_focus(self) -> bool:
         """Whether there is a card that can be answered and does not have the focus."""
         return self.card is not None and self.card.can_focus and not self.card.has_focus_within

@@ -32,18 +32,19 @@ _MAX_PROMPT_LINES = 30
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
 _MAX_MARKDOWN = 100_000  # characters; a longer block stays plain text
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+"""The states of the spinner in front of a running tool. Blocks are drawn with the first one."""
+
 _INDENT = (0, 0, 0, 2)
 
 
 @dataclass(frozen=True)
 class BlockRenderer:
-    """How blocks are drawn now. `details`: show all of tool output and thinking. `frame` moves the spinner. Paths in
-    `cwd` are shown relative to it."""
+    """How blocks are drawn now. `details`: show all of tool output and thinking. Paths in `cwd` are shown relative to
+    it."""
 
     palette: Palette
     details: bool = False
-    frame: int = 0
     cwd: str = ""
 
     def render(self, block: Block) -> list[RenderableType]:
@@ -124,7 +125,7 @@ class BlockRenderer:
         palette = self.palette
         mark, style = {
             ToolState.WAITING: ("○", palette.dim),
-            ToolState.RUNNING: (_SPINNER[self.frame % len(_SPINNER)], palette.accent),
+            ToolState.RUNNING: (SPINNER[0], palette.accent),
             ToolState.DONE: ("●", palette.good),
             ToolState.FAILED: ("✗", palette.bad),
             ToolState.UNKNOWN: ("?", palette.warn),
@@ -143,5 +144,5 @@ class BlockRenderer:
 
 
 def is_animated(block: Block) -> bool:
-    """Return whether a block shows the spinner."""
+    """Return whether a block shows the spinner, as the first character of its first line."""
     return isinstance(block, ToolBlock) and block.state is ToolState.RUNNING

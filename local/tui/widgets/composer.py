@@ -56,6 +56,7 @@ class Composer(TextArea):
 
     def __init__(self) -> None:
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
+        self.cursor_blink = False  # it would draw twice a second while nothing happens
         self._invitation = self.placeholder = _INVITATION
         self.sent: list[str] = []
         self.last_key = 0.0

@@ -251,4 +251,4 @@ class StatusLine(Static):
         text = status_text(facts, palette, max(20, self.size.width))
         if text != self._shown or text.spans != self._shown.spans:
             self._shown = text
-            self.update(text)
+            self.update(text, layout=False)  # it always takes one line

@@ -8,21 +8,22 @@ frame lasts longer if laying out does, so that streaming never takes the whole C
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.timer import Timer
 
 from ..model.blocks import Block, Level, NoticeBlock, ToolBlock
-from ..render.block_renderer import BlockRenderer, is_animated
+from ..render.block_renderer import SPINNER, BlockRenderer, is_animated
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
 from .line_cache import CacheKey, LineCache
@@ -32,6 +33,7 @@ _MAX_CACHED_LINES = 2_000  # about 10 KB each with what Textual keeps for them
 _ESTIMATED_TOOL_LINES = 5
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
+_SPINNER_S = 0.2
 _MIN_FRAME_S = 0.04
 _MAX_FRAME_S = 0.5
 _FRAME_PER_LAYOUT = 6  # a frame lasts this many times as long as the previous layout took
@@ -58,6 +60,7 @@ class Transcript(ScrollView, can_focus=False):
         self._drawn = LineCache(_MAX_CACHED_LINES)
         self._details = False
         self._spinner_frame = 0
+        self._spinner: Timer | None = None
         self._palette: Palette | None = None
         self._dropped = 0
         self._dirty_from: int | None = None  # the first block that has to be laid out again
@@ -68,6 +71,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def on_mount(self) -> None:
         self.anchor()
+        self._spinner = self.set_interval(_SPINNER_S, self._turn_spinners, pause=True)
 
     @property
     def blocks(self) -> Sequence[Block]:
@@ -137,11 +141,28 @@ class Transcript(ScrollView, can_focus=False):
             self._drawn.forget(block)
             self._lay_out_soon(position)
 
-    def tick(self) -> None:
-        """Move the spinners of running tools."""
-        self._spinner_frame += 1
-        if any(map(is_animated, self.blocks[-_MAX_ANIMATED:])):
-            self.refresh()
+    def _turn_spinners(self) -> None:
+        """Move the spinners of running tools. Only their cells are drawn anew."""
+        rows = list(self._spinner_rows())
+        if rows:
+            self._spinner_frame += 1
+            self.refresh(*(Region(0, row, 1, 1) for row in rows))
+        elif self._spinner is not None:
+            self._spinner.pause()  # until one comes into view
+
+    def _resume_spinners(self) -> None:
+        if self._spinner is not None and any(True for _ in self._spinner_rows()):
+            self._spinner.resume()
+
+    def _spinner_rows(self) -> Iterator[int]:
+        """Yield the rows of the screen that begin with a spinner."""
+        layout, top = self._block_layout, round(self.scroll_y)
+        last = len(layout.blocks)
+        for position in range(max(0, last - _MAX_ANIMATED), last):
+            if is_animated(layout.blocks[position]) and layout.is_laid_out(position):
+                row = layout.start(position) + _head_line(layout.blocks[position]) - top
+                if 0 <= row < self.size.height:
+                    yield row
 
     def _drop_oldest(self) -> None:
         layout = self._block_layout
@@ -183,6 +204,7 @@ class Transcript(ScrollView, can_focus=False):
         layout.lay_out()
         self.virtual_size = Size(width, layout.lines)
         self._scroll_back(top)
+        self._resume_spinners()
         self.refresh()
         self._laid_out_at = time.monotonic()
         took = self._laid_out_at - began
@@ -224,6 +246,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
+        self._resume_spinners()
         self._check_anchor()  # ScrollView does not do it: back at the bottom, the transcript follows again
 
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
@@ -254,12 +277,12 @@ class Transcript(ScrollView, can_focus=False):
         return strips
 
     def _cache_key(self, block: Block, width: int) -> CacheKey:
-        return width, block.version, self._spinner_frame if is_animated(block) else 0
+        return width, block.version
 
     def _draw(self, block: Block, width: int) -> list[Strip]:
         console: Console = self.app.console
         options = console.options.update(width=width, height=None, highlight=False)
-        renderer = BlockRenderer(self.palette(), self._details, self._spinner_frame, self._cwd)
+        renderer = BlockRenderer(self.palette(), self._details, self._cwd)
         strips: list[Strip] = []
         with console.use_theme(renderer.palette.markdown):
             for renderable in renderer.render(block):
@@ -283,7 +306,11 @@ class Transcript(ScrollView, can_focus=False):
         strips = self._strips(layout.blocks[position], width)
         if len(strips) != layout.heights[position]:
             self._lay_out_soon(position)
-        strip = self._selected(strips[within], line) if within < len(strips) else Strip.blank(width)
+        strip = strips[within] if within < len(strips) else Strip.blank(width)
+        block = layout.blocks[position]
+        if is_animated(block) and within == _head_line(block):
+            strip = _turned(strip, self._spinner_frame)
+        strip = self._selected(strip, line)
         strip = strip.apply_style(self.rich_style).crop_extend(scroll_x, scroll_x + width, self.rich_style)
         return strip.apply_offsets(scroll_x, line)
 
@@ -318,6 +345,18 @@ class Transcript(ScrollView, can_focus=False):
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
+
+
+def _head_line(block: Block) -> int:
+    """Return which line of a block is its first one that is not blank."""
+    return 0 if block.tight else 1
+
+
+def _turned(strip: Strip, frame: int) -> Strip:
+    """Return the first line of a running tool with its spinner in another state."""
+    first, *others = strip
+    turned = Segment(SPINNER[frame % len(SPINNER)] + first.text[1:], first.style)
+    return Strip([turned, *others], strip.cell_length)
 
 
 def _without_links(line: list[Segment]) -> list[Segment]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
 from tests.support.terminal import Terminal, terminal
+
+from ccb.local.tui.render.block_renderer import SPINNER
 
 pytestmark = pytest.mark.programs
 
@@ -56,6 +60,14 @@ async def main():
 
 sys.exit(asyncio.run(main()))
 """
+WAITS = HOSTILE.replace(
+    """    session.begin(model=EVIL)
+""",
+    """    session.begin(model="m")
+    session.run(session.call("Bash", command="make"), "compiling\\n" * 50, 3)
+    await asyncio.Event().wait()
+""",
+)
 CRASHES = HOSTILE.replace("session.begin(model=EVIL)", "session._events.put_nowait(5)").replace(
     "sys.exit(asyncio.run(main()))",
     "import os, ccb.__main__, ccb.local.main\n"
@@ -173,3 +185,27 @@ async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_s
         await at.until(lambda: at.text.endswith("$ ") and at.echoes)
         at.type("exit\r")
         assert await at.ended() == 0
+
+
+STILL_S = 1.2
+
+
+async def test_nothing_is_drawn_while_nothing_happens() -> None:
+    async with python("-m", "tests.support.scripted_session") as at:
+        await at.shows("F1 or /help shows the keys.")
+        seen, since = 0, time.monotonic()
+        async with asyncio.timeout(20):
+            while time.monotonic() - since < STILL_S:
+                if len(at.written) > seen:
+                    seen, since = len(at.written), time.monotonic()
+                await asyncio.sleep(0.02)
+
+
+async def test_a_spinner_draws_little_more_than_itself() -> None:
+    async with python("-c", WAITS) as at:
+        await at.shows("Bash make")
+        await at.shows("working 2 s")
+        before = len(at.written)
+        await at.until(lambda: "4 s" in at.text_from(before))
+        assert len(set(SPINNER) & set(at.text_from(before))) > 2
+        assert len(at.written) - before < 10_000  # it was 100 KB a second
