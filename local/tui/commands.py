@@ -40,6 +40,7 @@ KEYS = (
     ("Alt+R, F5", "connect now, or log in; also r while nothing is typed"),
     ("Alt+T, F8", "take over a session that another client drives"),
     ("Ctrl+C", "clear the input, then interrupt, then (twice) quit"),
+    ("Ctrl+Q", "quit, if pressed twice"),
     ("Ctrl+Z", "stop ccb and return to the shell, whose `fg` continues it; the agent keeps working"),
     ("Ctrl+_", "undo in the input"),
     ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),

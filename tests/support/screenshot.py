@@ -128,7 +128,7 @@ async def _draw(words: list[str], real: str) -> str:
         session = cast(SessionClient, RenamedSession(connected.session, real))
         options = connected.options
         info = ReplInfo(HOST, PLACE, options.model or "", options.permission_mode, __version__, first_prompt=PROMPT)
-        app = Repl(session, info)
+        app = Repl(session, info, {"TERM": "xterm-256color", "COLORTERM": "truecolor"})
         try:
             async with app.run_test(size=SIZE) as pilot:
                 end = time.monotonic() + 60

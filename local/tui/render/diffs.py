@@ -16,6 +16,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 from ..theme.palette import Palette
 from .card_rows import GOES_ON, CardLine, Voice
 from .escapes import escaped, symbols
+from .tool_output import counted
 
 Json = dict[str, Any]
 
@@ -36,12 +37,15 @@ class DiffLine:
 def diff_text(
     name: str, tool_input: Mapping[str, Any], patch: Sequence[Any], palette: Palette, limit: int, *, wrap: bool = False
 ) -> Text:
-    """Draw an edit: from `patch` if there is one, else from the input of the call. At most `limit` lines."""
-    lines = list(patch_lines(patch)) or list(planned_lines(name, tool_input))
+    """Draw an edit: from `patch` if there is one, else from the input of the call. Of more than `limit` lines, draw the
+    first ones, or with `wrap` as many from both ends."""
+    every = list(patch_lines(patch)) or list(planned_lines(name, tool_input))
+    left_out = len(every) - limit
+    lines = _both_ends(every, limit) if wrap and left_out > 0 else every[:limit]
     width = _number_width(lines)
     text = Text(no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
     styles = {"+": palette.good, "-": palette.bad}
-    for count, line in enumerate(lines[:limit]):
+    for count, line in enumerate(lines):
         text.append("\n" if count else "")
         gutter = _gutter(line, width)
         text.append(gutter[:-2], style=palette.dim)
@@ -50,9 +54,16 @@ def diff_text(
         text.append(_shown(line), style=styles.get(line.sign, palette.dim))
         for first, end in symbols(_shown(line)):
             text.stylize(palette.dim if _shown(line)[first] in "⇥␣" else palette.warn, start + first, start + end)
-    if len(lines) > limit:
-        text.append(f"\n… {len(lines) - limit} more lines{'' if wrap else ' (Ctrl+O)'}", style=palette.dim)
+    if left_out > 0 and not wrap:
+        text.append(f"\n… {counted(left_out, 'more line')} (Ctrl+O)", style=palette.dim)
     return text
+
+
+def _both_ends(lines: Sequence[DiffLine], limit: int) -> list[DiffLine]:
+    """Return the first and the last lines, `limit` together, with the number of those between."""
+    half = limit // 2
+    gap = DiffLine("…", f"{counted(len(lines) - 2 * half, 'line')} in the middle not shown")
+    return [*lines[:half], gap, *lines[-half:]]
 
 
 def diff_card_lines(lines: Sequence[DiffLine]) -> list[CardLine]:
