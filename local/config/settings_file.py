@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
 MAX_BYTES = 1024 * 1024
 _MAX_LINKS = 40
@@ -49,6 +50,8 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it has too many digits"
         raise ConfigError(f"{path} is not JSON that ccb reads: {why}", do=f"Correct {path}.") from None
+    if is_too_deep(data):
+        raise ConfigError(f"{path} is nested in more than {MAX_DEPTH} levels", do=f"Correct {path}.")
     if not isinstance(data, dict):
         raise ConfigError(f"{path} is not a JSON object", do='Write something like {"model": "…"}.')
     return data

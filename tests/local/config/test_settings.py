@@ -78,6 +78,7 @@ def test_unknown_keys_have_no_effect_and_are_warned_about(environ: dict[str, str
         ([], "not a JSON object"),
         ("{,", "line 1, column 2"),
         ("[" * 100_000, "not JSON"),
+        ('{"other": ' + "[" * 900 + "]" * 900 + "}", "200 levels"),
         ('{"model": "' + "x" * 1024 * 1024 + '"}', "larger than"),
     ],
     ids=lambda value: str(value)[:40],
