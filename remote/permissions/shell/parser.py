@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .variables import reads_utf8
-from .words import KEYWORDS, Command, Redirect, Word, is_plain_name
+from .words import KEYWORDS, Command, Redirect, Word, WordPieces, is_plain_name
 
 _MAX_CHARS = 20_000
 _MAX_DEPTH = 12
@@ -64,35 +64,6 @@ class _HereDoc:
     end: str
     quoted: bool
     strip_tabs: bool
-
-
-@dataclass
-class _Pieces:
-    """The pieces of a word that is being read."""
-
-    text: list[str] = field(default_factory=list)
-    skeleton: list[str] = field(default_factory=list)
-    dynamic: bool = False
-    started: bool = False
-    bare: list[str] = field(default_factory=list)
-
-    def add(self, char: str, quoted: bool) -> None:
-        self.started = True
-        self.text.append(char)
-        self.skeleton.append("\0" if quoted else char)
-
-    def expand(self, bare: str = "") -> None:
-        """Add an expansion. `bare`: what it expands, if it is not in quotes."""
-        self.started = True
-        self.dynamic = True
-        self.skeleton.append("\1")
-        if bare:
-            self.bare.append(bare)
-
-    def word(self) -> Word:
-        skeleton = "".join(self.skeleton)
-        hidden_tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
-        return Word("".join(self.text), skeleton, self.dynamic or hidden_tilde, tuple(self.bare))
 
 
 class _Reader:
@@ -293,13 +264,13 @@ class _Reader:
         self._heredocs = []
 
     def _read_word(self, depth: int) -> Word:
-        pieces = _Pieces()
+        pieces = WordPieces()
         while not self._at_end_of_word():
             self._read_piece(pieces, depth)
         if not pieces.started:
             raise NotUnderstood(f"{self._peek()!r} is not expected here")
         word = pieces.word()
-        if _has_brace_expansion(word.skeleton):
+        if word.has_brace_expansion:
             raise NotUnderstood("it contains a brace expansion")
         if self._peek() in ("<", ">") and _VARIABLE_FOR_REDIRECT.fullmatch(word.skeleton):
             raise NotUnderstood("a redirection sets a variable")
@@ -311,7 +282,7 @@ class _Reader:
             return True
         return char in "<>" and self._peek(1) != "("  # <(…) and >(…) are part of a word
 
-    def _read_piece(self, pieces: _Pieces, depth: int) -> None:
+    def _read_piece(self, pieces: WordPieces, depth: int) -> None:
         char = self._peek()
         if char in "<>":
             if "".join(pieces.skeleton[-1:]) == "}":
@@ -337,7 +308,7 @@ class _Reader:
             pieces.add(char, quoted=False)
             self.at += 1
 
-    def _read_single_quoted(self, pieces: _Pieces) -> None:
+    def _read_single_quoted(self, pieces: WordPieces) -> None:
         end = self.text.find("'", self.at + 1)
         if end < 0:
             raise NotUnderstood("a quote is not closed")
@@ -346,7 +317,7 @@ class _Reader:
             pieces.add(char, quoted=True)
         self.at = end + 1
 
-    def _read_escape(self, pieces: _Pieces) -> None:
+    def _read_escape(self, pieces: WordPieces) -> None:
         escaped = self._peek(1)
         if not escaped:
             raise NotUnderstood("it ends in a backslash")
@@ -356,12 +327,12 @@ class _Reader:
             raise NotUnderstood("a line break joins two parts")
         self.at += 2
 
-    def _joins_plainly(self, pieces: _Pieces) -> bool:
+    def _joins_plainly(self, pieces: WordPieces) -> bool:
         """Return whether the line continuation here stands between characters that mean the same when joined."""
         before, after = self.text[self.at - 1 : self.at], self._peek(2)
         return bool(_JOINABLE.match(before) and _JOINABLE.match(after)) and pieces.skeleton[-1:] != ["\1"]
 
-    def _read_double_quoted(self, pieces: _Pieces, depth: int) -> None:
+    def _read_double_quoted(self, pieces: WordPieces, depth: int) -> None:
         pieces.started = True
         self.at += 1
         while True:
@@ -381,7 +352,7 @@ class _Reader:
                 pieces.add(char, quoted=True)
                 self.at += 1
 
-    def _read_dollar(self, pieces: _Pieces, depth: int, quoted: bool) -> None:
+    def _read_dollar(self, pieces: WordPieces, depth: int, quoted: bool) -> None:
         if self._starts("$\\\n"):
             raise NotUnderstood("a line break splits an expansion")  # the shell joins the lines first
         if self._starts("$((") or self._starts("$["):
@@ -411,7 +382,7 @@ class _Reader:
             raise NotUnderstood("a substitution follows a here-document on its line")
         self.read_list(")", depth + 1)
 
-    def _read_backticks(self, pieces: _Pieces, depth: int, quoted: bool) -> None:
+    def _read_backticks(self, pieces: WordPieces, depth: int, quoted: bool) -> None:
         end = self.text.find("`", self.at + 1)
         inner = self.text[self.at + 1 : end]
         if end < 0 or "\\" in inner:
@@ -424,11 +395,6 @@ class _Reader:
         self.redirects_or_groups = self.redirects_or_groups or reader.redirects_or_groups
         pieces.expand("" if quoted else "(")
         self.at = end + 1
-
-
-def _has_brace_expansion(skeleton: str) -> bool:
-    inside = skeleton[skeleton.find("{") : skeleton.rfind("}") + 1] if "{" in skeleton else ""
-    return "," in inside or ".." in inside
 
 
 def _check_command_word(word: Word) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _COMMAND_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
 
@@ -38,9 +38,44 @@ class Word:
         return self.skeleton.startswith("~")
 
     @property
+    def has_brace_expansion(self) -> bool:
+        first, last = self.skeleton.find("{"), self.skeleton.rfind("}")
+        inside = self.skeleton[first : last + 1] if first >= 0 else ""
+        return "," in inside or ".." in inside
+
+    @property
     def is_literal(self) -> bool:
         """Whether the program gets exactly `text`, as one argument."""
         return not (self.dynamic or self.is_glob or self.is_tilde)
+
+
+@dataclass
+class WordPieces:
+    """The pieces of a word that is being read."""
+
+    text: list[str] = field(default_factory=list)
+    skeleton: list[str] = field(default_factory=list)
+    dynamic: bool = False
+    started: bool = False
+    bare: list[str] = field(default_factory=list)
+
+    def add(self, char: str, quoted: bool) -> None:
+        self.started = True
+        self.text.append(char)
+        self.skeleton.append("\0" if quoted else char)
+
+    def expand(self, bare: str = "") -> None:
+        """Add an expansion. `bare`: what it expands, if it is not in quotes."""
+        self.started = True
+        self.dynamic = True
+        self.skeleton.append("\1")
+        if bare:
+            self.bare.append(bare)
+
+    def word(self) -> Word:
+        skeleton = "".join(self.skeleton)
+        hidden_tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
+        return Word("".join(self.text), skeleton, self.dynamic or hidden_tilde, tuple(self.bare))
 
 
 @dataclass(frozen=True)
