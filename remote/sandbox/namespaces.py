@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NEWNS, _NEWUSER, _NEWNET = 0x00020000, 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _UP_AND_RUNNING = 0x8914, 0x41
 _BASES = (b"/tmp", b"/run", b"/mnt", b"/var/tmp", b"/media", b"/srv")
+_DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom")
 _LINKS_IN_DEV = ((b"fd", b"/proc/self/fd"), (b"stdin", b"fd/0"), (b"stdout", b"fd/1"), (b"stderr", b"fd/2"))
 
 
@@ -74,11 +75,13 @@ class _socket_of_kernel:
 
 
 def _show_all(mounts: Mounts, request: Request) -> None:
-    """Show everything, but let only what the request says be written, and run no program from a directory that it names
-    for reading."""
-    copies = [(path, mounts.copy(path)) for path in (*request.write, request.temporary) if path]
-    mounts.limit(b"/", read_only=True)
-    for path in request.read if not request.workspace else ():
+    """Show everything, but let only what the request says be written. Without Landlock, also allow only harmless
+    devices, and run no program from a directory that is only named for reading."""
+    alone = not request.abi
+    devices = [path for path in _DEVICES if alone and os.path.exists(path)]
+    copies = [(path, mounts.copy(path)) for path in (*request.write, request.temporary, *devices) if path]
+    mounts.limit(b"/", read_only=True, no_devices=alone)
+    for path in request.read if alone else ():
         if path != b"/" and path[:5] not in (b"/proc", b"/dev/") and os.path.isdir(path) and not os.path.islink(path):
             mounts.put(mounts.copy(path), path)
             mounts.limit(path, read_only=True, no_programs=True)

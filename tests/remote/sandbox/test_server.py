@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -98,7 +99,10 @@ async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Pat
     program = tmp_path / "project" / "prog"
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
-    argv = ["sh", "-c", 'cat ../file; ./prog; echo x >../file; echo x >a; echo x >"$TMPDIR/a" && echo fine']
+    if os.getuid() == 0:
+        os.mknod(tmp_path / "device", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    script = 'cat ../file; ./prog; echo x >../device && echo device; echo x >../file; echo x >a; echo x >"$TMPDIR/a"'
+    argv = ["sh", "-c", f"{script} && echo fine"]
     rules = replace(rules, read=(*rules.read, "/"))
     process = host.start(argv, str(tmp_path / "project"), output.extend, None, rules)
     await process.wait()
@@ -108,6 +112,7 @@ async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Pat
     assert (tmp_path / "file").read_text() == "outside\n"
     assert os.listdir(tmp_path / "project") == ["prog"]
     assert b"ran\n" not in output
+    assert b"device\n" not in output
 
 
 async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(caged: Caged) -> None:
