@@ -34,6 +34,7 @@ from ccb.tunnel.wire import (
     Ping,
     Pong,
     SessionOptions,
+    Snapshot,
 )
 from ccb.tunnel.wire.records import WithdrawnRecord, record_of
 
@@ -327,3 +328,18 @@ def test_a_withdrawn_answer_is_under_way_no_more() -> None:
     assert partial.bodies()
     partial.apply(record_of(WithdrawnRecord("msg_1")))
     assert not partial.bodies()
+
+
+async def test_a_turn_that_began_between_the_hello_and_the_attach_of_another_client_is_in_its_snapshot(
+    host: WorkerHost, session: str
+) -> None:
+    """The other client must not take the result of this turn for that of its own prompt."""
+    first = await come(host, session, ALICE.to_json())
+    second = await host.connect(session)
+    hello = await second.next(Hello)
+    await first.say("go")
+    await first.call()
+    second.epoch = hello.epoch + 1
+    await second.send(Attach(second.epoch, "driver", 0, uuid.uuid4().hex, BOB.to_json(), 1))
+    snapshot = await second.next(Snapshot)
+    assert hello.state == "idle" and [each["taken"] for each in snapshot.body["prompts"]] == [True]
