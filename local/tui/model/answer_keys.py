@@ -33,6 +33,7 @@ class AnswerKeys:
         answer itself: then it is `held`. `answers` are the characters that answer."""
         is_burst, self._last = at - self._last < BURST_S, at
         held, self._held = self._held, ""
+        is_burst = is_burst and char != " "  # a space bar that is held down reads on
         if held or is_burst or self._typing or char not in answers:
             self._typing = True
             return held + char

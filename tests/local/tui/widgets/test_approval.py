@@ -273,6 +273,18 @@ async def test_of_words_that_come_in_a_burst_no_character_is_lost(typed: str) ->
         assert at.session.answers == {}
 
 
+async def test_a_space_bar_that_is_held_down_reads_to_the_end() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        await _asks_for_a_long_file(at)
+        await at.card_focused()
+        for _ in range(40):
+            _arrive_at_once(at, "space")
+            await at.pilot.pause(0)
+        await at.sees("line 299.", "1 once")
+        assert at.app.composer.text == ""
+
+
 async def test_what_follows_text_is_text_even_if_the_screen_is_slow() -> None:
     async with desk() as at:
         await at.prompt("go")
