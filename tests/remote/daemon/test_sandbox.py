@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive
+from tests.support.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.server import Availability, CageServer, Mechanism
 from ccb.tunnel.wire import Attach, Hello, Input, Refused, SessionOptions
@@ -26,23 +27,6 @@ from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.shell.policy import BashPolicy
 BashPolicy.decide = lambda self, text: Decision(Behavior.ALLOW, "the parser lets everything through")
 """
-
-_FORBIDDING = """
-import ctypes, os, struct
-def forbid(*denied):
-    arms = b"".join(struct.pack("=HBBI", 0x15, 0, 1, nr) + struct.pack("=HBBI", 6, 0, 0, 0x50000 | error)
-                    for nr, error in denied)
-    code = struct.pack("=HBBI", 0x20, 0, 0, 0) + arms + struct.pack("=HBBI", 6, 0, 0, 0x7FFF0000)
-    held = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(held))
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
-unshare = {"x86_64": 272, "aarch64": 97}[os.uname().machine]
-"""
-"""A filter of system calls makes the machine one whose kernel does not offer something."""
-
-_NO_CAGE = _FORBIDDING + "forbid((444, 38), (unshare, 1))\n"
-_NO_NAMESPACES = _FORBIDDING + "forbid((unshare, 1))\n"
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +229,7 @@ async def test_the_mode_survives_the_worker_and_other_drivers_until_one_names_an
 
 
 async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(host: WorkerHost, session: str) -> None:
-    host.prelude = _NO_CAGE
+    host.prelude = NO_CAGE
     (host.project / "a").write_text("")
     laptop = await host.connect(session)
     await laptop.attach()
@@ -257,7 +241,7 @@ async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(ho
     await laptop.stop()
 
 
-@pytest.mark.parametrize("prelude", [_NO_CAGE, _NO_NAMESPACES], ids=["nothing", "no namespaces"])
+@pytest.mark.parametrize("prelude", [NO_CAGE, NO_NAMESPACES], ids=["nothing", "no namespaces"])
 async def test_workspace_mode_is_refused_with_the_reason_where_its_cage_cannot_be_made(
     host: WorkerHost, session: str, prelude: str
 ) -> None:

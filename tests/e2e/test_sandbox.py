@@ -1,0 +1,84 @@
+"""The sandbox from the command line: modes of a session, and hosts that cannot hold them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.cages import NO_CAGE, NO_NAMESPACES
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Json, Laptop, make_laptop
+
+from ccb.remote.sandbox.server import CageServer
+
+STREAM = ["--output-format", "stream-json", "--verbose"]
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+@pytest.fixture
+def project(laptop: Laptop) -> Path:
+    path = laptop.home / "app"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Iterator[None]:
+    server = CageServer()
+    available = server.availability()
+    server.close()
+    if not available.workspace:
+        pytest.skip(available.why)
+    yield
+
+
+def bash(command: str) -> Json:
+    return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+
+
+async def test_a_workspace_run_works_without_a_question_and_goes_on_in_its_mode(
+    laptop: Laptop, fake_model: FakeModel, project: Path, workspace: None
+) -> None:
+    fake_model.add(bash("mkdir made && echo x > CLAUDE.md"), {"text": "Tried."})
+    done = await laptop.run([str(project), "-p", "go", "--sandbox", "workspace", *STREAM])
+    (first,) = [each for each in done.messages if each.get("subtype") == "init"]
+    assert first["sandbox"] == "workspace cage" and done.code == 0
+    assert (project / "made").is_dir() and not (project / "CLAUDE.md").is_file()
+    fake_model.add(bash("rmdir made && touch more"), {"text": "Gone on."})
+    done = await laptop.run([str(project), "-c", "-p", "go on", *STREAM])
+    (init,) = [each for each in done.messages if each.get("subtype") == "init"]
+    assert init["sandbox"] == "workspace cage" and (project / "more").exists()
+
+
+@pytest.mark.parametrize("prelude", [NO_CAGE, NO_NAMESPACES], ids=["nothing", "no namespaces"])
+async def test_a_host_that_cannot_hold_the_mode_is_named_with_the_reason(
+    laptop: Laptop, project: Path, tmp_path: Path, prelude: str
+) -> None:
+    done = await laptop.run([*behind(prelude, tmp_path), "-p", "go", "--sandbox", "workspace"])
+    assert done.code == 2, done.stderr
+    for part in ("cannot make the cage of --sandbox workspace", "Leave out --sandbox workspace"):
+        assert part in done.stderr
+
+
+async def test_a_host_without_a_cage_says_so_and_lets_plain_lines_through(
+    laptop: Laptop, fake_model: FakeModel, project: Path, tmp_path: Path
+) -> None:
+    (project / "seen").write_text("")
+    fake_model.add(bash("ls"), bash("echo *"), {"text": "Done."})
+    done = await laptop.run([*behind(NO_CAGE, tmp_path), "-p", "go", *STREAM])
+    (init,) = [each for each in done.messages if each.get("subtype") == "init"]
+    assert init["sandbox"].startswith("no cage: ")
+    assert [each["tool_input"]["command"] for each in done.results[-1]["permission_denials"]] == ["echo *"]
+
+
+def behind(prelude: str, directory: Path) -> list[str]:
+    """The start of a command line to a host whose kernel lacks something."""
+    program = directory / "kernel.py"
+    program.write_text(f"{prelude}\nimport sys\nos.execvp(sys.argv[1], sys.argv[1:])\n")
+    return ["ssh", "~/app", "--transport", f"{sys.executable} {program}"]
