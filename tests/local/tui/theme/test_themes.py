@@ -97,6 +97,22 @@ async def test_what_is_selected_can_be_read(theme: Theme) -> None:
         await at.until(lambda: "some code and bold text" in selected_text(at))
 
 
+@pytest.mark.parametrize("environ", [{"TERM": "xterm"}, COLOURFUL | {"NO_COLOR": "1"}], ids=["16 colours", "none"])
+async def test_what_is_selected_is_seen_without_colours_of_our_own(environ: dict[str, str]) -> None:
+    async with desk(environ=environ) as at:
+        await at.prompt("talk")
+        at.session.begin()
+        at.session.text("some `code` text")
+        await at.sees("some code text")
+        at.app.screen.text_select_all()
+
+        def marked() -> str:
+            segments = (segment for strip in at.app.screen._compositor.render_strips() for segment in strip)
+            return "".join(each.text for each in segments if each.style is not None and each.style.reverse)
+
+        await at.until(lambda: "some code text" in marked())
+
+
 def codes(at: Terminal) -> set[str]:
     """The numbers in the colour and style sequences that the terminal was sent."""
     found = re.findall(rb"\x1b\[([0-9;:]*)m", at.written)
