@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.support.fake_model import API_KEY, FakeModel
 
-_HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.dial: hello from worker pid (\d+)", re.MULTILINE)
+_HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.connect\.dial: hello from worker pid (\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ async def run_ccb(
     if sampling is not None:
         sampling.cancel()
         await asyncio.gather(sampling, return_exceptions=True)
-    hello, _ = _hello(home) or (start, 0)
-    return Run(hello - start, result_s, result, samples[0] if samples else 0.0, max(samples, default=0.0))
+    said = _hello(home)
+    assert said is not None, "the log does not tell when the worker said hello"
+    return Run(said[0] - start, result_s, result, samples[0] if samples else 0.0, max(samples, default=0.0))
 
 
 async def _sample(home: Path, samples: list[float]) -> None:
