@@ -35,6 +35,8 @@ def why_unsafe(directory: str, roots: Sequence[str], home: str, strict: bool = F
         _check(directory, roots, home, 0)
     except Unsafe as reason:
         return str(reason)
+    except (OSError, ValueError) as error:  # such as a NUL in a path
+        return f"its files are unusual ({error})"
     return ""
 
 

@@ -352,6 +352,22 @@ def test_a_configuration_that_can_be_read_in_two_ways_is_asked_about(desk: Desk,
     assert bash(desk.engine(), "git status").behavior is ASK
 
 
+@pytest.mark.parametrize("name", ["gitdir", "commondir", "worktree", "index"])
+async def test_no_byte_in_a_repository_ends_the_session(desk: Desk, name: str) -> None:
+    own = desk.cwd / ".git"
+    if name == "gitdir":
+        shutil.rmtree(own)
+        own.write_bytes(b"gitdir: a\0b\n")
+    elif name == "commondir":
+        (own / "commondir").write_bytes(b"a\0b\n")
+    elif name == "worktree":
+        (own / "config").write_bytes(b"[core]\nworktree = a\0\xffb\n")
+    else:
+        (own / "index").write_bytes(b"DIRC\0\0\0\2\xff\xff\xff\xff\0\0\xe0\0")
+    assert bash(desk.engine(), "git status").behavior is ASK
+    await uncaged_state(desk)
+
+
 def test_what_is_no_file_stops_nothing(desk: Desk) -> None:
     (desk.cwd / ".git/config").unlink()
     os.mkfifo(desk.cwd / ".git/config")
