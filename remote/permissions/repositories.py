@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 
 from ..system.host import is_under
 
 _MAX_BYTES = 4096
+_MAX_CONFIGURATION = 256 << 10
+_NAMES_A_FILE = re.compile(r'^[ \t]*(?:path|excludesfile|attributesfile)[ \t]*=[ \t]*"?([^"#;\n]+)', re.I | re.M)
 
 
 def repository_around(directory: str, home: str) -> list[str]:
@@ -21,6 +25,31 @@ def repository_around(directory: str, home: str) -> list[str]:
     found = [] if top == real else [marker if is_under(os.path.realpath(home), top) else top]
     if os.path.isfile(marker):
         found += _linked(marker, real)
+    return found
+
+
+def files_of_own_configuration(home: str) -> list[str]:
+    """Return the files that the person's own configuration of git names: git ends with an error if it cannot read an
+    included one."""
+    own = [os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config")]
+    included = _named_in(own, home)
+    return [*included, *_named_in(included, home)]
+
+
+def _named_in(paths: Iterable[str], home: str) -> list[str]:
+    """Return the regular files that configuration files name."""
+    found = []
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                text = os.fsdecode(file.read(_MAX_CONFIGURATION))
+        except OSError:
+            continue
+        for name in _NAMES_A_FILE.findall(text):
+            name = name.strip()
+            named = home + name[1:] if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
+            if "\0" not in named and os.path.isfile(named):
+                found.append(os.path.realpath(named))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Callable
 
 from ..sandbox.rules import CageRules, holds_home, read_only_rules, workspace_rules
 from ..sandbox.server import Availability, Mechanism
-from .repositories import repository_around
+from .repositories import files_of_own_configuration, repository_around
 from .shell.policy import Trust
 
 READ_ONLY, WORKSPACE, OFF = "read-only", "workspace", "off"
@@ -40,7 +40,8 @@ class Cages:
         if self.probe().mechanism is Mechanism.NONE:
             return None
         rules = read_only_rules(directories, self.environ, self.home)
-        return replace(rules, read=(*rules.read, *repository_around(directories[0], self.home), *readable))
+        git = (*repository_around(directories[0], self.home), *files_of_own_configuration(self.home))
+        return replace(rules, read=(*rules.read, *git, *readable))
 
     def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
         """Return the cage for commands that may change `directories`; None if this host has none, or if a home

@@ -88,6 +88,21 @@ async def test_git_state(repository: Path, machine: Machine) -> None:
     assert state.recent_commits.endswith("first step")
 
 
+async def test_what_the_own_configuration_of_the_person_includes_is_read(
+    repository: Path, machine: Machine, environ: dict[str, str]
+) -> None:
+    home = Path(environ["HOME"])
+    write(home / ".gitconfig", "[include]\n\tpath = dots/one\n[core]\n\texcludesFile = ~/dots/ignore\n")
+    write(home / "dots/one", "[include]\n\tpath = two\n")
+    write(home / "dots/two", "[status]\n\tshowUntrackedFiles = no\n")
+    write(home / "dots/ignore", "ignored\n")
+    for name in ("ignored", "new"):
+        (repository / name).write_text("")
+    state = await machine.git_state(repository)
+    assert state is not None
+    assert state.status == "?? new", "without them git would end with an error"
+
+
 async def test_the_remote_decides_what_the_main_branch_is(repository: Path, machine: Machine) -> None:
     git(repository, "update-ref", "refs/remotes/origin/production", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/production")
