@@ -15,8 +15,8 @@ Json = dict[str, Any]
 
 _ENTRY = re.compile(rf" *([A-Za-z_][A-Za-z0-9_-]*|{MODEL_SAYS}) ([│=]) ")
 _NUMBERED = re.compile(r" *\d+ ")
-_EDIT = re.compile(r"· (?:Replace|Create the file with) ?(|once|only once|everywhere):")
-_ALL = {"once": {}, "": {}, "only once": {"replace_all": False}, "everywhere": {"replace_all": True}}
+_EDIT = re.compile(r"· (?:Replace|New file) \(?(once|only once|everywhere)\)?:")
+_ALL = {"once": {}, "only once": {"replace_all": False}, "everywhere": {"replace_all": True}}
 
 
 @dataclass

@@ -171,7 +171,7 @@ def _said(name: str, values: Json) -> list[CardLine]:
     lines = []
     for edit in _edits(name, values):
         where = {None: "once", False: "only once", True: "everywhere"}[edit.get("replace_all")]
-        lines.append(_note(f"Replace {where}:" if edit["old_string"] else f"Create the file with {where}:"))
+        lines.append(_note(f"Replace {where}:" if edit["old_string"] else f"New file ({where}):"))
         lines += diff_card_lines(list(replacement_lines(edit["old_string"], edit["new_string"])))
     return lines
 
