@@ -94,8 +94,7 @@ def _show_workspace(mounts: Mounts, request: Request) -> None:
     it can be neither changed nor renamed."""
     _show_all(mounts, request)
     for path in request.protected:
-        if os.path.lexists(path):
-            mounts.put(mounts.copy(path, read_only=True), path)
+        mounts.put(mounts.copy(path, read_only=True), path)
     mounts.mount_new(b"tmpfs", b"/dev/shm", b"mode=1777")
     mounts.mount_new(b"devpts", b"/dev/pts", b"newinstance,ptmxmode=0666,mode=600")
 

@@ -1,59 +1,74 @@
 """Empty directories that stand where a caged command must not create something.
 
 A path that does not exist cannot be protected by a mount. So it exists, as an empty directory, while a command in the
-cage for the workspace lives. An empty directory means nothing to git, editors and agents.
+cage for the workspace lives. An empty directory means nothing to git, editors and agents. Sessions in one project share
+the directories, and the next session removes those of a worker that was killed: their mode tells whose they are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Sequence
+
+_MODE = 0o1700
+_ESCAPES = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"})
 
 
 class Placeholders:
-    """Makes these directories, and removes them when no process is left in the mount namespaces that need them."""
+    """Makes these directories, and removes each when no process is left that has it mounted."""
 
     def __init__(self) -> None:
-        self._made: set[str] = set()
-        self._namespaces: set[int] = set()
+        self._held: set[str] = set()
         self._starting = 0
 
-    def make(self, paths: Sequence[str]) -> None:
-        """Make what does not exist, where this user could. `started` must follow. Raise OSError."""
+    def make(self, paths: Sequence[str]) -> list[str]:
+        """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and
+        nobody in the cage can create the others. `started` must follow. Raise OSError."""
         self._starting += 1
         for path in paths:
             if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
-                os.mkdir(path, 0o700)
-                self._made.add(path)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(path, 0o700)
+                    os.chmod(path, _MODE)
+            if _is_placeholder(path):
+                self._held.add(path)
+        return [path for path in paths if os.path.lexists(path)]
 
-    def started(self, namespace: int) -> None:
-        """Note the mount namespace of a command; 0 if it was not started."""
+    def started(self) -> None:
+        """Note that a command has its mounts, or that it was not started."""
         self._starting -= 1
-        if namespace:
-            self._namespaces.add(namespace)
 
     def sweep(self) -> None:
-        """Remove the directories if nothing lives that needs them."""
-        if self._starting or not self._made:
+        """Remove the directories that no living process needs. One that something has filled stays."""
+        if self._starting or not self._held:
             return
-        self._namespaces &= _live_namespaces() | _live_namespaces()  # twice: a process may fork while they are listed
-        if not self._namespaces:
-            self.remove()
-
-    def remove(self) -> None:
-        """Remove the directories. One that something else has filled stays."""
-        for path in self._made:
+        mounted = _mounted() | _mounted()  # twice: a process may fork while they are listed
+        for path in [path for path in self._held if path.translate(_ESCAPES) not in mounted]:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
-        self._made.clear()
+            self._held.discard(path)
 
 
-def _live_namespaces() -> set[int]:
-    """Return the mount namespaces of the processes that this user may look at."""
-    found = set()
+def _is_placeholder(path: str) -> bool:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and stat.S_IMODE(info.st_mode) == _MODE and info.st_uid == os.geteuid()
+
+
+def _mounted() -> set[str]:
+    """Return the mount points of all mount namespaces in which a process lives that this user may look at."""
+    seen: set[int] = set()
+    found: set[str] = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                found.add(os.stat(f"/proc/{name}/ns/mnt").st_ino)
+                namespace = os.stat(f"/proc/{name}/ns/mnt").st_ino
+                if namespace not in seen:
+                    with open(f"/proc/{name}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+                        found.update(line.split(" ", 5)[4] for line in file)
+                    seen.add(namespace)
     return found

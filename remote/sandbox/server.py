@@ -7,7 +7,6 @@ import contextlib
 import enum
 import functools
 import importlib.util
-import io
 import logging
 import marshal
 import os
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Callable, cast
 
 from .placeholders import Placeholders
@@ -135,23 +134,21 @@ class CageServer:
             if available.mechanism is Mechanism.NONE or (workspace and not available.workspace):
                 raise CageUnavailable(f"there is no {rules.kind.value} cage on this host: {available.why}")
             temporary = self._directories.make()
-            namespace = 0
             try:
-                self._placeholders.make(rules.protected)
-                child, namespace = self._start(_fields(argv, cwd, env, rules, temporary, available.abi), temporary)
-                return child
+                rules = replace(rules, protected=tuple(self._placeholders.make(rules.protected)))
+                return self._start(_fields(argv, cwd, env, rules, temporary, available.abi), temporary)
             except BaseException:
                 self._directories.remove(temporary)
                 raise
             finally:
-                self._placeholders.started(namespace)
+                self._placeholders.started()
 
     def close(self) -> None:
         """End the zygote. Commands that run go on."""
         with self._lock:
             self._end_zygote()
             self._directories.close()
-            self._placeholders.remove()
+            self._placeholders.sweep()
 
     def _availability(self) -> Availability:
         if self._available is None:
@@ -165,8 +162,7 @@ class CageServer:
                 self._directories.remove(temporary)
         return self._available
 
-    def _start(self, fields: dict[str, object], temporary: str) -> tuple[CagedChild, int]:
-        """Return the command, and the mount namespace that it has of its own (0: none)."""
+    def _start(self, fields: dict[str, object], temporary: str) -> CagedChild:
         with contextlib.ExitStack() as ends:
             output, output_end = _pipe(ends)
             report, report_end = _pipe(ends)
@@ -175,14 +171,14 @@ class CageServer:
             report_end.close()
             if not isinstance(pid, int):
                 raise CageUnavailable("the process that starts caged commands could not fork")
-            namespace, error = _read_report(report.read(_MOST_REPORT), fields)
+            failure = report.read(_MOST_REPORT)
             report.close()
             child = CagedChild(pid, output, lambda: self._ended(temporary))
-            if error is not None:
+            if failure:
                 child.wait()
-                raise error
+                raise _start_error(failure, fields)
             ends.pop_all()
-            return child, namespace
+            return child
 
     def _ended(self, temporary: str) -> None:
         with self._lock:
@@ -292,20 +288,14 @@ def _fields(
     }
 
 
-def _read_report(report: bytes, fields: dict[str, object]) -> tuple[int, OSError | None]:
-    """Return the mount namespace of a command (0: that of this process), and the error if it did not start."""
-    namespace = 0
-    stream = io.BytesIO(report)
-    while stream.tell() < len(report):
-        step, number, text = marshal.load(stream)  # noqa: S302 - from our own child
-        if step == "cage":
-            return 0, CageUnavailable(f"the cage could not be made: {text}")
-        if step != "entered":
-            named = fields[step]
-            assert isinstance(named, bytes)
-            return 0, OSError(number, os.strerror(number), os.fsdecode(named))
-        namespace = number
-    return namespace, None
+def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
+    """Return the error for a command that did not start, from the report of its process."""
+    step, number, text = marshal.loads(report)  # noqa: S302 - from our own child
+    if step == "cage":
+        return CageUnavailable(f"the cage could not be made: {text}")
+    named = fields[step]
+    assert isinstance(named, bytes)
+    return OSError(number, os.strerror(number), os.fsdecode(named))
 
 
 def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import threading
+
+_PREFIX = "ccb-cage-"
 
 
 class TemporaryDirectories:
@@ -23,7 +26,8 @@ class TemporaryDirectories:
             self._top = ""
         try:
             if not self._top:
-                self._top = os.path.realpath(tempfile.mkdtemp(prefix=f"ccb-cage-{os.getpid()}-"))
+                _remove_orphans(tempfile.gettempdir())
+                self._top = os.path.realpath(tempfile.mkdtemp(prefix=f"{_PREFIX}{_space_of_pids()}-{os.getpid()}-"))
             self._count += 1
             path = os.path.join(self._top, str(self._count))
             os.mkdir(path, 0o700)
@@ -45,6 +49,28 @@ class TemporaryDirectories:
         if self._top:
             _remove(self._top)
             self._top = ""
+
+
+def _space_of_pids() -> int:
+    """Return the number of the PID namespace: containers may share a directory for temporary files."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def _remove_orphans(directory: str) -> None:
+    """Remove what killed workers of this user have left."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            space, _, rest = name[len(_PREFIX) :].partition("-")
+            pid = rest.partition("-")[0]
+            if name.startswith(_PREFIX) and space == str(_space_of_pids()) and pid.isdigit():
+                path = os.path.join(directory, name)
+                info = os.lstat(path)
+                ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+                if ours and not os.path.isdir(f"/proc/{pid}"):
+                    threading.Thread(target=_remove, args=(path,), name="cage-tmp").start()
 
 
 def _remove(top: str) -> None:

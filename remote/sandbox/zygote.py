@@ -125,8 +125,6 @@ def _run(kernel: Kernel, request: Request, code: bytes, descriptors: tuple[int, 
         os.chdir(request.cwd)
         step = "cage"
         enter(kernel, request, code)
-        if request.workspace:
-            os.write(_REPORT, marshal.dumps(("entered", os.stat("/proc/self/ns/mnt").st_ino, "")))
         step = "program"
         os.execve(request.program, request.argv, request.environment)  # noqa: S606 - argv is the command
     except BaseException as error:  # noqa: BLE001 - the top of a process: nothing else of the zygote may run in it

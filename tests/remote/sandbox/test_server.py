@@ -115,6 +115,36 @@ async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Pat
     assert b"device\n" not in output
 
 
+def test_what_a_killed_worker_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    program = """
+import os
+from ccb.remote.sandbox.temporary import TemporaryDirectories
+directories = TemporaryDirectories()
+path = directories.make()
+open(path + "/file", "w").close()
+print(path, flush=True)
+if os.environ["DIES"]:
+    os.kill(os.getpid(), 9)
+input()
+directories.close()
+"""
+    env = {**_with_source(), "TMPDIR": str(tmp_path)}
+    argv, pipe = [sys.executable, "-c", program], subprocess.PIPE
+    alive = subprocess.Popen(argv, env={**env, "DIES": ""}, stdin=pipe, stdout=pipe, text=True)
+    assert alive.stdin and alive.stdout
+    kept = alive.stdout.readline().strip()
+    done = subprocess.run(argv, check=False, env={**env, "DIES": "x"}, capture_output=True, text=True, timeout=60)
+    left = os.path.dirname(done.stdout.strip())
+    assert os.path.isdir(left)
+    subprocess.run(argv, check=True, env={**env, "DIES": ""}, input="\n", capture_output=True, text=True, timeout=60)
+    deadline = time.monotonic() + 10
+    while os.path.exists(left):
+        assert time.monotonic() < deadline
+    assert os.path.exists(kept), "that one lives"
+    alive.communicate("\n", timeout=60)
+    assert os.listdir(tmp_path) == []
+
+
 async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(caged: Caged) -> None:
     assert await caged.run("echo one; echo two >&2; kill -TERM $$") == -signal.SIGTERM
     assert caged.output == b"one\ntwo\n"

@@ -144,6 +144,22 @@ async def test_placeholders_are_there_only_while_something_lives(workspace: Work
     await until(lambda: sorted(os.listdir(workspace.root)) == before)
 
 
+async def test_placeholders_stay_for_another_session_and_go_after_a_killed_worker(workspace: Workspace) -> None:
+    before = sorted(os.listdir(workspace.root))
+    (workspace.root / ".envrc").mkdir()
+    (workspace.root / ".envrc").chmod(0o1700)  # a worker that was killed has left it
+    process = workspace.start("echo ready; exec sleep 100")
+    await until(lambda: workspace.output == b"ready\n")
+    first, workspace.host = workspace.host, LocalHost()  # another session in the same project
+    assert await workspace.run("echo done") == "done\n"
+    workspace.host.close()
+    assert (workspace.root / ".envrc").is_dir()
+    assert (workspace.root / ".claude").is_dir()
+    await process.stop()
+    first.close()
+    await until(lambda: sorted(os.listdir(workspace.root)) == before)
+
+
 async def test_without_landlock_there_is_no_cage_for_the_workspace(tmp_path: Path) -> None:
     server = CageServer(most_abi=0)
     rules = workspace_rules([str(tmp_path)], os.environ, "")
