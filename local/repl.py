@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccb import __version__
+from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.options import CAGES
 
 from .command_line.model import Arguments
@@ -54,7 +55,7 @@ async def _connected(arguments: Arguments) -> int:
                 connected.resume,
                 options.client,
                 arguments.prompt or "",
-                CAGES.get(options.sandbox, "") if "sandbox" in session.hello.capabilities else "",
+                session.hello.sandbox or _wanted_cage(session.hello, options.sandbox),
             )
             try:
                 return (await run_repl(session, info, prompts=prompts)).code
@@ -77,6 +78,12 @@ async def _connected(arguments: Arguments) -> int:
     finally:
         importing.cancel()
         await asyncio.gather(importing, return_exceptions=True)
+
+
+def _wanted_cage(hello: Hello, mode: str) -> str:
+    """Return in words the cage of a sandbox mode, as long as the worker has not said which one is in force; "" for a
+    worker that knows none."""
+    return CAGES.get(mode, "") if "sandbox" in hello.capabilities else ""
 
 
 def _import_interface() -> None:

@@ -106,6 +106,7 @@ class Daemon:
         self.clients = Clients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._tried_cages = False
         self._session_over = False  # a person or program ended the session, so it is over for its clients too
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
@@ -236,6 +237,7 @@ class Daemon:
         are here learn it with the first turn."""
         await self._begun.wait()
         available = await asyncio.get_running_loop().run_in_executor(None, self._context.cages.probe)
+        self._tried_cages = True
         if available.mechanism is Mechanism.NONE:
             notes = self._facts["notes"]
             assert isinstance(notes, list)
@@ -266,6 +268,8 @@ class Daemon:
             state=self._state,
             driver=self._lease.driver,
         )
+        if self._tried_cages and self.session is not None:
+            hello["sandbox"] = self.session.agent.config.permissions.cage_in_force
         self.clients.add(reader, writer, hello)
 
 

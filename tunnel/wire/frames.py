@@ -42,7 +42,8 @@ class Hello:
     `epoch` is the highest epoch granted so far, `seq` the number of the last event in the journal (0 for a new
     session). `state` is `idle`, `running` or `requires_action`. `driver` is the name of the client that drives, even
     while its connection is lost; it is empty when no client has driven yet or the last driver has left. `storage` says
-    where the journal is: on `disk`, `volatile` (a directory that may not survive a reboot) or in `memory`."""
+    where the journal is: on `disk`, `volatile` (a directory that may not survive a reboot) or in `memory`. `sandbox` is
+    the cage in force, in words; it is empty as long as the worker has not tried which cages its host offers."""
 
     t: ClassVar[str] = "hello"
     protocol: int
@@ -59,6 +60,7 @@ class Hello:
     storage: str = "disk"
     notes: list[str] = field(default_factory=list)
     driver: str = ""
+    sandbox: str = ""
 
 
 @dataclass(frozen=True)

@@ -156,11 +156,13 @@ class _Foreground:
         self._output = Output(context.spill, "bash")
         self._started = time.monotonic()
         self._shown = 0
+        self._reports = True
 
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
         cwd = context.shells.directory(context.host, _roots(context))
         report = CwdReport(context.spill, caged=context.cage is not None)
+        self._reports = bool(report.path)
         cage = _with_report(context.cage, report.path)
         try:
             argv = _arguments(_shell(context), self._command, report.path)
@@ -228,6 +230,8 @@ class _Foreground:
         """Take the directory in which the command ended as the next one's. Return a note if it is outside the session's
         directories."""
         context = self._context
+        if not self._reports and changes_directory(self._command):
+            return f"Shell cwd stays {context.shells.cwd}: this host has no place to note where a command ends"
         if not directory or directory == context.shells.cwd:
             return ""
         if any(is_under(directory, context.host.real_path(root)) for root in _roots(context)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox, until
 
-from ccb.remote.sandbox.rules import CageRules
+from ccb.remote.sandbox.rules import CageRules, workspace_rules
 from ccb.remote.sandbox.server import CageServer, Mechanism
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process
+from ccb.remote.tools.spill import Spill
 
 _HOW = "To ask the user to run it without the sandbox, call Bash again with dangerouslyDisableSandbox: true."
 
@@ -45,6 +47,13 @@ async def test_the_next_command_starts_where_a_caged_one_has_gone(box: Toolbox) 
     assert [name for name in os.listdir(box.outputs) if "cwd" in name] == [], "the report is removed"
 
 
+async def test_where_no_file_can_be_made_the_directory_stays_and_the_model_is_told(box: Toolbox) -> None:
+    (box.root / "sub").mkdir()
+    box.context = replace(box.context, spill=Spill(""))
+    assert "Shell cwd stays" in await box.text("Bash", command="cd sub")
+    assert await box.text("Bash", command="pwd") == str(box.root)
+
+
 async def test_a_command_in_the_background_is_caged_and_tells_of_the_stop(box: Toolbox) -> None:
     await box.text("Bash", command="echo before; echo x > made", run_in_background=True)
     shell = box.context.shells.get("bash_1")
@@ -56,13 +65,17 @@ async def test_a_command_in_the_background_is_caged_and_tells_of_the_stop(box: T
 
 
 async def test_a_cage_that_cannot_be_made_runs_nothing(box: Toolbox) -> None:
-    host = LocalHost(cages=CageServer(most_abi=0))
-    box.context = replace(box.context, host=host)
+    cage = workspace_rules([str(box.root)], os.environ, "/nowhere")  # needs Landlock, which this host has not
+    with contextlib.closing(LocalHost(cages=CageServer(most_abi=0))) as host:
+        box.context = replace(box.context, host=host, cage=cage)
+        await _assert_nothing_runs(box)
+
+
+async def _assert_nothing_runs(box: Toolbox) -> None:
     for more in ({}, {"run_in_background": True}):
         said = await box.error("Bash", command=f"touch {box.root}/made", **more)
         assert "could not be started" in said and said.splitlines()[-1] == _HOW
     assert not (box.root / "made").exists()
-    host.close()
 
 
 @pytest.mark.parametrize("call", [{"name": "Grep", "pattern": "needle"}, {"name": "Glob", "pattern": "*.txt"}])
