@@ -229,6 +229,8 @@ class _Reader:
             return []
         if operator in (">&", "<&") and target.is_literal and re.fullmatch(r"[0-9]+-?|-", target.text):
             return []
+        if operator == "<>":
+            return [Redirect(target, writes=False), Redirect(target, writes=True)]
         return [Redirect(target, writes=operator not in ("<", "<&"))]
 
     def _skip_blanks_in_line(self) -> None:

@@ -97,7 +97,7 @@ def test_what_is_not_certain_is_not_understood(text: str) -> None:
         ("a &> f", ["f"], []),
         ("a &>> f", ["f"], []),
         ("a >& f", ["f"], []),
-        ("a <> f", ["f"], []),
+        ("a <> f", ["f"], ["f"]),
         ("a < f", [], ["f"]),
         ("> f", ["f"], []),
         ("a 2>&1 >&2 2>&- <&3", [], []),
