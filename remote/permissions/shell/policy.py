@@ -313,7 +313,9 @@ def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]
 
 
 def _is_unclear(word: Word) -> bool:
-    return word.dynamic or (word.is_glob and has_deep_wildcards(word))
+    """Return whether the text does not show what the program gets, as wildcards with brackets, which the locale
+    explains."""
+    return word.dynamic or (word.is_glob and (has_deep_wildcards(word) or "[" in word.skeleton))
 
 
 def _is_plain(text: str) -> bool:
