@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -158,6 +159,15 @@ async def test_placeholders_stay_for_another_session_and_go_after_a_killed_worke
     await process.stop()
     first.close()
     await until(lambda: sorted(os.listdir(workspace.root)) == before)
+
+
+async def test_a_program_that_cannot_be_run_is_the_usual_error(workspace: Workspace) -> None:
+    (workspace.root / "program").write_bytes(b"\x7fno format of programs\n")
+    (workspace.root / "program").chmod(0o755)
+    rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
+    with pytest.raises(OSError, match="program") as raised:
+        workspace.host.start(["./program"], str(workspace.root), workspace.output.extend, None, rules)
+    assert raised.value.errno == errno.ENOEXEC
 
 
 async def test_without_landlock_there_is_no_cage_for_the_workspace(tmp_path: Path) -> None:
