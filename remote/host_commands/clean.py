@@ -8,7 +8,7 @@ import re
 from ..sessions.paths import MADE
 from ..sessions.registry import directories, is_ours, living, runtime_directories, sessions, state_directories
 from .cleanup import Remover, worker_directories
-from .gc import end_leftovers, stop_lost_daemons
+from .gc import end_leftovers, remove_left_directories, stop_lost_daemons
 from .report import Reports
 from .stopping import all_targets, stop_all
 
@@ -40,6 +40,7 @@ def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
     for top in state_directories():
         remover.directory(top, _WHY)
     _runtime_files(remover, ending)
+    remove_left_directories(remover)
     in_use = {str(entry.summary.get("bundle")) for entry in elsewhere.values()}
     _bundles(remover, in_use, last=bundle)
 

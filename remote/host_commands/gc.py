@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Iterable
 
+from ..sandbox.temporary import left_directories, open_up
 from ..sessions import identity
 from ..sessions.registry import (
     Entry,
@@ -58,7 +59,16 @@ def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float
     _remove_dead_sockets(remover)
     for top in runtime_directories():
         _remove_temporary(remover, top)
+    remove_left_directories(remover)
     _remove_bundles(remover, bundle)
+
+
+def remove_left_directories(remover: Remover) -> None:
+    """Remove the temporary directories of caged commands whose worker is gone."""
+    for path in left_directories():
+        if not remover.dry_run:
+            open_up(path)
+        remover.tree(path, "temp", "left by a process that is gone")
 
 
 def stop_lost_daemons(reports: Reports, dry_run: bool) -> None:

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
 import threading
 
 _PREFIX = "ccb-cage-"
+_NAME = re.compile(_PREFIX + r"[\d-]+-\w+")
 
 
 class TemporaryDirectories:
     """Makes a directory for each command in one directory of this process, and removes it when the command has ended.
-    Where nothing can be made, "" stands for no directory."""
+    Where nothing can be made, "" stands for no directory. This process holds a lock on its directory; the first use
+    removes those whose process was killed."""
 
     def __init__(self) -> None:
         self._top = ""
+        self._lock = -1
         self._count = 0
 
     def make(self) -> str:
         """Return the real path of a new directory."""
         if not os.path.isdir(self._top):  # also where the system has removed it as too old
-            self._top = ""
+            self._let_go()
         try:
             if not self._top:
-                _remove_orphans(tempfile.gettempdir())
-                self._top = os.path.realpath(tempfile.mkdtemp(prefix=f"{_PREFIX}{_space_of_pids()}-{os.getpid()}-"))
+                self._make_top()
             self._count += 1
             path = os.path.join(self._top, str(self._count))
             os.mkdir(path, 0o700)
@@ -42,47 +46,82 @@ class TemporaryDirectories:
         try:
             os.rmdir(path)
         except OSError:
-            threading.Thread(target=_remove, args=(path,), name="cage-tmp", daemon=True).start()
+            threading.Thread(target=remove_directory, args=(path,), name="cage-tmp", daemon=True).start()
 
     def close(self) -> None:
         """Remove everything that is left."""
         if self._top:
-            _remove(self._top)
-            self._top = ""
+            remove_directory(self._top)
+        self._let_go()
+
+    def _make_top(self) -> None:
+        """Make the directory of this process, with its lock. Raise OSError."""
+        for _ in range(3):  # another process may take it for one that was left, before it is locked
+            top = os.path.realpath(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+            lock = _locked(top)
+            if lock >= 0:
+                self._top, self._lock = top, lock
+                threading.Thread(target=_remove_left, name="cage-tmp").start()
+                return
+        raise OSError("no directory could be locked")
+
+    def _let_go(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._top, self._lock = "", -1
 
 
-def _space_of_pids() -> int:
-    """Return the number of the PID namespace: containers may share a directory for temporary files."""
+def left_directories() -> list[str]:
+    """Return the directories of this user's processes that are gone, as after `kill -9`."""
+    found = []
+    for top in dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/tmp", "/var/tmp"))):  # noqa: S108
+        with contextlib.suppress(OSError):
+            for name in os.listdir(top):
+                path = os.path.join(top, name)
+                lock = _locked(path) if _NAME.fullmatch(name) else -1
+                if lock >= 0:
+                    os.close(lock)
+                    found.append(path)
+    return found
+
+
+def _remove_left() -> None:
+    for path in left_directories():
+        remove_directory(path)
+
+
+def _locked(path: str) -> int:
+    """Return a descriptor that holds the lock of a directory of this user; -1 if another process holds it, or if it is
+    no such directory."""
     try:
-        return os.stat("/proc/self/ns/pid").st_ino
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return 0
+        return -1
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        here, there = os.fstat(lock), os.lstat(path)
+        if here.st_ino == there.st_ino and here.st_uid == os.getuid() and stat.S_ISDIR(there.st_mode):
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return -1
 
 
-def _remove_orphans(directory: str) -> None:
-    """Remove what killed workers of this user have left."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(directory):
-            space, _, rest = name[len(_PREFIX) :].partition("-")
-            pid = rest.partition("-")[0]
-            if name.startswith(_PREFIX) and space == str(_space_of_pids()) and pid.isdigit():
-                path = os.path.join(directory, name)
-                info = os.lstat(path)
-                ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
-                if ours and not os.path.isdir(f"/proc/{pid}"):
-                    threading.Thread(target=_remove, args=(path,), name="cage-tmp").start()
-
-
-def _remove(top: str) -> None:
+def remove_directory(top: str) -> None:
     """Remove a directory with all that a command may have made in it, as directories that nobody may enter."""
     shutil.rmtree(top, ignore_errors=True)
-    if not os.path.isdir(top):
-        return
+    if os.path.isdir(top):
+        open_up(top)
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def open_up(top: str) -> None:
+    """Let this user enter all directories in a directory."""
     for directory, names, _ in os.walk(top):
         for name in names:
             with contextlib.suppress(OSError):
                 _let_in(os.path.join(directory, name))
-    shutil.rmtree(top, ignore_errors=True)
 
 
 def _let_in(path: str) -> None:

@@ -178,6 +178,7 @@ class WorkerHost:
         self.prelude = ""
         self.project = home / "project"
         self.runtime = Path(tempfile.mkdtemp(prefix="ccb-run-"))  # short: the path of a socket has a limit
+        self.temporary = home / "tmp"  # used once it is there
         self.pids: set[int] = set()
         self._laptops: list[Laptop] = []
         for each in (home, self.project):
@@ -189,6 +190,7 @@ class WorkerHost:
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "XDG_RUNTIME_DIR": str(self.runtime),
+            "TMPDIR": str(self.temporary),
             "PYTHONPATH": str(_SOURCE),
             "CCB_MAX_RETRIES": "0",
         }

@@ -241,6 +241,9 @@ async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, sessi
         (state / name).parent.mkdir(exist_ok=True)
         (state / name).write_text("half")
     (host.runtime / "ccb/.probe-999999999").touch()
+    host.temporary.mkdir()
+    (host.temporary / "ccb-cage-999999999-left").mkdir()
+    (host.temporary / "of-another-program").mkdir()
     would = await command(host, "gc", dry_run=True)
     assert all(map(alive, pids)) and len(host.runtime_files()) == 3
     did = await command(host, "gc")
@@ -255,6 +258,7 @@ async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, sessi
     assert {body["pid"] for kind, body in would if kind == "ended"} == set(ended)
     assert of_tools(host) == []
     assert host.runtime_files() == []
+    assert os.listdir(host.temporary) == ["of-another-program"]
     left = sorted(path.name for path in state.rglob("*") if path.is_file())
     assert left == ["daemon.log", "epoch", "journal.jsonl", "summary.json"]
     assert [pair for pair in await command(host, "gc") if pair[0] != "session"] == []
@@ -339,6 +343,7 @@ async def test_gc_takes_old_probes_of_a_place_but_none_that_is_just_tried(host: 
 
 
 async def test_clean_takes_probes_of_a_place(host: WorkerHost, session: str) -> None:
+    (host.temporary / "ccb-cage-1-left").mkdir(parents=True)
     await ended(host, session)
     for name in ("0123456789abcdef", "4711"):
         (host.runtime / f"ccb/.probe-{name}").touch()
