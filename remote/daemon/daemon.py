@@ -106,7 +106,6 @@ class Daemon:
         self.clients = Clients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._tried_cages = False
         self._session_over = False  # a person or program ended the session, so it is over for its clients too
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
@@ -204,7 +203,6 @@ class Daemon:
             await stop_marked(self._left_behind)
             self._context.spill.sweep()
         turns = loop.create_task(self._run_turns())
-        noting = loop.create_task(self._note_missing_cage())
         reasons_to_end = [
             turns,
             loop.create_task(self._lifetime.over()),
@@ -220,7 +218,7 @@ class Daemon:
             if self.session is not None:
                 self.session.broker.suspend()
             server.close()
-            await _cancelled([*reasons_to_end, upkeep, noting])
+            await _cancelled([*reasons_to_end, upkeep])
             await self._close()
 
     async def _run_turns(self) -> None:
@@ -231,17 +229,6 @@ class Daemon:
             if not self.clients.release_finisher():
                 return
             self.session.turns.go_on()
-
-    async def _note_missing_cage(self) -> None:
-        """Find out which cages this host offers. If there are none, tell the clients that come from now on; those that
-        are here learn it with the first turn."""
-        await self._begun.wait()
-        available = await asyncio.get_running_loop().run_in_executor(None, self._context.cages.probe)
-        self._tried_cages = True
-        if available.mechanism is Mechanism.NONE:
-            notes = self._facts["notes"]
-            assert isinstance(notes, list)
-            self._facts["notes"] = [*notes, f"commands run without a cage: {available.why}"]
 
     async def _close(self) -> None:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
@@ -261,14 +248,20 @@ class Daemon:
             log.warning("%s connected to the session's socket, and was refused", who)
             writer.close()
             return
+        cages = self._context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
+        facts = self._facts
+        if cages is not None and cages.mechanism is Mechanism.NONE:
+            notes = facts["notes"]
+            assert isinstance(notes, list)
+            facts = {**facts, "notes": [*notes, f"commands run without a cage: {cages.why}"]}
         hello = hello_frame(
-            self._facts,
+            facts,
             epoch=self._lease.epoch,
             seq=self.journal.durable,
             state=self._state,
             driver=self._lease.driver,
         )
-        if self._tried_cages and self.session is not None:
+        if cages is not None and self.session is not None:
             hello["sandbox"] = self.session.agent.config.permissions.cage_in_force
         self.clients.add(reader, writer, hello)
 

@@ -125,6 +125,11 @@ class CageServer:
         with self._lock:
             return self._availability()
 
+    @property
+    def known(self) -> Availability | None:
+        """What `availability` has returned; None before it was asked."""
+        return self._available
+
     def start(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> CagedChild:
         """Start `argv` in its own session with stdin from /dev/null and its output in a pipe. TMPDIR in the cage is a
         new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be started."""

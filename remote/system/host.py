@@ -119,6 +119,9 @@ class Host(Protocol):
     def cages(self) -> Availability:
         """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""
 
+    def known_cages(self) -> Availability | None:
+        """Return what `cages` has returned; None before it was called."""
+
     def close(self) -> None:
         """Release what the host keeps for starting processes. The processes go on."""
 
@@ -188,6 +191,9 @@ class LocalHost:
 
     def cages(self) -> Availability:
         return self._cages.availability()
+
+    def known_cages(self) -> Availability | None:
+        return self._cages.known
 
     def close(self) -> None:
         self._cages.close()

@@ -72,6 +72,9 @@ class PinnedHost:
     def cages(self) -> Availability:
         return self._host.cages()
 
+    def known_cages(self) -> Availability | None:
+        return self._host.known_cages()
+
     def close(self) -> None:
         self._host.close()
 
