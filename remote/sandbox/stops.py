@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import enum
+import os
 import re
+from collections.abc import Iterator
 
 from .rules import CageKind, CageRules
 
@@ -15,20 +18,74 @@ _NETWORK = (
 )
 _KILLED_BY_FILTER = (-31, 159)
 _NODE = ("EACCES: permission denied", "EPERM: operation not permitted", "EROFS: read-only file system")
+_QUOTED = re.compile(r"['\"‘]([^'\"‘’]+)['\"’]")
+_NAMED = re.compile(r"(?:bash: line \d+: (.+)|.+ ['‘]([^'‘’]+)['’]): [A-Z][^:'\"]+")
+"""An error message that ends with the name of a file and the reason."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-def stopped(output: str, code: int, rules: CageRules) -> str:
+class _Cause(enum.Enum):
+    """What a line about a file says of its cause: the cage, the file's own permissions, or neither for sure."""
+
+    CAGE = 1
+    ORDINARY = 2
+    UNKNOWN = 3
+
+
+def stopped(output: str, code: int, rules: CageRules, cwd: str = "") -> str:
     """Return one line about what the cage has probably stopped, "" if nothing shows that it has. `output` is the end of
-    what the command has printed, and `code` its exit code."""
+    what the command has printed, `code` its exit code, and `cwd` the directory in which it began. What a command
+    prints without failing is mostly no error, so a file must show then that the cage has stopped it."""
     if code in _KILLED_BY_FILTER:
         return "stopped by the sandbox: a system call of another architecture"
-    network = () if rules.network else _NETWORK
     for line in output.splitlines():
-        for words, what in ((network, "network: "), ((*_FILES, *_CALLS, *_NODE), "")):
-            if any(each in line for each in words):
-                return f"stopped by the sandbox: {what}{_shown(line)}"
+        if code and not rules.network and any(each in line for each in _NETWORK):
+            return f"stopped by the sandbox: network: {_shown(line)}"
+        words = next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
+        if not words:
+            continue
+        cause = _cause(line.strip(), words, rules, cwd) if cwd else _Cause.UNKNOWN
+        if cause is _Cause.CAGE or (code and cause is _Cause.UNKNOWN):
+            return f"stopped by the sandbox: {_shown(line)}"
     return ""
+
+
+def _cause(line: str, words: str, rules: CageRules, cwd: str) -> _Cause:
+    for name in _names(line, words):
+        path = os.path.join(cwd, name)
+        if os.path.lexists(path):
+            return _cause_at(path, words, rules, line.endswith(words))
+    named = _NAMED.fullmatch(line)
+    if named is None:
+        return _Cause.UNKNOWN
+    above = os.path.dirname(os.path.join(cwd, named[1] or named[2]))
+    if not os.path.isdir(above):
+        return _Cause.UNKNOWN
+    return _Cause.CAGE if os.access(above, os.W_OK | os.X_OK) else _Cause.ORDINARY
+
+
+def _cause_at(path: str, words: str, rules: CageRules, at_end: bool) -> _Cause:
+    """Return the cause of a failure at a path. This process has the permissions of the command, but no cage."""
+    if words in (_FILES[0], _NODE[0]):
+        if not os.access(path, os.R_OK | os.X_OK if os.path.isdir(path) else os.R_OK):
+            return _Cause.ORDINARY
+        real = os.path.realpath(path) + "/"
+        if any(real.startswith(top + "/") for top in rules.write):
+            is_program = os.path.isdir(path) or os.access(path, os.X_OK)
+            return _Cause.UNKNOWN if is_program else _Cause.ORDINARY
+        readable = any(real.startswith(top + "/") for top in rules.read)
+        if readable and not os.access(path, os.W_OK) and not os.access(path, os.X_OK):
+            return _Cause.ORDINARY
+    return _Cause.CAGE if at_end else _Cause.UNKNOWN
+
+
+def _names(line: str, words: str) -> Iterator[str]:
+    """Yield what may be the name of a file in an error message, the likeliest first."""
+    yield from _QUOTED.findall(line)
+    for piece in reversed(line.split(": ")):
+        if piece and words not in piece:
+            yield piece
+            yield piece.split()[-1] if piece.split() else piece
 
 
 def how_to_ask(rules: CageRules) -> str:

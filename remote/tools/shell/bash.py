@@ -160,7 +160,7 @@ class _Foreground:
 
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
-        cwd = context.shells.directory(context.host, _roots(context))
+        cwd = self._cwd = context.shells.directory(context.host, _roots(context))
         report = CwdReport(context.spill, caged=context.cage is not None)
         self._reports = bool(report.path)
         cage = _with_report(context.cage, report.path)
@@ -196,7 +196,7 @@ class _Foreground:
     def _stop(self, code: int) -> str:
         """Return a note about what the cage stopped, "" for nothing."""
         cage = self._context.cage
-        return "" if cage is None else stop_note(cage, self._output.last(_TAIL_LINES, _TAIL_BYTES), code)
+        return "" if cage is None else stop_note(cage, self._output.last(_TAIL_LINES, _TAIL_BYTES), code, self._cwd)
 
     async def _watch(self, process: Process, timeout: float) -> bool:
         """Wait for the process, and report its output meanwhile. Return whether the process ended in time."""
@@ -260,10 +260,10 @@ class _Foreground:
         return ToolResult(f"{text}\n{note}" if note else text, is_error=failed, structured=structured)
 
 
-def stop_note(cage: CageRules, output: str, code: int) -> str:
+def stop_note(cage: CageRules, output: str, code: int, cwd: str) -> str:
     """Return the note for the model about what a cage stopped; "" if it stopped nothing. `output` is the end of the
-    command's output."""
-    line = stopped(output, code, cage)
+    command's output, and `cwd` the directory in which it began."""
+    line = stopped(output, code, cage, cwd)
     return f"{line}\n{_HOW_TO_ASK}" if line else ""
 
 

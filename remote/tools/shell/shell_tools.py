@@ -76,7 +76,9 @@ class BashOutput(Tool):
         if status in (Status.COMPLETED, Status.FAILED) and code is not None:
             parts.append(f"<exit_code>{code}</exit_code>")
         parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
-        note = stop_note(shell.cage, text, code) if shell.cage is not None and code is not None else ""
+        note = (
+            stop_note(shell.cage, text, code, context.shells.cwd) if shell.cage is not None and code is not None else ""
+        )
         parts += [note] if note else []
         structured: Json = {
             "shellId": shell.id,

@@ -91,6 +91,62 @@ def test_a_stop_is_told_in_one_line(output: str, code: int, line: str, tmp_path:
     assert len(told) < 250
 
 
+@pytest.mark.parametrize("kind", [CageKind.READ_ONLY, CageKind.WORKSPACE])
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        ("cat: unreadable: Permission denied", 1),
+        ("ls: cannot open directory 'closed': Permission denied", 2),
+        ("find: ‘closed’: Permission denied", 1),
+        ("a:hello\nunreadable: Permission denied (os error 13)", 2),
+        ("PermissionError: [Errno 13] Permission denied: 'unreadable'", 1),
+        ("bash: line 1: closed/x: Permission denied", 1),
+        ("ls: cannot access 'nosuch': No such file or directory", 2),
+        ("6886ac2 Fix: Permission denied", 0),
+        ('a.py:12:    raise OSError("Permission denied")', 0),
+        ("kept: Permission denied again", 0),
+        ("Jan 1 sshd: Connection from host: Permission denied", 0),
+        ("retry when the Network is unreachable", 0),
+        ("errno.h: EPERM Operation not permitted", 0),
+    ],
+)
+def test_ordinary_failures_and_texts_are_not_taken_for_stops(
+    kind: CageKind, output: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("unreadable", "kept"):
+        (tmp_path / name).touch()
+    (tmp_path / "closed").mkdir()
+
+    def access(path: str, mode: int) -> bool:  # root may do everything, so the kernel cannot be asked
+        return "unreadable" not in path and "closed" not in path and not (path.endswith("kept") and mode & os.X_OK)
+
+    monkeypatch.setattr(os, "access", access)
+    make = read_only_rules if kind is CageKind.READ_ONLY else workspace_rules
+    assert stopped(output, code, make([str(tmp_path)], _LOGIN, ""), str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        ("bash: line 1: made: Permission denied", 0),
+        ("touch: cannot touch 'made': Read-only file system", 0),
+        ("rm: cannot remove 'kept': Permission denied", 0),
+        ("bash: line 1: kept: Permission denied", 1),
+        ("cat: {0}/outside/secret: Permission denied", 0),
+        ("error: could not lock config file .git/config: Read-only file system", 255),
+        ("kill: (1) - Operation not permitted", 1),
+    ],
+)
+def test_a_stop_at_a_file_is_told_also_where_the_command_went_on(output: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "outside").mkdir()
+    for name in ("project/kept", "outside/secret"):
+        (tmp_path / name).touch()
+    project = str(tmp_path / "project")
+    rules = read_only_rules([project], _LOGIN, "")
+    assert stopped(output.format(tmp_path), code, rules, project).startswith("stopped by the sandbox: ")
+
+
 def test_where_nothing_was_stopped_nothing_is_told(tmp_path: Path) -> None:
     rules = workspace_rules([str(tmp_path)], _LOGIN, "", network=True)
     assert stopped("3 passed\n", 0, rules) == ""
