@@ -48,15 +48,15 @@ def take(left):
         left -= len(data)
         yield data
 module = type(sys)
-package = sys.modules["sandbox"] = module("sandbox")
+package = sys.modules["kernel"] = module("kernel")
 package.__path__ = []
 for name, text in marshal.loads(b"".join(take(int.from_bytes(b"".join(take(4)), "little")))):
-    made = module("sandbox." + name)
-    made.__package__ = "sandbox"
-    sys.modules["sandbox." + name] = made
+    made = module("kernel." + name)
+    made.__package__ = "kernel"
+    sys.modules["kernel." + name] = made
     setattr(package, name, made)
-    exec(compile(text, "<sandbox>/" + name + ".py", "exec"), made.__dict__)
-sys.modules["sandbox.zygote"].main(0)
+    exec(compile(text, "<kernel>/" + name + ".py", "exec"), made.__dict__)
+sys.modules["kernel.zygote"].main(0)
 """
 _ANSWER_S = 20.0
 _MOST_REPORT = 4096
@@ -250,7 +250,7 @@ def load_sources() -> bytes:
     that holds them may be removed later."""
     sources = []
     for name in _MODULES:
-        full_name = f"{__package__}.{name}"
+        full_name = f"{__package__}.kernel.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
         sources.append((name, cast("InspectLoader", spec.loader).get_source(full_name)))

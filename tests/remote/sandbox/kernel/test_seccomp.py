@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from ccb.remote.sandbox.seccomp import read_only_filter, workspace_filter
-from ccb.remote.sandbox.syscalls import AARCH64, NUMBERS, X86_64, number
+from ccb.remote.sandbox.kernel.seccomp import read_only_filter, workspace_filter
+from ccb.remote.sandbox.kernel.syscalls import AARCH64, NUMBERS, X86_64, number
 
 _ARCHITECTURES = {X86_64: 0xC000003E, AARCH64: 0xC00000B7}
 _ALLOWED, _KILLED, _EPERM, _EACCES, _ENOSYS = 0x7FFF0000, 0x80000000, 0x50001, 0x5000D, 0x50026

@@ -4,7 +4,7 @@ The worker has threads, so after a fork of it no Python code may run safely. It 
 socket, and passes the descriptors of the command. The command becomes a child of the worker (CLONE_PARENT), which
 waits for it as for any other child. The zygote ends with the worker, because its socket is closed then.
 
-This module runs in a bare interpreter, which loads the modules of this room by their sources (see `server.py`).
+This module runs in a bare interpreter, which loads the modules of this room by their sources (see `..server`).
 """
 
 from __future__ import annotations
