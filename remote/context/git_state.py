@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..permissions.git.repository import why_unsafe
@@ -68,21 +68,31 @@ async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
     real = os.path.realpath(cwd)
     why = await asyncio.get_running_loop().run_in_executor(None, why_unsafe, real, [real], cages.home, cage is None)
     asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
-    named = " ".join(name for name in cages.environ if _NAME.fullmatch(name) and name not in _QUIET)
-    script = f"unset {named}\n" if named else ""
-    runner = _Runner(host, cwd, cage, (shell, "-c", script + 'exec "$@" 2>/dev/null', "sh", git, *_GIT_OPTIONS))
+    runner = _Runner(host, cwd, cage, (shell, "-c", _script_without(cages.environ), "sh", git, *_GIT_OPTIONS))
     outputs = await asyncio.gather(*(runner.run(command) for command in asked))
     found = {command[0]: output for command, output in zip(asked, outputs)}
-    branch, refs, status, commits, user = (found.get(command[0]) for command in _GIT_COMMANDS)
-    if status is None and branch is None and not is_repository(cwd):
+    if found.get("status") is None and found.get("rev-parse") is None and not is_repository(cwd):
         return None
-    status_lines = (status or "").splitlines()
+    return _state({name: output for name, output in found.items() if output is not None}, why)
+
+
+def _script_without(environ: Mapping[str, str]) -> str:
+    """Return the script that runs git without the variables of an environment that would steer it."""
+    named = " ".join(name for name in environ if _NAME.fullmatch(name) and name not in _QUIET)
+    unset = f"unset {named}\n" if named else ""
+    return unset + 'exec "$@" 2>/dev/null'
+
+
+def _state(found: Mapping[str, str], why: str) -> GitState:
+    """Return the state from what the commands printed, by their names. `why`: git status was not asked."""
+    branch, refs, status, commits, user = (found.get(command[0], "") for command in _GIT_COMMANDS)
+    status_lines = status.splitlines()
     return GitState(
         branch=(branch or _unborn_branch(status_lines)).strip(),
-        main_branch=_main_branch(refs or ""),
-        status=_changes(status_lines) if status is not None else _no_status(why),
-        recent_commits=(commits or "").strip()[:_MAX_STATUS_CHARS],
-        user=(user or "").strip()[:200],
+        main_branch=_main_branch(refs),
+        status=_changes(status_lines) if "status" in found else _no_status(why),
+        recent_commits=commits.strip()[:_MAX_STATUS_CHARS],
+        user=user.strip()[:200],
     )
 
 

@@ -13,7 +13,7 @@ import time
 from ..sandbox.rules import read_only_rules, workspace_rules
 from ..sandbox.server import CageServer, Mechanism
 from ..sessions.paths import home_directory
-from ..system.process import Child
+from ..system.process import RunningChild
 
 _MAX_BYTES = 2000
 
@@ -30,7 +30,7 @@ def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False, 
         return _first_line(process, seconds, any_status) if process is not None else ""
 
 
-def _first_line(process: Child, seconds: float, any_status: bool) -> str:
+def _first_line(process: RunningChild, seconds: float, any_status: bool) -> str:
     assert process.stdout is not None
     try:
         out, ended = _read(process.stdout.fileno(), seconds)
@@ -43,7 +43,7 @@ def _first_line(process: Child, seconds: float, any_status: bool) -> str:
     return out.decode("utf-8", "replace").strip().partition("\n")[0].strip() if good else ""
 
 
-def _start(argv: list[str], server: CageServer, network: bool) -> Child | None:
+def _start(argv: list[str], server: CageServer, network: bool) -> RunningChild | None:
     """Start a program in the cage for it: one that only reads, or one that may also use the network. Without any cage,
     start it as it is, but not with the network. Raise OSError."""
     whole = [shutil.which("sh") or "/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh", *argv]

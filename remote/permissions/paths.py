@@ -233,19 +233,29 @@ def protection(real: str, home: str) -> str | None:
     """Return why writing the path always needs the approval of a person, or None. Such files start programs, hold keys
     or instruct agents: who can write them acts later, outside of any cage."""
     name = real.casefold()
-    parts = [part for part in name.split("/") if part]
+    return _protection_by_name([part for part in name.split("/") if part]) or _protection_by_place(name, home)
+
+
+def _protection_by_name(parts: Sequence[str]) -> str | None:
+    """Return why a path with these names is protected wherever it is, or None."""
     for part in parts:
         if part in _DIRECTORIES:
             return f"it is inside {part}"
-    if parts and parts[-1] in _SHELL_START:
-        return f"{parts[-1]} starts programs or holds credentials"
-    if parts and parts[-1] in _EDITOR_START | _TOOL_START:
-        return f"{parts[-1]} starts programs"
-    if parts and parts[-1] in _INSTRUCTIONS:
-        return f"{parts[-1]} instructs agents"
+    last = parts[-1] if parts else ""
+    if last in _SHELL_START:
+        return f"{last} starts programs or holds credentials"
+    if last in _EDITOR_START | _TOOL_START:
+        return f"{last} starts programs"
+    if last in _INSTRUCTIONS:
+        return f"{last} instructs agents"
     for directory, entry in zip(parts, parts[1:]):
         if directory == ".claude" and entry.startswith(_AGENT_PLACES):
             return "it sets up the agent itself"
+    return None
+
+
+def _protection_by_place(name: str, home: str) -> str | None:
+    """Return why a path, in lower case, is protected for where it is, or None."""
     for place in _HOME_PLACES:
         if is_under(name, os.path.realpath(os.path.join(home, place)).casefold()):
             return f"~/{place} starts programs"

@@ -25,16 +25,22 @@ def program_directories(excluded: Sequence[str], environ: Mapping[str, str], hom
     """Return the directories of programs. Nothing in the directories `excluded` is below one of them, unless such a
     directory holds a whole directory of the system."""
     home = os.path.realpath(home) if os.path.isabs(home) else ""
-    found = [os.path.realpath(each) for each in _SYSTEM]
+    found = [*map(os.path.realpath, _SYSTEM), *_of_login(excluded, environ, home)]
+    existing = [each for each in dict.fromkeys(found) if os.path.exists(each)]
+    outer = [each for each in existing if not any(_is_in(each, other) for other in existing if other != each)]
+    return tuple(dict.fromkeys(part for each in outer for part in _without(each, excluded)))
+
+
+def _of_login(excluded: Sequence[str], environ: Mapping[str, str], home: str) -> list[str]:
+    """Return the tool chains on PATH, and the worker's own Python, unless they are in an excluded directory."""
+    found = []
     for each in environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.isabs(each) and not any(_is_in(os.path.realpath(each), root) for root in excluded):
             found += _tool_chain(os.path.realpath(each), home)
     for prefix in map(os.path.realpath, (sys.base_prefix, sys.prefix)):
         if not _is_in(home, prefix) and not any(_is_in(prefix, root) for root in excluded):
             found.append(prefix)
-    existing = [each for each in dict.fromkeys(found) if os.path.exists(each)]
-    outer = [each for each in existing if not any(_is_in(each, other) for other in existing if other != each)]
-    return tuple(dict.fromkeys(part for each in outer for part in _without(each, excluded)))
+    return found
 
 
 def _tool_chain(directory: str, home: str) -> list[str]:

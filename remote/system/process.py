@@ -47,7 +47,7 @@ def new_mark(session: str = "") -> str:
     return f"{session}.{token}" if session else token
 
 
-class Child(Protocol):
+class RunningChild(Protocol):
     """A process that this one has started: a `subprocess.Popen`, or a caged command."""
 
     pid: int
@@ -60,7 +60,7 @@ class Child(Protocol):
 class Process:
     """A running child. Make it with `start`; `stop` it on every path that does not see `wait` return."""
 
-    def __init__(self, child: Child, mark: str, on_output: Callable[[bytes], None]) -> None:
+    def __init__(self, child: RunningChild, mark: str, on_output: Callable[[bytes], None]) -> None:
         self.pid = child.pid
         self.mark = mark
         self.returncode: int | None = None

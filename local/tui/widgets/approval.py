@@ -21,12 +21,12 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from ...session.messages import ControlRequest
-from ..model.answer_keys import HOLD_S, AnswerKeys
 from ..render.approval_text import bounded, subject_lines
 from ..render.card_rows import CardLine, Voice
 from ..render.escapes import escaped_name
 from ..render.permission_updates import describe_update, session_updates
 from ..theme.palette import Palette
+from .answer_keys import HOLD_S, AnswerKeys
 from .approval_subject import ApprovalSubject
 
 Json = dict[str, Any]
@@ -177,7 +177,7 @@ class ApprovalCard(Vertical, can_focus=True):
     def on_resize(self) -> None:
         self.call_after_refresh(self.fit)
 
-    def on_approval_subject_seen(self) -> None:
+    def on_approval_subject_rows_seen(self) -> None:
         self._show_choices()
 
     def watch_has_focus(self, _has_focus: bool) -> None:

@@ -28,7 +28,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
     """
     ALLOW_SELECT = True
 
-    class Seen(Message):
+    class RowsSeen(Message):
         """More of the rows, or all, have been on the screen."""
 
     def __init__(self, lines: list[CardLine], palette: Palette) -> None:
@@ -107,7 +107,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
         first, end = top + crop.y, min(top + crop.bottom, len(self._rows))
         if self._counts and first <= self._seen < end:
             self._seen = end
-            self.post_message(self.Seen())
+            self.post_message(self.RowsSeen())
         return strips
 
     def render_line(self, y: int) -> Strip:

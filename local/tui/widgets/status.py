@@ -105,13 +105,8 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
         spare = left - first
         shown.append((mode.text if _cells(mode.text) <= spare else mode.short, mode.style))
         left -= _cells(shown[-1][0])
-    cage = _cage_entry(facts.sandbox, palette)
-    fitted = _fitting([*current, cage] if cage else current, left)
-    if cage and fitted and fitted[-1][0] in (cage.text, cage.short):
-        fitted.insert(0, fitted.pop())  # beside the mode, also when other entries come and go
-    for text, style in fitted:
-        shown.append((text, style))
-        left -= _cells(text)
+    shown += _fitting_beside(_cage_entry(facts.sandbox, palette), current, left)
+    left = room - least - sum(_cells(text) for text, _ in shown)
     room_for_place = min(least + left, max(least, width // 2))
     place = next((each for each in places if cell_len(each) <= room_for_place), "")
     line = Text(no_wrap=True, overflow="ellipsis")
@@ -122,6 +117,17 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
             line.append(_GAP, style=palette.dim)
             line.append(text, style=style)
     return line
+
+
+def _fitting_beside(cage: _StatusEntry | None, current: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
+    """Choose what fits of the cage and the current entries. The cage is the first to be left out, but comes first:
+    beside the mode, also when other entries come and go."""
+    if cage is None:
+        return _fitting(current, left)
+    fitted = _fitting([*current, cage], left)
+    if fitted and fitted[-1][0] in (cage.text, cage.short):
+        fitted.insert(0, fitted.pop())
+    return fitted
 
 
 def _fitting(entries: list[_StatusEntry], left: int) -> list[tuple[str, str]]:

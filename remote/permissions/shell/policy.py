@@ -174,11 +174,8 @@ class BashPolicy:
     def _run_problem(self, command: Command) -> _Problem | None:
         inner = effective(command)
         if self._allowed_by_rule(command, inner):
-            for started in (started_by(inner) if inner else []) or []:
-                problem = self._run_problem(started)
-                if problem:
-                    return problem
-            return None
+            started = (started_by(inner) if inner else None) or []
+            return next(filter(None, map(self._run_problem, started)), None)
         if self._may_read(command) and reads_only(command) and (self._together or not runs_git(command)):
             return self._git_problem(command) or self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:

@@ -361,8 +361,8 @@ def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
     if "\0" in word.skeleton or "[" in text:
         raise Unknown("its wildcards are not simple")
     pattern = places.home + text[1:] if word.is_tilde else text
-    if any(part.startswith(".") and part != ".." and fnmatch.fnmatchcase("..", part) for part in pattern.split("/")):
-        raise Unknown("its wildcards may lead upwards")  # many shells count `..` among the matches of `.*`
+    if _may_lead_upwards(pattern):
+        raise Unknown("its wildcards may lead upwards")
     if _may_become_option(text, base):
         raise Unknown("its wildcards may turn into an option")
     full = pattern if pattern.startswith("/") else os.path.join(glob.escape(base), pattern)
@@ -372,6 +372,11 @@ def _matches_of(word: Word, text: str, places: Places, base: str) -> list[str]:
         if len(found) > _MAX_MATCHES:
             raise Unknown("its wildcards match too many files")
     return found
+
+
+def _may_lead_upwards(pattern: str) -> bool:
+    """Return whether a part of a pattern matches `..`, which many shells count among the matches of `.*`."""
+    return any(part.startswith(".") and part != ".." and fnmatch.fnmatchcase("..", part) for part in pattern.split("/"))
 
 
 def _may_become_option(text: str, base: str) -> bool:

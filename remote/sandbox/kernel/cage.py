@@ -14,7 +14,7 @@ _DAC_OVERRIDE = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # with CHOWN, FOWNER and FSET
 _DAC_READ_SEARCH = 1 << 2
 
 
-class Request:
+class CageRequest:
     """What the worker asks for: a command and its cage. All paths are bytes."""
 
     def __init__(self, fields: dict[str, object]) -> None:
@@ -46,13 +46,13 @@ EMPTY: dict[str, object] = {
 """The fields of a cage in which nothing may be opened."""
 
 
-def filter_code(kernel: Kernel, request: Request) -> bytes:
+def filter_code(kernel: Kernel, request: CageRequest) -> bytes:
     """Return the filter of system calls for a request."""
     make = seccomp.workspace_filter if request.workspace else seccomp.read_only_filter
     return make(kernel.machine, request.abi).code()
 
 
-def enter(kernel: Kernel, request: Request, code: bytes) -> None:
+def enter(kernel: Kernel, request: CageRequest, code: bytes) -> None:
     """Put this process into its cage for good; `code` is its filter. Raise OSError, after which the process must not
     run anything."""
     if request.workspace or not request.abi:
@@ -65,7 +65,7 @@ def enter(kernel: Kernel, request: Request, code: bytes) -> None:
     seccomp.install(kernel, code)
 
 
-def _file_rules(request: Request) -> list[tuple[bytes, int]]:
+def _file_rules(request: CageRequest) -> list[tuple[bytes, int]]:
     rules = [(path, landlock.READ) for path in request.read]
     rules += [(path, landlock.READ | landlock.EXECUTE) for path in request.execute]
     may = landlock.READ | landlock.CHANGE | (landlock.EXECUTE if request.workspace else 0)

@@ -18,7 +18,7 @@ from .syscalls import PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .cage import Request
+    from .cage import CageRequest
 
 _NEWNS, _NEWUSER, _NEWNET = 0x00020000, 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _UP_AND_RUNNING = 0x8914, 0x41
@@ -27,7 +27,7 @@ _DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/ura
 _LINKS_IN_DEV = ((b"fd", b"/proc/self/fd"), (b"stdin", b"fd/0"), (b"stdout", b"fd/1"), (b"stderr", b"fd/2"))
 
 
-def enter(kernel: Kernel, request: Request) -> None:
+def enter(kernel: Kernel, request: CageRequest) -> None:
     """Move this process into namespaces of its own, with the view that the request asks for. Raise OSError."""
     _unshare(kernel, _NEWNS if request.network or not request.workspace else _NEWNS | _NEWNET)
     mounts = Mounts(kernel)
@@ -74,7 +74,7 @@ class _socket_of_kernel:
         self._socket.close()
 
 
-def _show_all(mounts: Mounts, request: Request) -> None:
+def _show_all(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only what the request says be written. Without Landlock, also allow only harmless
     devices, and run no program from a directory that is only named for reading."""
     alone = not request.abi
@@ -89,7 +89,7 @@ def _show_all(mounts: Mounts, request: Request) -> None:
         mounts.put(copy, path)
 
 
-def _show_workspace(mounts: Mounts, request: Request) -> None:
+def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
     it can be neither changed nor renamed."""
     _show_all(mounts, request)
@@ -99,7 +99,7 @@ def _show_workspace(mounts: Mounts, request: Request) -> None:
     mounts.mount_new(b"devpts", b"/dev/pts", b"newinstance,ptmxmode=0666,mode=600")
 
 
-def _show_only(mounts: Mounts, request: Request) -> None:
+def _show_only(mounts: Mounts, request: CageRequest) -> None:
     """Show nothing but what the request names. Only what it says can be written."""
     places: dict[bytes, tuple[bool, bool]] = {}  # path: may programs be run from it, may it be written
     for paths, kind in ((request.read, (False, False)), (request.execute, (True, False))):

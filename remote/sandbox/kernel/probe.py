@@ -9,7 +9,7 @@ import _socket
 import os
 
 from . import landlock
-from .cage import EMPTY, Request, enter, filter_code
+from .cage import EMPTY, CageRequest, enter, filter_code
 from .syscalls import Kernel
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ def probe(kernel: Kernel, most: int, temporary: bytes) -> dict[str, object]:
 
 def _try(kernel: Kernel, temporary: bytes, more: dict[str, object]) -> str:
     """Enter a cage in which only a temporary directory may be used. Return how it does not hold, "" if it does."""
-    request = Request({**EMPTY, "temporary": temporary, **more})
+    request = CageRequest({**EMPTY, "temporary": temporary, **more})
     enter(kernel, request, filter_code(kernel, request))
     outside = os.path.dirname(temporary)
     if _works(lambda: os.mkdir(os.path.join(outside, b"made-by-a-probe"))):

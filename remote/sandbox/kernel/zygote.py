@@ -16,7 +16,7 @@ import marshal
 import os
 import resource
 
-from .cage import Request, enter, filter_code
+from .cage import CageRequest, enter, filter_code
 from .probe import probe
 from .syscalls import PR_SET_DUMPABLE, Kernel
 
@@ -61,7 +61,7 @@ class Zygote:
             assert isinstance(most, int)
             assert isinstance(temporary, bytes)
             return probe(self._kernel, most, temporary)
-        request = Request(fields)
+        request = CageRequest(fields)
         key = request.workspace, request.abi
         if key not in self._filters:
             self._filters[key] = filter_code(self._kernel, request)
@@ -109,7 +109,7 @@ def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
     return fields, descriptors.tolist()
 
 
-def _run(kernel: Kernel, request: Request, code: bytes, descriptors: tuple[int, int]) -> NoReturn:
+def _run(kernel: Kernel, request: CageRequest, code: bytes, descriptors: tuple[int, int]) -> NoReturn:
     """Become the command. If that fails, report the step and the error, and end: it never runs without its cage."""
     step = "cage"
     try:
