@@ -74,7 +74,8 @@ def _command(command: str) -> list[CardLine]:
 def _table(values: Mapping[str, Any], voice: Voice = Voice.EXACT, *, names: bool = False) -> list[CardLine]:
     """Return one line or more for each value: its key, then `│` for text and `=` for JSON. `names`: each value is
     one line."""
-    if not all(_PLAIN_KEY.fullmatch(key) or key == MODEL_SAYS for key in values) or WHOLE_INPUT in values:
+    ours = voice is Voice.MODEL  # then the key is ccb's own
+    if not ours and (WHOLE_INPUT in values or not all(map(_PLAIN_KEY.fullmatch, values))):
         values = {WHOLE_INPUT: [dict(values)]}
     width = max(map(len, values), default=0)
     lines = []

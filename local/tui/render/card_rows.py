@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from ..theme.palette import Palette
@@ -134,3 +135,14 @@ def drawn(row: CardRow, palette: Palette) -> Text:
         faint = row.picture[first] in "⇥␣"
         text.stylize(palette.dim if faint else f"reverse {palette.warn}", start + first, start + end)
     return text
+
+
+class FoldedRows:
+    """Lines that are folded to the width at which they are drawn."""
+
+    def __init__(self, lines: list[CardLine], palette: Palette) -> None:
+        self._lines = lines
+        self._palette = palette
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield Text("\n").join(drawn(row, self._palette) for row in fold(self._lines, options.max_width))

@@ -22,7 +22,7 @@ from textual.widgets import Input, Static
 
 from ...session.messages import ControlRequest
 from ..render.approval_text import bounded, subject_lines
-from ..render.card_rows import CardLine, Voice
+from ..render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
 from ..render.escapes import escaped_name
 from ..render.permission_updates import describe_update, session_updates
 from ..theme.palette import Palette
@@ -104,18 +104,25 @@ class ApprovalCard(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         self.show_titles()
         yield self._subject
-        self._reason.update(self._circumstances())
         yield self._reason
         yield self._choices
         yield self._input
 
-    def _circumstances(self) -> Text:
-        """Return why the worker asks, and the cage in which the call would run."""
+    def _circumstances(self) -> FoldedRows | Text:
+        """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a
+        row that goes on has a mark; a short screen has one row for all."""
         asked = self.request.request
-        reason, cage = _shortened(asked.decision_reason or ""), _shortened(asked.sandbox or "no cage")
-        return Text(f"Asked because: {reason}\nSandbox: {cage}" if reason else f"Sandbox: {cage}", self._palette.dim)
+        sandbox = ("Sandbox: ", _shortened(asked.sandbox or "no cage"))
+        entries = [("Asked because: ", _shortened(asked.decision_reason or "")), sandbox]
+        if not asked.decision_reason:
+            entries = [sandbox]
+        if self.screen.has_class("-short"):
+            return Text(" · ".join(map("".join, reversed(entries))), self._palette.dim)
+        lines = [CardLine(name, text, Voice.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
+        return FoldedRows(lines, self._palette)
 
     def on_mount(self) -> None:
+        self._reason.update(self._circumstances())
         self.watch(self._subject, "scroll_y", self.show_titles, init=False)
         self.call_after_refresh(self.fit)
 
@@ -168,6 +175,7 @@ class ApprovalCard(Vertical, can_focus=True):
         """Limit the height of the subject, so that the answers fit on the screen."""
         if not self.is_attached:
             return
+        self._reason.update(self._circumstances())
         self._show_choices()
         below = sum(each.size.height for each in (self._reason, self._choices, self._input) if each.display)
         height = self.app.size.height

@@ -205,6 +205,12 @@ def test_what_the_model_says_is_not_mistaken_for_words_of_ccb() -> None:
     assert read_table(rows[1:]) == {"description": says}
 
 
+def test_a_key_of_the_input_is_not_taken_for_a_label_of_ccb() -> None:
+    described, named = ({"command": "x", key: "safe"} for key in ("description", "The model says"))
+    assert card("Bash", described, 110) != card("Bash", named, 110)
+    assert read_values(card("Bash", named, 110)[1:]) == {"The model says": "safe"}
+
+
 def test_a_call_of_another_shape_than_its_tool_takes_is_shown_as_it_is() -> None:
     odd: Json
     for odd in ({"old_string": 1, "new_string": "b"}, {"edits": []}, {"old_string": "a"}):

@@ -46,6 +46,20 @@ async def test_it_says_where_what_and_why_and_which_rule_the_session_would_get()
         )
 
 
+async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb() -> None:
+    """Also where it is folded, a row of it begins with a mark."""
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        reason = "No rule allows `echo " + "Sandbox: workspace cage " * 15 + "`"
+        at.session.ask("ask", "Bash", COMMAND, decision_reason=reason)
+        await at.card_focused()
+        await at.sees("Asked because: No rule allows", "Sandbox: no cage")
+        rows = [line.strip("┃ ") for line in at.screen.splitlines() if "workspace cage" in line]
+        assert len(rows) > 2
+        assert [row for row in rows if not row.startswith(("Asked because: ", "┆ "))] == []
+
+
 async def test_1_allows_once_with_the_input_as_asked() -> None:
     async with desk() as at:
         await at.prompt("go")
@@ -460,6 +474,7 @@ async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_the
         await at.sees("make test", "1 once", "3 deny", "back")
         (reason,) = [line for line in at.screen.splitlines() if "Asked because" in line]
         assert reason.endswith("…"), "what is cut says so"
+        assert "Sandbox: no cage" in reason
         assert at.status.startswith(" ● devbox:/srv/shop")
 
 
