@@ -91,12 +91,26 @@ def _show_all(mounts: Mounts, request: CageRequest) -> None:
 
 def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
-    it can be neither changed nor renamed."""
+    it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise."""
     _show_all(mounts, request)
+    for path in _on_the_way(request):
+        mounts.put(mounts.copy(path), path)
     for path in request.protected:
         mounts.put(mounts.copy(path, read_only=True), path)
     mounts.mount_new(b"tmpfs", b"/dev/shm", b"mode=1777")
     mounts.mount_new(b"devpts", b"/dev/pts", b"newinstance,ptmxmode=0666,mode=600")
+
+
+def _on_the_way(request: CageRequest) -> list[bytes]:
+    """Return the directories between what may be written and what is protected in it, the upper ones first."""
+    found = set()
+    for path in request.protected:
+        above = os.path.dirname(path)
+        while above not in request.write and any(above.startswith(top + b"/") for top in request.write):
+            if os.path.isdir(above) and not os.path.islink(above):
+                found.add(above)
+            above = os.path.dirname(above)
+    return sorted(found)
 
 
 def _show_only(mounts: Mounts, request: CageRequest) -> None:

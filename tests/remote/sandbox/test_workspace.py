@@ -92,6 +92,7 @@ async def test_nothing_that_acts_later_can_be_changed_renamed_or_made(workspace:
         "rm -rf .git sub/.git",
         "echo x >sub/.git/config",
         "mv sub/.git sub/g",
+        "mv sub moved && mkdir sub && cp -r moved/.git sub && echo x >sub/.git/config",
         "echo x >CLAUDE.md; rm -f CLAUDE.md; ln -sf x CLAUDE.md; mv CLAUDE.md x",
         "echo x >AGENTS.md; mv AGENTS.md x; ln -f a AGENTS.md",
         "echo x >.husky/pre-commit; mv .husky x",
