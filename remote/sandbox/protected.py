@@ -33,6 +33,8 @@ def protected_paths(directories: Sequence[str]) -> tuple[str, ...]:
         found += [path for name in _IF_THERE if os.path.lexists(path := os.path.join(directory, name))]
         found += _inner(directory)
         found += _named_by_git(directory)
+        for path in [each for each in found if os.path.basename(each) == ".git"]:
+            found += _git_elsewhere(path, directory)
     return tuple(dict.fromkeys(found))
 
 
@@ -54,6 +56,20 @@ def _inner(top: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def _git_elsewhere(path: str, directory: str) -> list[str]:
+    """Return the directory of the project that a `.git` stands for, if it is a link or a file with a path."""
+    target = os.path.realpath(path)
+    try:
+        with open(path, encoding="utf-8", errors="replace", opener=_without_waiting) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                named = file.read(4096).partition("gitdir:")[2].strip()
+                target = os.path.realpath(os.path.join(os.path.dirname(path), named))
+    except OSError:
+        pass  # a directory, or nothing that git could read
+    ours = target != path and target.startswith(directory + "/") and os.path.isdir(target)
+    return [target] if ours else []
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -59,6 +59,15 @@ def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> N
         assert not _covers(execute, f"{tmp_path}/{kept}"), kept
 
 
+def test_the_workspace_protects_a_repository_that_git_is_led_to(tmp_path: Path) -> None:
+    for name in ("kept/one", "kept/two", "sub"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / ".git").symlink_to("kept/one")
+    (tmp_path / "sub" / ".git").write_text("gitdir: ../kept/two\n")
+    found = {os.path.relpath(path, tmp_path) for path in protected_paths([str(tmp_path)])}
+    assert {".git", "kept/one", "sub/.git", "kept/two"} <= found
+
+
 def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
     for name in ("sub/.git", "sub/deep/.vscode", "hooks", ".git"):
         (tmp_path / name).mkdir(parents=True)
