@@ -15,6 +15,8 @@ _VOLATILE = {
 }  # fmt: skip
 _SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
 _IDS = re.compile(r"toolu_\d+_\d+")
+_SHELL_REPORT = re.compile(r"\nIt had printed:\nTerminated$")
+"""A shell may have the time to report the end of its child before it ends itself."""
 _STREAMING = {
     "[Request interrupted by user for tool use]": "[Request interrupted by user]",
     "aborted_tools": "aborted_streaming",
@@ -56,7 +58,9 @@ def _plain(value: object) -> object:
         return {name: _plain(each) for name, each in value.items() if name not in _VOLATILE}
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    return _IDS.sub("*", _STREAMING.get(value, value)) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return _IDS.sub("*", _SHELL_REPORT.sub("", _STREAMING.get(value, value)))
 
 
 def first_difference(wanted: Sequence[str], got: Sequence[str]) -> str:

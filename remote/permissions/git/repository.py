@@ -166,6 +166,8 @@ def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = Fa
     text = _text(path)
     if text is None:
         raise Unsafe(f"{path} cannot be read")
+    if "\0" in text:  # git ends the value there
+        raise Unsafe(f"{path} contains a NUL character")
     try:
         held = list(settings(text))
     except NotPlain as reason:
