@@ -74,7 +74,10 @@ class TemporaryDirectories:
 def left_directories() -> list[str]:
     """Return the directories of this user's processes that are gone, as after `kill -9`."""
     found = []
-    for top in dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/tmp", "/var/tmp"))):  # noqa: S108
+    tops = ["/tmp", "/var/tmp"]  # noqa: S108
+    with contextlib.suppress(OSError):  # no directory is writable: this process has made none, but an earlier one may
+        tops.append(tempfile.gettempdir())
+    for top in dict.fromkeys(map(os.path.realpath, tops)):
         with contextlib.suppress(OSError):
             for name in os.listdir(top):
                 path = os.path.join(top, name)
