@@ -88,7 +88,7 @@ async def listener() -> AsyncIterator[tuple[int, list[int]]]:
 
 
 def connecting(port: int) -> str:
-    script = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5); print('reached')"
+    script = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5); print('rea' + 'ched')"
     return f"{shlex.quote(sys.executable)} -I -c {shlex.quote(script)}"
 
 
