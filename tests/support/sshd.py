@@ -89,15 +89,24 @@ def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -
         check=True,
     )
     uid = pwd.getpwnam(name).pw_uid
-    shutil.rmtree(f"/tmp/ccb-{uid}", ignore_errors=True)  # of a run that was killed, whose user had this number
+    _remove_files_of(uid)  # of a run that was killed, whose user had this number
     try:
         if home:
             shutil.chown(where, name)
         yield HostUser(name, where, shell)
     finally:
         subprocess.run(["pkill", "-KILL", "-u", str(uid)], check=False)
-        shutil.rmtree(f"/tmp/ccb-{uid}", ignore_errors=True)
+        _remove_files_of(uid)
         subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
+
+
+def _remove_files_of(uid: int) -> None:
+    """Remove what the workers of a user leave in /tmp when they are killed."""
+    shutil.rmtree(f"/tmp/ccb-{uid}", ignore_errors=True)
+    for path in Path("/tmp").glob("ccb-cage-*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.lstat().st_uid == uid:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 @asynccontextmanager
