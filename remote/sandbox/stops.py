@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from .rules import CageKind, CageRules
+from .rules import CageRules
 
 _MOST = 200
 _FILES = ("Permission denied", "Read-only file system", "Invalid cross-device link", "Device or resource busy")
@@ -86,12 +86,6 @@ def _names(line: str, words: str) -> Iterator[str]:
         if piece and words not in piece:
             yield piece
             yield piece.split()[-1] if piece.split() else piece
-
-
-def how_to_ask(rules: CageRules) -> str:
-    """Return what the model is told about going on after a stop."""
-    can = "only reads" if rules.kind is CageKind.READ_ONLY else "can change only the session's directories"
-    return f"The command ran in a cage in which it {can}. It can be asked for without the cage."
 
 
 def _shown(line: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from ccb.remote.sandbox.programs import program_directories
 from ccb.remote.sandbox.protected import protected_paths
 from ccb.remote.sandbox.rules import CageKind, read_only_rules, workspace_rules
-from ccb.remote.sandbox.stops import how_to_ask, stopped
+from ccb.remote.sandbox.stops import stopped
 
 _LOGIN = {"PATH": "/usr/bin:/bin"}
 
@@ -160,4 +160,3 @@ def test_where_nothing_was_stopped_nothing_is_told(tmp_path: Path) -> None:
     rules = workspace_rules([str(tmp_path)], _LOGIN, "", network=True)
     assert stopped("3 passed\n", 0, rules) == ""
     assert stopped("curl: (6) Could not resolve host: example.org", 6, rules) == ""
-    assert "can be asked for without the cage" in how_to_ask(rules)
