@@ -39,6 +39,7 @@ class Sshd:
     known_hosts: Path
     host_key: Path
     log: Path
+    address: str = "127.0.0.1"
 
     def client_options(self, port: int | None = None) -> list[str]:
         """Return `ccb ssh` flags that reach this server (through the relay on `port`), with no file of a real user."""
@@ -49,7 +50,7 @@ class Sshd:
 
     def trust(self, port: int) -> Path:
         """A known_hosts file that vouches for the host key on `port` too."""
-        line = f"[127.0.0.1]:{port} {self.host_key.with_suffix('.pub').read_text(encoding='ascii')}"
+        line = f"[{self.address}]:{port} {self.host_key.with_suffix('.pub').read_text(encoding='ascii')}"
         path = self.known_hosts
         text = path.read_text(encoding="ascii") if path.exists() else ""
         if line not in text:
@@ -116,10 +117,11 @@ async def sshd(
     *,
     environment: dict[str, str] | None = None,
     wrapper: Sequence[str] = (),
+    address: str = "127.0.0.1",
 ) -> AsyncIterator[Sshd]:
     """A server whose files are in `directory`. `options` are lines of sshd_config and win over the defaults here;
     `environment` is set for every login (SetEnv); `wrapper` is a command that makes itself the one it is given (env,
-    unshare)."""
+    unshare); `address` is where it listens (the far end of a network that the wrapper enters)."""
     directory.mkdir(parents=True, exist_ok=True)
     host_key = make_key(directory / "host_ed25519")
     identity = make_key(directory / "id_ed25519")
@@ -133,7 +135,7 @@ async def sshd(
         config = directory / "sshd_config"
         lines = [
             *options,
-            f"Port {port}", "ListenAddress 127.0.0.1", f"HostKey {host_key}", f"AuthorizedKeysFile {authorized}",
+            f"Port {port}", f"ListenAddress {address}", f"HostKey {host_key}", f"AuthorizedKeysFile {authorized}",
             "PidFile none", "StrictModes no", "UsePAM no", "PasswordAuthentication no",
             "KbdInteractiveAuthentication no", "PermitRootLogin yes", "LogLevel VERBOSE", "PrintMotd no",
         ]  # fmt: skip
@@ -149,11 +151,11 @@ async def sshd(
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
-        if await _answers(port, process):
+        if await _answers(address, port, process):
             break
     else:
         raise RuntimeError(f"sshd does not start:\n{log.read_text(encoding='utf-8') if log.exists() else 'no log'}")
-    server = Sshd(port, identity, directory / "known_hosts", host_key, log)
+    server = Sshd(port, identity, directory / "known_hosts", host_key, log, address)
     server.trust(port)
     try:
         yield server
@@ -170,12 +172,12 @@ def _free_port() -> int:
         return port
 
 
-async def _answers(port: int, process: asyncio.subprocess.Process) -> bool:
+async def _answers(address: str, port: int, process: asyncio.subprocess.Process) -> bool:
     """Whether the server greets on `port` before the deadline; False when it has ended."""
     deadline = asyncio.get_running_loop().time() + _READY_S
     while asyncio.get_running_loop().time() < deadline and process.returncode is None:
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection(address, port)
         except OSError:
             await asyncio.sleep(0.01)
             continue
