@@ -1,44 +1,12 @@
-"""The worker bundle: one reproducible zip of the worker's sources, carried inside the installed package.
-
-The sources travel without docstrings and comments: the host has no use for them. Every statement keeps its line number,
-so a traceback from the host names the right line of the source. The build hook of the wheel loads this module by its
-path, so it imports nothing relative.
-"""
+"""The worker bundle as this ccb carries it: built into the wheel, or made from the sources of a source tree."""
 
 from __future__ import annotations
 
 import hashlib
-import io
-import re
-import zipfile
 from dataclasses import dataclass
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
-MAX_SIZE = 300 * 1024
-"""Largest bundle in bytes."""
-
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-
-_TOKEN = re.compile(
-    r"""
-    [^"'\#()\[\]{}]*
-    (?: (?P<string> \"{3} (?: [^"\\]+ | \\. | "(?!"") )* \"{3}
-                  | '{3} (?: [^'\\]+ | \\. | '(?!'') )* '{3}
-                  | " (?: [^"\\\n]+ | \\. )* "
-                  | ' (?: [^'\\\n]+ | \\. )* ' )
-      | (?P<comment> \# [^\n]* )
-      | (?P<open> [(\[{] )
-      | (?P<close> [)\]}] ) )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-"""The parts of Python 3.9 source that decide what is a comment and what is a string on its own. (From 3.12 on a string
-inside an f-string may have the same quotes; the worker cannot use that.) `tokenize` and `ast` would take 50 times as
-long, and in a source tree every start of ccb builds the bundle."""
-
-_STATEMENT_ENDS = re.compile(r"[ \t]*(?:#|\n|\Z)")
-_NEXT_CODE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(?P<indent>[ \t]*)(?=[^\s#])")
+import ccb
 
 
 @dataclass(frozen=True)
@@ -54,86 +22,10 @@ class Bundle:
 
 
 def load() -> Bundle:
-    """Return the bundle that was built into the wheel, or, in a source tree, build one now."""
-    built = files("ccb.deploy").joinpath("worker.zip")
-    if built.is_file():
-        return Bundle.of(built.read_bytes())
-    from ccb import __version__
+    """Return the bundle that was built into the wheel, or, in a source tree, the bundle of its sources."""
+    try:
+        return Bundle.of(Path(__file__).with_name("worker.zip").read_bytes())
+    except FileNotFoundError:
+        from .bundle_cache import cache_file, cached_bundle
 
-    return build(files("ccb.remote"), files("ccb.tunnel").joinpath("wire"), __version__)
-
-
-def build(remote: Traversable, wire: Traversable, version: str) -> Bundle:
-    """Return the bundle of the source folders `remote` and `wire`.
-
-    The same sources give the same bytes under every Python with the same zlib. Raise ValueError if the bundle is larger
-    than MAX_SIZE.
-    """
-    entries = {
-        "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
-        "ccb/tunnel/__init__.py": b"",
-        **_sources(remote, "ccb/remote"),
-        **_sources(wire, "ccb/tunnel/wire"),
-    }
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name in sorted(entries):
-            info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3
-            info.external_attr = 0o644 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, entries[name])
-    data = out.getvalue()
-    if len(data) > MAX_SIZE:
-        raise ValueError(f"the worker bundle has {len(data)} bytes, over the limit of {MAX_SIZE}")
-    return Bundle.of(data)
-
-
-def _sources(folder: Traversable, prefix: str) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    for item in folder.iterdir():
-        if item.is_dir() and item.name != "__pycache__":
-            found |= _sources(item, f"{prefix}/{item.name}")
-        elif item.name.endswith(".py"):
-            found[f"{prefix}/{item.name}"] = without_prose(item.read_text(encoding="utf-8")).encode()
-    return found
-
-
-def without_prose(source: str) -> str:
-    """Return Python 3.9 `source` without comments and docstrings. Every statement keeps its line number."""
-    source = source.replace("\r\n", "\n")
-    kept: list[str] = []
-    end = depth = 0
-    before = ""
-    for token in _TOKEN.finditer(source):
-        kind = token.lastgroup or ""
-        start, stop = token.span(kind)
-        if kind in ("open", "close"):
-            depth += 1 if kind == "open" else -1
-        elif kind == "comment":
-            kept.append(source[end:start].rstrip(" \t"))
-            before = kept[-1].rstrip() or before
-            end = stop
-        elif not depth and _STATEMENT_ENDS.match(source, stop):
-            line = source.rfind("\n", 0, start) + 1
-            indent = source[line:start].rstrip("r")
-            code = source[end:line]
-            if not indent.strip(" \t") and not code.endswith("\\\n"):
-                before = code.rstrip() or before
-                kept += code, _stand_in(before, indent, source, stop), "\n" * source.count("\n", start, stop)
-                end = stop
-    return "".join([*kept, source[end:]])
-
-
-def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
-    """Return the statement that replaces a docstring, "" if none is needed.
-
-    `before` is the code in front of the docstring, `stop` its end in `source`. A class keeps a docstring of one
-    character: for a class without a docstring, `dataclass` makes one from the signature, and that takes long.
-    """
-    if not before.endswith(":"):
-        return ""
-    if before.rpartition("\n")[2].lstrip().startswith("class "):
-        return indent + '"."'
-    following = _NEXT_CODE.match(source, stop)
-    return "" if following and len(following["indent"]) >= len(indent) else indent + "0"
+        return Bundle.of(cached_bundle(Path(ccb.__file__).parent, ccb.__version__, cache_file()))

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
-from .bundle import Bundle, without_prose
+from .bundle import Bundle
+from .bundle_build import without_prose
 from .probe import probe_script, python_lines
 
 NO_PYTHON_STATUS = 97

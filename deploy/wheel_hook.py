@@ -1,6 +1,6 @@
 """A build hook of hatchling that puts the worker bundle into the wheel, so every installed ccb has the same bytes.
 
-It runs at build time only, outside the package, so it loads `bundle.py` by its path.
+It runs at build time only, outside the package, so it loads `bundle_build.py` by its path.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         found = re.search(r'__version__ = "([^"]+)"', init)
         if found is None:
             raise ValueError("src/ccb/__init__.py names no version")
-        bundle = _load(root / "deploy" / "bundle.py").build(root / "remote", root / "tunnel" / "wire", found.group(1))
+        build = _load(root / "deploy" / "bundle_build.py").build
         out = Path(self.directory) / "worker.zip"
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(bundle.data)
+        out.write_bytes(build(root / "remote", root / "tunnel" / "wire", found.group(1)))
         build_data["force_include"][str(out)] = "ccb/deploy/worker.zip"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

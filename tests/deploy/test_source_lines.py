@@ -16,7 +16,8 @@ from types import CodeType
 
 import pytest
 
-from ccb.deploy.bundle import load, without_prose
+from ccb.deploy.bundle import load
+from ccb.deploy.bundle_build import without_prose
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,7 +135,7 @@ def test_every_python_gives_the_same_text() -> None:
     )
     answers = {
         subprocess.run(
-            [str(python), "-I", "-c", program, str(ROOT / "deploy" / "bundle.py"), str(ROOT)],
+            [str(python), "-I", "-c", program, str(ROOT / "deploy" / "bundle_build.py"), str(ROOT)],
             capture_output=True,
             text=True,
             check=True,

@@ -1,0 +1,86 @@
+"""The bundle of a source tree, kept from one start of ccb to the next.
+
+Building takes 60 ms or more of every start. An installed wheel never comes here: its bundle is built in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
+
+_BUILDER = Path(__file__).with_name("bundle_build.py")
+
+
+def cache_file() -> Path | None:
+    """Return the file for the bundle of this source tree.
+
+    It lies with the byte code of this room: version control ignores that already, and whoever may write there could
+    change the code of ccb as well.
+    """
+    try:
+        return Path(cache_from_source(__file__)).with_name("worker.bundle")
+    except NotImplementedError:  # this Python keeps no byte code
+        return None
+
+
+def cached_bundle(package: Path, version: str, file: Path | None) -> bytes:
+    """Return the bundle of the sources in `package`. Build it only if one of them has changed since it was kept in
+    `file`."""
+    sources = (package / "remote", package / "tunnel" / "wire")
+    key = _key(sources, version)
+    kept = _kept(file, key) if file else None
+    if kept is not None:
+        return kept
+    from .bundle_build import build
+
+    data = build(*sources, version)
+    if file and _key(sources, version) == key:  # else a source changed while the bundle was built
+        with suppress(OSError):  # a source tree that cannot be written
+            _keep(file, key, data)
+    return data
+
+
+def _key(sources: tuple[Path, Path], version: str) -> bytes:
+    """Return a digest of everything that the bundle depends on. For a file that is its name, size and times."""
+    digest = hashlib.sha256(f"{version}\0{zlib.ZLIB_RUNTIME_VERSION}\0".encode())
+    found = {str(_BUILDER): _BUILDER.stat()}
+    for folder in sources:
+        found.update(_files(str(folder)))
+    for name, info in sorted(found.items()):
+        digest.update(f"{name}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode())
+    return digest.digest()
+
+
+def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path, entry.stat()
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(entry.path)
+
+
+def _kept(file: Path, key: bytes) -> bytes | None:
+    """Return the kept bundle, None if there is none, if it is of other sources, or if it is damaged."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    data = content[64:]
+    return data if content[:64] == key + hashlib.sha256(data).digest() else None
+
+
+def _keep(file: Path, key: bytes, data: bytes) -> None:
+    """Write the bundle so that another ccb, which may write at the same time, reads one of both whole."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        temporary.write_bytes(key + hashlib.sha256(data).digest() + data)
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,123 @@
+"""The bundle that a source tree keeps: the one of its sources as they are now, and built once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ccb.deploy import bundle_build
+from ccb.deploy.bundle_cache import cached_bundle
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for name, text in (("remote/main.py", "A = 1\n"), ("remote/agent/turn.py", ""), ("tunnel/wire/frames.py", "")):
+        (tmp_path / "ccb" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ccb" / name).write_text(text)
+    return tmp_path / "ccb"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "__pycache__" / "worker.bundle"
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The bundles that were built."""
+    builds: list[bytes] = []
+    build = bundle_build.build
+
+    def counted(remote: Path, wire: Path, version: str) -> bytes:
+        builds.append(build(remote, wire, version))
+        return builds[-1]
+
+    monkeypatch.setattr(bundle_build, "build", counted)
+    return builds
+
+
+def test_the_second_start_does_not_build(package: Path, file: Path, built: list[bytes]) -> None:
+    first = cached_bundle(package, "1", file)
+    assert cached_bundle(package, "1", file) == first
+    assert built == [first]
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_every_change_of_the_sources_builds_again(package: Path, file: Path, built: list[bytes]) -> None:
+    source = package / "remote" / "main.py"
+
+    def same_size_and_time() -> None:
+        old = source.stat()
+        source.write_text("A = 3\n")
+        os.utime(source, ns=(old.st_atime_ns, old.st_mtime_ns))
+
+    changes: list[Callable[[], object]] = [
+        lambda: source.write_text("A = 2\n"),
+        same_size_and_time,
+        (package / "remote" / "agent" / "turn.py").unlink,
+        lambda: (package / "tunnel" / "wire" / "records.py").write_text(""),
+        lambda: source.rename(package / "remote" / "start.py"),
+    ]
+    cached_bundle(package, "1", file)
+    for number, change in enumerate(changes, start=2):
+        change()
+        cached_bundle(package, "1", file)
+        assert len(built) == number
+    cached_bundle(package, "2", file)
+    assert len(set(built)) == len(changes) + 2
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:70] + b"!" + data[71:], lambda _: b""])
+def test_a_damaged_file_is_replaced(package: Path, file: Path, damage: object, built: list[bytes]) -> None:
+    assert callable(damage)
+    first = cached_bundle(package, "1", file)
+    file.write_bytes(damage(file.read_bytes()))
+    assert cached_bundle(package, "1", file) == first
+    assert cached_bundle(package, "1", file) == first
+    assert len(built) == 2
+
+
+def test_a_source_tree_that_cannot_be_written_builds_each_time(package: Path, file: Path, built: list[bytes]) -> None:
+    file.parent.write_text("not a directory")
+    assert cached_bundle(package, "1", file) == cached_bundle(package, "1", file) == cached_bundle(package, "1", None)
+    assert len(built) == 3
+
+
+def test_a_source_that_changes_meanwhile_is_not_taken_for_the_built_one(
+    package: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = bundle_build.build
+
+    def build_and_edit(remote: Path, wire: Path, version: str) -> bytes:
+        data = build(remote, wire, version)
+        (remote / "main.py").write_text("A = 22\n")
+        return data
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle_build, "build", build_and_edit)
+        cached_bundle(package, "1", file)
+    assert cached_bundle(package, "1", file) == build(package / "remote", package / "tunnel" / "wire", "1")
+
+
+def test_two_that_write_at_once_leave_a_whole_file(package: Path, file: Path, built: list[bytes]) -> None:
+    together = threading.Barrier(4)
+    found: list[bytes] = []
+
+    def start() -> None:
+        together.wait(10)
+        found.append(cached_bundle(package, "1", file))
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(found) == 4
+    assert len(set(found)) == 1
+    builds = len(built)
+    assert cached_bundle(package, "1", file) == found[0]
+    assert len(built) == builds
