@@ -91,8 +91,7 @@ def why_not() -> str:
 async def kernel_network(rtt_s: float, rate: float = 0.0, trace: Path | None = None) -> AsyncIterator[KernelNetwork]:
     """A network whose far end is `rtt_s` away. `trace` gets a line for each packet: seconds, `up` or `down`, and the
     bytes of its TCP payload."""
-    near, far = _free_addresses()
-    with _device(near, far) as descriptor:
+    with _addresses() as (near, far), _device(near, far) as descriptor:
         carrier = await asyncio.create_subprocess_exec(
             "unshare", "--net", sys.executable, __file__, str(descriptor), far, near, str(trace or ""),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=[descriptor],
@@ -108,13 +107,24 @@ async def kernel_network(rtt_s: float, rate: float = 0.0, trace: Path | None = N
             await carrier.wait()
 
 
-def _free_addresses() -> tuple[str, str]:
-    """Return two neighbouring addresses of the range for benchmarks (RFC 2544) that no device here has."""
-    used = subprocess.run(["ip", "-4", "address"], check=True, capture_output=True, text=True).stdout
-    while True:
-        first = f"198.{random.choice((18, 19))}.{random.randrange(256)}."
-        if first not in used:
-            return first + "1", first + "2"
+@contextmanager
+def _addresses() -> Iterator[tuple[str, str]]:
+    """Return two neighbouring addresses of the range for benchmarks (RFC 2544) that nothing here uses.
+
+    A route keeps them on this machine: without it, a client that outlives the network would look for the far end on the
+    internet. The route stays if this process is killed.
+    """
+    for _ in range(100):
+        first = f"198.{random.choice((18, 19))}.{random.randrange(256)}"
+        route = ["unreachable", f"{first}.0/30"]
+        if subprocess.run(["ip", "route", "add", *route], check=False, capture_output=True).returncode == 0:
+            break
+    else:
+        raise RuntimeError("no address is free for a network")
+    try:
+        yield f"{first}.1", f"{first}.2"
+    finally:
+        subprocess.run(["ip", "route", "del", *route], check=True)
 
 
 @contextmanager
