@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Callable
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import AssistantLine, UserLine
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.projection import Projection, on, replay

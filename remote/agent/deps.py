@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Callable
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import UserLine
 
 from ..model.clock import Clock, SystemClock

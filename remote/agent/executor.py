@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..tools.contract import Tool
 

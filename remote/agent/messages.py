@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.requests import ToolApproval
 
 from ..model.call import Retrying

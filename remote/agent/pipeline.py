@@ -11,9 +11,10 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Callable
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import ToolStartRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 

@@ -3,8 +3,10 @@ ended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..model.request import RequestPrefix
 from ..tools.contract import Tool

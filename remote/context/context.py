@@ -12,7 +12,8 @@ import platform
 import pwd
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host

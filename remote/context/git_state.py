@@ -7,7 +7,8 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.git.repository import why_unsafe
 from ..permissions.sandbox_mode import Cages

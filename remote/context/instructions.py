@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 NAMES = ("CLAUDE.md", "AGENTS.md")
 _USER_FILES = (".claude/CLAUDE.md", ".config/ccb/AGENTS.md")

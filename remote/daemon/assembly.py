@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
 
 from ..agent.agent import Agent

@@ -8,7 +8,8 @@ import enum
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..ports import ModelLinkError
 

@@ -17,8 +17,9 @@ import asyncio
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Callable, Protocol
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..ports import ModelLinkError, ModelResponse, ModelTransport
 from .clock import Clock

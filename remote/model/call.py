@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .attempt import Attempt, CallSettings, Listener, MessageEnd
 from .errors import ModelError

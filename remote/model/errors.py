@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,

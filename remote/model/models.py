@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_names import ALIASES
 
 DEFAULT_MODEL = ALIASES["default"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .errors import ModelError, Retry
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 MAX_EVENT = 4 * 1024 * 1024
 """Size limit of an event in bytes, all its lines together."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Any, NoReturn, Union
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.ndjson import load
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import EDIT, GREP, READ, Effect, PathInput, RuleKind, ToolTraits
 
 from ..sandbox.rules import CageRules

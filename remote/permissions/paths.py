@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.host import is_under
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules, holds_home, read_only_rules, workspace_rules
 from ..sandbox.server import Availability, Mechanism

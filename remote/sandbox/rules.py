@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .programs import program_directories
 from .protected import protected_paths

@@ -16,8 +16,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Callable, cast
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .placeholders import Placeholders
 from .rules import CageKind, CageRules

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Callable, Protocol
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import (

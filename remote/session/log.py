@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.projection import Projection, replay
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import DamagedRecord, TurnEndRecord
 
 from ..agent.agent import Agent

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in

@@ -14,8 +14,9 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Callable, Protocol, TypeVar
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability, CageServer

@@ -74,6 +74,23 @@ def test_the_worker_imports_the_standard_library_and_the_wire_only() -> None:
     assert not foreign
 
 
+def test_the_worker_defines_its_dataclasses_with_the_cheap_decorator() -> None:
+    """Programs that run in a process of their own get their modules only, and these are few."""
+    wire, remote = ROOT / "tunnel" / "wire", ROOT / "remote"
+    costly = [
+        f"{_relative(path)}: use ccb.tunnel.wire.dataclass"
+        for path in MODULES
+        if (path.is_relative_to(wire) or path.is_relative_to(remote))
+        and path != wire / "dataclass.py"
+        and not path.is_relative_to(remote / "tools" / "search" / "program")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "dataclasses"
+        and any(alias.name == "dataclass" for alias in node.names)
+    ]
+    assert not costly
+
+
 @pytest.mark.parametrize(
     ("module", "line"),
     [

@@ -8,8 +8,10 @@ frame and when: `W>L` is worker to laptop, `L>W` laptop to worker.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Callable, ClassVar, Union, get_args
+
+from .dataclass import dataclass
 
 PROTOCOL = 1
 """Version of the link protocol. A laptop speaks its own version and the one before."""

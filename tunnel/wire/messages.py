@@ -8,9 +8,9 @@ an `OtherLine`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Callable, Union
 
+from .dataclass import dataclass
 from .frames import Json
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any
 
+from .dataclass import dataclass
 from .frames import FrameError
 
 CAGES: Mapping[str, str] = {

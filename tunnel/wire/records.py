@@ -15,10 +15,11 @@ A sub-agent is named in `agent_id`, or in `parent_tool_use_id` where the body is
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from functools import cached_property
 from typing import Any, Callable, ClassVar, Union, get_args
 
+from .dataclass import dataclass
 from .frames import Json
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes

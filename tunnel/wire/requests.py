@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import Enum
 from typing import Any, Callable, Generic, TypeVar, Union
 
+from .dataclass import dataclass
 from .messages import ControlResponseLine
 
 Json = dict[str, Any]

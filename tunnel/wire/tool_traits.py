@@ -7,8 +7,9 @@ what only the model and the worker need: the description, the input schema and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from .dataclass import dataclass
 
 
 class Effect(Enum):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 
 def _names(text: str) -> frozenset[str]:

@@ -7,7 +7,8 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.host import is_under
 from .arguments import SUBCOMMANDS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import RuleKind, traits_of
 
 _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..decision import Behavior
 from .rules import Rule, parse_rule

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .variables import reads_utf8
 from .words import KEYWORDS, Command, Redirect, Word, WordPieces, is_plain_name

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 _COMMAND_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
 

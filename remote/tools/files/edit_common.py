@@ -3,8 +3,9 @@ it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.host import ABSENT, FileChanged, FileInfo, FileKind, digest_of
 from ..contract import FileVersion, Preview, ToolContext, ToolResult

@@ -4,7 +4,9 @@ seen."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.host import FileInfo
 

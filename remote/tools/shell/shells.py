@@ -8,7 +8,9 @@ import enum
 import logging
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...sandbox.rules import CageRules
 from ...system.host import Host
