@@ -1,4 +1,8 @@
-"""The person's settings file: `~/.config/ccb/settings.json`, or below XDG_CONFIG_HOME. It must not hold a secret."""
+"""The person's settings file: `~/.config/ccb/settings.json`, or below XDG_CONFIG_HOME. It must not hold a secret.
+
+The limits of the values are for pydantic, which `settings_schema` loads only if there is a file: loading it takes a
+quarter of the time to the worker's start.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.errors import ConfigError
 
@@ -20,60 +23,77 @@ SandboxMode = Literal["read-only", "workspace", "off"]
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
+_PYDANTIC = {"strict": True}
 
 
-class RuleSettings(BaseModel):
+def _key(description: str, **limits: float) -> dict[str, object]:
+    """Return the metadata of a key, in the words of pydantic's `Field`."""
+    return {"description": description, **limits}
+
+
+@dataclass(frozen=True)
+class RuleSettings:
     """Permission rules of every session, spelt as for `--allowedTools` and `--disallowedTools`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
 
-    allow: list[str] = Field(
-        default=[], description="Rules that allow a tool call without asking, as for `--allowedTools`."
+    allow: list[str] = field(
+        default_factory=list,
+        metadata=_key("Rules that allow a tool call without asking, as for `--allowedTools`."),
     )
-    deny: list[str] = Field(default=[], description="Rules that deny a tool call, as for `--disallowedTools`.")
+    deny: list[str] = field(
+        default_factory=list, metadata=_key("Rules that deny a tool call, as for `--disallowedTools`.")
+    )
 
 
-class Settings(BaseModel):
+@dataclass(frozen=True)
+class Settings:
     """The content of the settings file. An option on the command line outranks it."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
 
-    apiKeyHelper: str | None = Field(
-        default=None, min_length=1, description="Shell command that prints the model credential."
+    apiKeyHelper: str | None = field(
+        default=None, metadata=_key("Shell command that prints the model credential.", min_length=1)
     )
-    model: str | None = Field(
+    model: str | None = field(
         default=None,
-        min_length=1,
-        description="Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.",
+        metadata=_key(
+            "Model of new sessions: an alias (`opus`, `sonnet`, `haiku`) or a full name.",
+            min_length=1,
+        ),
     )
-    permissionMode: PermissionMode | None = Field(default=None, description="Permission mode of new sessions.")
-    sandbox: SandboxMode | None = Field(
-        default=None, description="Sandbox mode of new sessions: the cage of commands that run without a question."
+    permissionMode: PermissionMode | None = field(default=None, metadata=_key("Permission mode of new sessions."))
+    sandbox: SandboxMode | None = field(
+        default=None,
+        metadata=_key("Sandbox mode of new sessions: the cage of commands that run without a question."),
     )
-    permissions: RuleSettings = Field(default=RuleSettings(), description="Permission rules of every session.")
-    connectTimeoutSeconds: float = Field(
+    permissions: RuleSettings = field(default_factory=RuleSettings, metadata=_key("Permission rules of every session."))
+    connectTimeoutSeconds: float = field(
         default=30,
-        gt=0,
-        le=600,
-        description="Seconds to reach the host and log in. Set here, it limits a headless run as a whole.",
+        metadata=_key(
+            "Seconds to reach the host and log in. Set here, it limits a headless run as a whole.", gt=0, le=600
+        ),
     )
-    graceHours: float = Field(
+    graceHours: float = field(
         default=24,
-        gt=0,
-        le=24 * 365,
-        description="Hours that a session works or waits on the host while no client is connected.",
+        metadata=_key(
+            "Hours that a session works or waits on the host while no client is connected.", gt=0, le=24 * 365
+        ),
     )
-    idleMinutes: float = Field(
+    idleMinutes: float = field(
         default=30,
-        ge=0,
-        le=60 * 24 * 7,
-        description="Minutes that an idle worker without a client stays on the host; its journal stays.",
+        metadata=_key(
+            "Minutes that an idle worker without a client stays on the host; its journal stays.", ge=0, le=60 * 24 * 7
+        ),
     )
+    given: frozenset[str] = frozenset()
+    """The keys that the file sets."""
+    unknown: tuple[str, ...] = ()
+    """The keys in the file that this version does not know. They have no effect."""
 
     def warnings(self, path: Path) -> list[str]:
-        """Return one sentence for each key that this version does not know. Such keys have no effect."""
-        unknown = [*(self.model_extra or {}), *(f"permissions.{name}" for name in self.permissions.model_extra or {})]
-        return [f"{path}: unknown key {name!r} has no effect" for name in unknown]
+        """Return one sentence for each unknown key."""
+        return [f"{path}: unknown key {name!r} has no effect" for name in self.unknown]
 
 
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -96,14 +116,9 @@ def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     if data is None:
         return Settings()
     _refuse_secrets(path, data)
-    try:
-        return Settings.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(
-            f"{path}: {key}: {first['msg']}", do=f"Correct {key!r} in {path}, or remove it for the default."
-        ) from None
+    from .settings_schema import validated
+
+    return validated(path, data)
 
 
 def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:

@@ -31,9 +31,9 @@ async def session_parameters(
     """
     session = arguments.session
     parameters: dict[str, object] = {"cwd": arguments.directory or ""}
-    if "graceHours" in settings.model_fields_set:
+    if "graceHours" in settings.given:
         parameters["grace_s"] = settings.graceHours * 3600
-    if "idleMinutes" in settings.model_fields_set:
+    if "idleMinutes" in settings.given:
         parameters["idle_s"] = settings.idleMinutes * 60
     fork = {"session": session_id, "fresh": True} if session.fork_session else {}
     if session.continue_latest:

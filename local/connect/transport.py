@@ -75,7 +75,7 @@ async def open_transport(
     connecting.add_done_callback(lambda _: startup.start())
     try:
         settings = (await startup.loaded()).settings
-        limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.model_fields_set else None
+        limit = settings.connectTimeoutSeconds if "connectTimeoutSeconds" in settings.given else None
         try:
             async with asyncio.timeout_at(began + limit if limit is not None and arguments.headless else None):
                 return await connecting

@@ -48,10 +48,10 @@ def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_host_commands_load_nothing_of_the_way_to_the_model() -> None:
+def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_without_settings() -> None:
     code = (
         "import sys\nfrom ccb.local.connect.startup import load_startup\nload_startup({'HOME': '/nonexistent'})\n"
-        "print([name for name in sys.modules if name.startswith(('aiohttp', 'ccb.tunnel.proxy'))])"
+        "print([name for name in sys.modules if name.startswith(('aiohttp', 'pydantic', 'ccb.tunnel.proxy'))])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 

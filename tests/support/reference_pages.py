@@ -8,21 +8,19 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.help_text import HOSTS, PATHS
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS, Group, Option, OptionKind, Subcommand
 from ccb.local.commands.auth import auth_parser
-from ccb.local.config.settings import Settings
+from ccb.local.config.settings import RuleSettings, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -129,13 +127,15 @@ def _settings() -> Iterator[str]:
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
 
 
-def _setting_rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    for name, found in model.model_fields.items():
-        kind = found.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _setting_rows(kind, f"{prefix}{name}.")
-            continue
-        yield f"`{prefix}{name}`", _type_text(kind) + _limits(found), _default(found.default), str(found.description)
+def _setting_rows(keys: type[Settings | RuleSettings], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    kinds = get_type_hints(keys)
+    for each in fields(keys):
+        if kinds[each.name] is RuleSettings:
+            yield from _setting_rows(RuleSettings, f"{prefix}{each.name}.")
+        elif each.metadata:
+            default = each.default_factory() if callable(each.default_factory) else each.default
+            kind = _type_text(kinds[each.name]) + _limits(each.metadata)
+            yield f"`{prefix}{each.name}`", kind, _default(default), each.metadata["description"]
 
 
 def _type_text(kind: Any) -> str:
@@ -149,16 +149,9 @@ def _type_text(kind: Any) -> str:
     return _NAMES[kind]
 
 
-def _limits(found: FieldInfo) -> str:
-    texts = []
-    for each in found.metadata:
-        match each:
-            case Gt():
-                texts.append(f"more than {each.gt:g}")
-            case Ge():
-                texts.append(f"at least {each.ge:g}")
-            case Le():
-                texts.append(f"at most {each.le:g}")
+def _limits(metadata: Mapping[str, Any]) -> str:
+    words = {"gt": "more than", "ge": "at least", "le": "at most"}
+    texts = [f"{text} {metadata[name]:g}" for name, text in words.items() if name in metadata]
     return f" ({', '.join(texts)})" if texts else ""
 
 

@@ -38,7 +38,7 @@ async def test_the_command_line_says_which_session(argv: list[str], wanted: dict
 
 
 async def test_only_times_that_the_settings_name_go_to_the_host() -> None:
-    settings = Settings(graceHours=2, idleMinutes=3)
+    settings = Settings(graceHours=2, idleMinutes=3, given=frozenset({"graceHours", "idleMinutes"}))
     found = await session_parameters(parse_arguments(["ssh", "h", "-c"]), NEW, settings, chosen)
     assert (found["grace_s"], found["idle_s"]) == (7200, 180)
 

@@ -30,7 +30,9 @@ async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_conf
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def settings() -> Startup:
-        return Startup(Settings(connectTimeoutSeconds=0.5), (), Bundle.of(b""))
+        return Startup(
+            Settings(connectTimeoutSeconds=0.5, given=frozenset({"connectTimeoutSeconds"})), (), Bundle.of(b"")
+        )
 
     hanging_ssh(tmp_path, monkeypatch)
     async with StartupLoader(settings) as loader:
