@@ -1,7 +1,7 @@
-"""`ccb ssh` to hello against `ssh host true`, at 100 ms round trip: fresh host at most 1.25 times, warm host at most
-1.1 times; through one jump host the same.
+"""`ccb ssh` to its init message against `ssh host true`, at 100 ms and at 0 ms round trip, over real TCP; and how soon
+the process ends after its result.
 
-A real sshd behind a relay with 50 ms each way; both clients run in turn, whole processes from their start on.
+A real sshd at the far end of a kernel network. All clients are whole processes, measured from their start, in turn.
 """
 
 from __future__ import annotations
@@ -9,103 +9,140 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from benchmarks.session_run import run_ccb
+from benchmarks.kernel_network import KernelNetwork, kernel_network, why_not
+from benchmarks.ratio import bound, compare, in_turn
+from benchmarks.session_run import Run, run_ccb
 from tests.support.fake_model import FakeModel
-from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, host_user, sshd
 
-RUNS = 7
-DELAY_S = 0.05
+RTT_S = 0.1
+EXIT_S = 0.05
 
 
-async def _ssh_true(server: Sshd, user: HostUser, port: int, jump: int | None = None) -> float:
-    """Return the seconds that `ssh host true` takes on `port`, through the jump host on port `jump`."""
-    config = server.log.with_name("ssh_config")
-    through = [] if jump is None else [f"ProxyJump {user.name}@127.0.0.1:{jump}"]
-    lines = [
-        "BatchMode yes", "IdentitiesOnly yes", f"IdentityFile {server.identity}",
-        f"UserKnownHostsFile {server.known_hosts}", "Host far", "HostName 127.0.0.1", f"Port {port}", *through,
-    ]  # fmt: skip
-    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    start = time.monotonic()
-    process = await asyncio.create_subprocess_exec("ssh", "-F", str(config), f"{user.name}@far", "true")
-    assert await process.wait() == 0
-    return time.monotonic() - start
+class Far:
+    """The clients of one server, and the exits that they took so far."""
+
+    def __init__(self, server: Sshd, user: HostUser, model: FakeModel, home: Path) -> None:
+        self.exits: list[float] = []
+        self._server = server
+        self._user = user
+        self._model = model
+        self._home = home
+        self._target = f"{user.name}@{server.address}"
+
+    async def ssh(self, *options: str) -> float:
+        """Return the seconds that `ssh host true` takes."""
+        known = f"UserKnownHostsFile={self._server.known_hosts}"
+        argv = [
+            "ssh", *options, "-i", str(self._server.identity), "-p", str(self._server.port), "-o", known,
+            "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", self._target, "true",
+        ]  # fmt: skip
+        start = time.monotonic()
+        process = await asyncio.create_subprocess_exec(*argv)
+        assert await process.wait() == 0
+        return time.monotonic() - start
+
+    async def ccb(self, *options: str) -> Run:
+        """Run one turn in the home directory of the host."""
+        self._model.add({"text": "ok"})
+        argv = ["ssh", f"{self._target}:~", *self._server.client_options(), *options]
+        run = await run_ccb(argv, self._model, self._home, log=False)
+        self.exits.append(run.end_s - run.result_s)
+        return run
+
+    async def warm(self, *options: str) -> float:
+        """Return the seconds to init on a host that knows ccb."""
+        return (await self.ccb(*options)).init_s
+
+    async def cold(self) -> float:
+        """Return the seconds to init on a host that has no worker yet."""
+        shutil.rmtree(self._user.home / ".cache", ignore_errors=True)
+        return (await self.ccb()).init_s
+
+    @asynccontextmanager
+    async def master(self, path: Path) -> AsyncIterator[tuple[str, ...]]:
+        """A live ControlMaster of the person. Return the options that name it."""
+        options = ("-o", f"ControlPath={path}")
+        await self.ssh(*options, "-o", "ControlMaster=yes", "-o", "ControlPersist=600")
+        try:
+            yield options
+        finally:
+            stop = await asyncio.create_subprocess_exec("ssh", *options, "-q", "-O", "exit", self._target)
+            await stop.wait()
 
 
-async def _ccb_hello(
-    server: Sshd, user: HostUser, port: int, model: FakeModel, home: Path, options: Sequence[str] = ()
-) -> float:
-    model.add({"text": "ok"})
-    return (
-        await run_ccb(["ssh", f"{user.name}@127.0.0.1:~", *server.client_options(port), *options], model, home)
-    ).hello_s
+@asynccontextmanager
+async def jump_host(top: Path, network: KernelNetwork, server: Sshd, user: HostUser) -> AsyncIterator[tuple[str, ...]]:
+    """A second server beside `server`, with the same keys. Return the options that go through it.
 
-
-async def _direct(server: Sshd, user: HostUser, model: FakeModel, home: Path) -> None:
-    ssh, fresh, warm = [], [], []
-    async with relay(server.port, delay_s=DELAY_S) as link:
-        server.trust(link.port)
-        for _ in range(RUNS):
-            ssh.append(await _ssh_true(server, user, link.port))
-            shutil.rmtree(user.home / ".cache", ignore_errors=True)
-            fresh.append(await _ccb_hello(server, user, link.port, model, home))
-            warm.append(await _ccb_hello(server, user, link.port, model, home))
-    _report("", ssh, (("fresh host to hello", fresh, 1.25), ("warm host to hello", warm, 1.1)))
-
-
-async def _through_a_jump_host(top: Path, server: Sshd, user: HostUser, model: FakeModel, home: Path) -> None:
-    async with sshd(top / "jump") as jump, relay(jump.port, delay_s=DELAY_S) as link:
-        jump.identity.with_name("authorized_keys").write_text(
-            server.identity.with_suffix(".pub").read_text(encoding="ascii"), encoding="ascii"
+    Options of the command line do not apply to jump hosts, so `ssh` reads a configuration for every host meanwhile.
+    """
+    keys = [f"HostKey {server.host_key}", f"AuthorizedKeysFile {server.identity.with_name('authorized_keys')}"]
+    async with sshd(top / "jump", keys, address=network.address, wrapper=network.inside) as jump:
+        server.trust(jump.port)
+        config, program = top / "every_host", top / "bin" / "ssh"
+        config.write_text(
+            f"IdentitiesOnly yes\nIdentityFile {server.identity}\nUserKnownHostsFile {server.known_hosts}\n", "utf-8"
         )
-        known = server.known_hosts.read_text(encoding="ascii") + jump.trust(link.port).read_text(encoding="ascii")
-        server.known_hosts.write_text(known, encoding="ascii")
-        options = ["-o", f"ProxyJump={user.name}@127.0.0.1:{link.port}"]
-        _configure_jump_host(top, server)
-        ssh, warm = [], []
-        for _ in range(RUNS):
-            ssh.append(await _ssh_true(server, user, server.port, link.port))
-            warm.append(await _ccb_hello(server, user, server.port, model, home, options))
-    _report(" through a jump host", ssh, (("warm host to hello", warm, 1.1),))
+        program.parent.mkdir()
+        program.write_text(
+            f'#!/bin/sh\n[ "$1" = -F ] || set -- -F "{config}" "$@"\nexec {shutil.which("ssh")} "$@"\n', "utf-8"
+        )
+        program.chmod(0o755)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{program.parent}:{path}"
+        try:
+            yield ("-o", f"ProxyJump={user.name}@{jump.address}:{jump.port}")
+        finally:
+            os.environ["PATH"] = path
 
 
-def _configure_jump_host(top: Path, server: Sshd) -> None:
-    """Make ssh read a configuration for every host: options of the command line do not apply to jump hosts."""
-    config, program = top / "every_host", top / "bin" / "ssh"
-    config.write_text(
-        f"IdentitiesOnly yes\nIdentityFile {server.identity}\nUserKnownHostsFile {server.known_hosts}\n",
-        encoding="utf-8",
-    )
-    program.parent.mkdir()
-    program.write_text(
-        f'#!/bin/sh\n[ "$1" = -F ] || set -- -F "{config}" "$@"\nexec {shutil.which("ssh")} "$@"\n', "utf-8"
-    )
-    program.chmod(0o755)
-    os.environ["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+def take_exits(far: Far) -> Sequence[float]:
+    """Return the exits since the last call."""
+    exits, far.exits = far.exits, []
+    return exits
 
 
-def _report(way: str, ssh: Sequence[float], rows: Sequence[tuple[str, Sequence[float], float]]) -> None:
-    base = statistics.median(ssh)
-    print(f"ssh host true{way:<20} {base * 1000:6.0f} ms")
-    for what, values, limit in rows:
-        median = statistics.median(values)
-        print(f"ccb ssh, {what:<24} {median * 1000:6.0f} ms   {median / base:.2f} times (limit {limit})")
+async def _measure(top: Path, network: KernelNetwork, server: Sshd, user: HostUser, model: FakeModel) -> None:
+    far = Far(server, user, model, top / "laptop")
+    peer = "ssh host true"
+    ssh, warm, cold = await in_turn(far.ssh, far.warm, far.cold)
+    compare("100 ms: warm host to init", warm, peer, ssh, 0.85)
+    compare("100 ms: cold host to init", cold, peer, ssh, 1.1)
+    bound("100 ms: result to the end of the process", take_exits(far), EXIT_S)
+    async with far.master(top / "master") as options:
+        ssh, warm = await in_turn(far.ssh, lambda: far.warm(*options))
+    compare("100 ms: to init through a live master", warm, peer, ssh, 0.5)
+    take_exits(far)
+    async with jump_host(top, network, server, user) as options:
+        ssh, warm = await in_turn(lambda: far.ssh(*options), lambda: far.warm(*options))
+    compare("100 ms: to init through a jump host", warm, "the same", ssh, 1.1)
+    take_exits(far)
+    await network.change(0.0)
+    ssh, warm = await in_turn(far.ssh, far.warm)
+    compare("0 ms: warm host to init", warm, peer, ssh, 2.7)
+    bound("0 ms: result to the end of the process", take_exits(far), EXIT_S)
 
 
 async def main() -> None:
+    if reason := why_not():
+        print(f"connecting over a kernel network: skipped, {reason}")
+        return
     with tempfile.TemporaryDirectory(prefix="ccb-bench-") as name:
         top = Path(name)
         with host_user(top) as user:
-            async with sshd(top / "sshd") as server, FakeModel() as model:
-                await _direct(server, user, model, top / "laptop")
-                await _through_a_jump_host(top, server, user, model, top / "laptop")
+            async with (
+                kernel_network(RTT_S) as network,
+                sshd(top / "sshd", address=network.address, wrapper=network.inside) as server,
+                FakeModel() as model,
+            ):
+                await _measure(top, network, server, user, model)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.connect import DELAY_S, _ssh_true
+from benchmarks.connect import Far
 from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.relay import Relay, relay
 from tests.support.sshd import HostUser, Sshd, host_user, sshd
@@ -29,6 +29,7 @@ from ccb.remote.journal.journal import Journal
 from ccb.tunnel.wire.records import MessageRecord
 from ccb.tunnel.wire.requests import Request, client_kind
 
+DELAY_S = 0.05
 RUNS = 9
 EVENTS = 200
 LIMIT = 1.15
@@ -112,7 +113,8 @@ async def main() -> None:
                     "ANTHROPIC_API_KEY": API_KEY, "ANTHROPIC_BASE_URL": model.url,
                 }  # fmt: skip
                 server.trust(link.port)
-                ssh = [await _ssh_true(server, user, link.port) for _ in range(3)]
+                far = Far(server, user, model, top / "laptop")
+                ssh = [await far.ssh("-p", str(link.port)) for _ in range(3)]
                 connects, reattaches, replayed = await _measure(server, user, link, environ, model)
             journals = list(user.home.glob(".local/state/ccb/sessions/*/journal.jsonl"))
             events = sum(path.read_text().count("\n") for path in journals)

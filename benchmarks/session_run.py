@@ -16,16 +16,22 @@ from typing import Any
 
 from tests.support.fake_model import API_KEY, FakeModel
 
+CCB = str(Path(sys.executable).with_name("ccb"))
+"""The program as it is installed beside this interpreter."""
+
+_OUTPUT = ("--output-format", "stream-json", "--verbose", "--allowedTools", "Bash")
 _HELLO = re.compile(r"^(\S+ \S+) INFO ccb\.local\.connect\.dial: hello from worker pid (\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds since the process started: `hello_s` and `result_s`; `result` is its message. `worker_idle_mb` is the
-    daemon's memory (RSS) at hello or soon after, `worker_peak_mb` its greatest."""
+    """Seconds since the process started: `hello_s` (0 without a log), `init_s`, `result_s` and `end_s`; `result` is
+    its message. `worker_idle_mb` is the daemon's memory (RSS) at hello or soon after, `worker_peak_mb` its greatest."""
 
     hello_s: float
+    init_s: float
     result_s: float
+    end_s: float
     result: dict[str, Any]
     worker_idle_mb: float
     worker_peak_mb: float
@@ -42,38 +48,42 @@ def rss_mb(pid: int) -> float:
 
 
 async def run_ccb(
-    target: Sequence[str], model: FakeModel, home: Path, prompt: str = "go", *, watch: bool = False
+    target: Sequence[str], model: FakeModel, home: Path, prompt: str = "go", *, log: bool = True, watch: bool = False
 ) -> Run:
-    """Run `ccb TARGET… -p PROMPT`; `watch` samples the worker's memory (local sessions)."""
+    """Run `ccb TARGET… -p PROMPT`; `log` has it write the log that tells when the worker said hello; `watch` samples
+    the worker's memory (local sessions)."""
     home.mkdir(exist_ok=True)
     for old in home.rglob("ccb-*.log"):
         old.unlink()
     env = {
         "PATH": os.environ["PATH"], "HOME": str(home), "ANTHROPIC_API_KEY": API_KEY, "ANTHROPIC_BASE_URL": model.url,
-        "PYTHONPATH": os.pathsep.join(sys.path),
     }  # fmt: skip
+    command = [CCB, *target, *(["--debug"] if log else []), "-p", prompt, *_OUTPUT]
     start = time.time()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ccb", *target, "--debug", "-p", prompt, "--output-format", "stream-json", "--verbose",
-        "--allowedTools", "Bash",
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=env, limit=64 * 1024 * 1024,
-    )  # fmt: skip
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=env, limit=64 * 1024 * 1024
+    )
     samples: list[float] = []
     sampling = asyncio.create_task(_sample(home, samples)) if watch else None
     result: dict[str, Any] = {}
-    result_s = 0.0
+    init_s = result_s = 0.0
     assert process.stdout is not None
     async for line in process.stdout:
+        took = time.time() - start
         message = json.loads(line)
         if message["type"] == "result":
-            result, result_s = message, time.time() - start
+            result, result_s = message, took
+        elif message.get("subtype") == "init":
+            init_s = took
     assert await process.wait() == 0, result
+    end_s = time.time() - start
     if sampling is not None:
         sampling.cancel()
         await asyncio.gather(sampling, return_exceptions=True)
-    said = _hello(home)
-    assert said is not None, "the log does not tell when the worker said hello"
-    return Run(said[0] - start, result_s, result, samples[0] if samples else 0.0, max(samples, default=0.0))
+    said = _hello(home) if log else None
+    assert said is not None or not log, "the log does not tell when the worker said hello"
+    hello_s = said[0] - start if said else 0.0
+    return Run(hello_s, init_s, result_s, end_s, result, samples[0] if samples else 0.0, max(samples, default=0.0))
 
 
 async def _sample(home: Path, samples: list[float]) -> None:

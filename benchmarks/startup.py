@@ -1,16 +1,107 @@
-"""CPU of `ccb --version` (limit 100 ms) and `ccb --help`, against a bare interpreter in the same run."""
+"""How soon ccb is there on one machine: `ccb -p` from start to exit against the reference CLI, what an older Python on
+the host costs, and the CPU of `ccb --version` (limit 100 ms) and `ccb --help` against a bare interpreter.
+
+The reference CLI is measured if it is installed from its registry: `npm install -g @anthropic-ai/claude-code`.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import glob
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.ratio import bound, compare, in_turn
+from benchmarks.session_run import run_ccb
+from tests.support.fake_model import API_KEY, FakeModel
+
+from ccb.deploy.bootstrap import launch
+from ccb.deploy.bundle import load
+from ccb.tunnel.link.link import Link
+from ccb.tunnel.transports.local import LocalTransport
 
 RUNS = 15
+EXIT_S = 0.05
 
 
-def _cpu_ms(*argv: str) -> float:
+async def _print_mode(top: Path, model: FakeModel) -> None:
+    """Measure `-p` of both programs with the same prompt and the same model."""
+    exits: list[float] = []
+
+    async def ours() -> float:
+        model.add({"text": "ok"})
+        run = await run_ccb([], model, top / "home", log=False)
+        exits.append(run.end_s - run.result_s)
+        return run.end_s
+
+    async def reference() -> float:
+        model.add({"text": "ok"})
+        env = {
+            "PATH": os.environ["PATH"], "HOME": str(top / "reference"), "ANTHROPIC_API_KEY": API_KEY,
+            "ANTHROPIC_BASE_URL": model.url, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }  # fmt: skip
+        (top / "reference").mkdir(exist_ok=True)
+        argv = ["claude", "-p", "go", "--output-format", "stream-json", "--verbose"]
+        start = time.monotonic()
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, env=env
+        )
+        assert await process.wait() == 0
+        return time.monotonic() - start
+
+    if shutil.which("claude") is None:
+        print("local -p against the reference CLI: skipped, no `claude` on PATH")
+        await in_turn(ours)
+    else:
+        taken, peer = await in_turn(ours, reference)
+        compare("local -p, start to exit", taken, "reference CLI", peer, 0.75)
+    bound("local: result to the end of the process", exits[1:], EXIT_S)
+
+
+async def _hello_of_pythons(top: Path, model: FakeModel) -> None:
+    """Measure from the command line to hello on two Pythons, once a session has run with each."""
+    pythons = [_python("3.9"), _python("3.11")]
+    if None in pythons:
+        print("hello of Python 3.9 against 3.11: skipped, they are not both installed")
+        return
+    home = top / "host"
+    home.mkdir()
+
+    async def hello(python: str) -> float:
+        transport = LocalTransport({"PATH": os.environ["PATH"], "HOME": str(home)}, python)
+        parameters = {"session": str(uuid.uuid4()), "create": True, "grace_s": 0.2}
+        start = time.monotonic()
+        launched = await launch(transport, parameters, load())
+        async with Link(launched.pipe, launched.rest, host="host") as link:
+            await link.hello()
+            took = time.monotonic() - start
+        await transport.close()
+        return took
+
+    for python in pythons:
+        model.add({"text": "ok"})
+        way = f"env HOME={home} PATH={Path(str(python)).parent}:{os.environ['PATH']} sh -c"
+        await run_ccb(["ssh", "host:~", "--transport", way], model, top / "home", log=False)
+    old, new = await in_turn(*[lambda python=python: hello(str(python)) for python in pythons])
+    compare("hello of a host's Python 3.9", old, "Python 3.11", new, 1.2)
+
+
+def _python(version: str) -> str | None:
+    """Return an interpreter of this version: no shim of a version manager, which would take most of the time."""
+    root = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
+    found = glob.glob(f"{root}/versions/{version}.*/bin/python3")
+    return found[-1] if found else shutil.which(f"python{version}")
+
+
+def _cpu_ms(argv: Sequence[str]) -> float:
     """Return the user and system time of a child process, the median of RUNS."""
     taken = []
     for _ in range(RUNS):
@@ -23,13 +114,21 @@ def _cpu_ms(*argv: str) -> float:
     return statistics.median(taken)
 
 
-def main() -> None:
-    bare = _cpu_ms(sys.executable, "-c", "pass")
+def _cpu() -> None:
+    bare = _cpu_ms([sys.executable, "-c", "pass"])
     print(f"python -c pass   {bare:4.0f} ms CPU")
     for flag, limit in (("--version", " (limit 100)"), ("--help", "")):
-        taken = _cpu_ms(sys.executable, "-m", "ccb", flag)
+        taken = _cpu_ms([sys.executable, "-m", "ccb", flag])
         print(f"ccb {flag:<12} {taken:4.0f} ms CPU{limit}, {taken / bare:.1f} times the bare interpreter")
 
 
+async def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="ccb-bench-", ignore_cleanup_errors=True) as name:
+        async with FakeModel() as model:
+            await _print_mode(Path(name), model)
+            await _hello_of_pythons(Path(name), model)
+    _cpu()
+
+
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())
