@@ -56,6 +56,16 @@ def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_with
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
+def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None:
+    environ = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
+    code = (
+        "import sys\nfrom ccb.local.connect.startup import load_session_startup\n"
+        f"load_session_startup({environ!r}).dialer(None, None)\n"
+        f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
 def test_version(tmp_path: Path) -> None:
     for argv in (["--version"], ["-v"], ["ssh", "host", "--version"]):
         done = ccb_run(tmp_path, *argv)

@@ -126,6 +126,7 @@ class AuthProxy:
 
     def link_up(self) -> None:
         """Note that a connection serves the worker. From now on the clocks of unread calls run."""
+        self._provider.prepare()
         self._calls.link_up()
 
     def link_down(self) -> None:

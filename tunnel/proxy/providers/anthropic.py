@@ -63,6 +63,9 @@ class AnthropicProvider:
     async def __aexit__(self, *_: object) -> None:
         await self._client.__aexit__(None, None, None)
 
+    def prepare(self) -> None:
+        self._client.prepare()
+
     async def credential_name(self) -> str:
         return (await self._credential.get()).source
 

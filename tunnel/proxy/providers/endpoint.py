@@ -6,7 +6,6 @@ import ipaddress
 import logging
 import os
 import ssl
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +85,8 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
     if name is None:
         return None
     no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    import urllib.request  # only here: it loads http.client and email
+
     bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]
     if bypass(f"{base.host}:{base.port}", {"no": no_proxy}):
         return None
@@ -100,12 +101,20 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
     return proxy
 
 
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def names_authorities(environ: Mapping[str, str]) -> bool:
+    """Return whether the environment names CAs to trust instead of the system's."""
+    return any(environ.get(name) for name in _AUTHORITIES)
+
+
 def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
     """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR.
 
     Raise ConfigError.
     """
-    cafile, capath = environ.get("SSL_CERT_FILE") or None, environ.get("SSL_CERT_DIR") or None
+    cafile, capath = (environ.get(name) or None for name in _AUTHORITIES)
     for name, value, good in (
         ("SSL_CERT_FILE", cafile, cafile is None or Path(cafile).is_file()),
         ("SSL_CERT_DIR", capath, capath is None or Path(capath).is_dir()),

@@ -1,64 +1,60 @@
-"""HTTP to a provider: one pooled client that verifies TLS and uses the proxy of the environment."""
+"""HTTP to a provider: one pooled client that verifies TLS and uses the proxy of the environment.
+
+What sends the requests is loaded while the worker starts, so that no session waits for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
+import importlib
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import aiohttp
-from yarl import URL
+from .endpoint import Endpoint, names_authorities, tls_context
+from .provider import ProviderRequest, ProviderResponse
 
-from .endpoint import Endpoint, tls_context
-from .provider import ProviderError, ProviderRequest, ProviderResponse
-
-CONNECT_TIMEOUT = 30.0
-"""Seconds for the TCP and TLS handshakes."""
-
-READ_TIMEOUT = 600.0
-"""Seconds of silence after which a call is given up. The worker's own watchdog is shorter."""
-
-_AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-
-
-def _proxy_authorization(proxy: URL | None) -> dict[str, str] | None:
-    if proxy is None or not proxy.user:
-        return None
-    pair = f"{proxy.user}:{proxy.password or ''}".encode()
-    return {"proxy-authorization": "Basic " + base64.b64encode(pair).decode("ascii")}
+if TYPE_CHECKING:
+    from .http_session import HttpSession
 
 
 class ProviderClient:
-    """Sends requests to one endpoint. Follows no redirects, since the credential would follow them, and keeps no
-    cookies.
+    """Sends requests to one endpoint. A context: leaving it closes the connections.
 
-    Raise ConfigError for CAs in `environ` that cannot be read.
+    Raise ConfigError for CAs in `environ` that cannot be read. Without any there, the context that aiohttp makes of the
+    system's CAs is used: reading them a second time would take 40 ms.
     """
 
     def __init__(self, endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> None:
         self.endpoint = endpoint
-        self._tls: ssl.SSLContext | None = tls_context(environ) if endpoint.secure else None
-        self._session: aiohttp.ClientSession | None = None
+        own = endpoint.secure and names_authorities(environ)
+        self._tls: ssl.SSLContext | None = tls_context(environ) if own else None
+        self._opening: asyncio.Task[HttpSession] | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=128, ssl=self._tls or True, keepalive_timeout=30),
-            timeout=aiohttp.ClientTimeout(
-                total=None, connect=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=_AUTO_HEADERS,
-        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        opening, self._opening = self._opening, None
+        if opening is None:
+            return
+        opening.cancel()
+        await asyncio.wait((opening,))
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().close()
+
+    def prepare(self) -> None:
+        """Load what sends requests, in a thread. Later calls do nothing."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
+
+    async def _open(self) -> HttpSession:
+        await asyncio.to_thread(importlib.import_module, f"{__package__}.http_session")
+        from .http_session import HttpSession
+
+        return HttpSession(self.endpoint, self._tls)
 
     @asynccontextmanager
     async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
@@ -66,61 +62,8 @@ class ProviderClient:
 
         The path of the request is appended to that of the base URL unchanged. Raise ProviderError.
         """
-        assert self._session is not None
-        method, proxy = request.method, self.endpoint.proxy
-        framing = {"content-length": str(request.size)} if request.size is not None and method != "GET" else {}
-        try:
-            response = await self._session.request(
-                method,
-                URL(str(self.endpoint.base).rstrip("/") + request.path, encoded=True),
-                headers={**request.headers, **framing},
-                data=None if method == "GET" else request.body,
-                allow_redirects=False,
-                proxy=proxy.with_user(None) if proxy is not None else None,
-                proxy_headers=_proxy_authorization(proxy),
-            )
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise self._error(error) from None
-        try:
-            if 300 <= response.status < 400:
-                host, variable = self.endpoint.host, self.endpoint.variable
-                raise ProviderError(f"{host} answers with a redirect; check {variable}", permanent=True)
-            yield ProviderResponse(response.status, list(response.headers.items()), self._chunks(response))
-        finally:
-            if response.content.at_eof():
-                response.release()
-            else:
-                response.close()
-
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in response.content.iter_any():
-                yield chunk
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._error(error) from None
-
-    def _error(self, error: Exception) -> ProviderError:
-        """Say in one sentence which host failed and why, without any part of the request."""
-        host = self.endpoint.host
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            cause = str(error.certificate_error)
-            hint = "if a proxy with its own CA is in between, name that CA in SSL_CERT_FILE"
-            return ProviderError(f"the TLS certificate of {host} was refused: {cause}; {hint}", permanent=True)
-        if isinstance(error, aiohttp.ClientHttpProxyError):
-            return ProviderError(
-                f"the proxy on the way to {host} answered {error.status}", permanent=error.status == 407
-            )
-        if isinstance(error, aiohttp.ClientProxyConnectionError):
-            return ProviderError(f"the proxy on the way to {host} does not answer")
-        if isinstance(error, aiohttp.ClientConnectorDNSError):
-            return ProviderError(f"the name {host} does not resolve")
-        if isinstance(error, aiohttp.ClientConnectorSSLError):
-            return ProviderError(f"no TLS with {host}: {error.os_error}", permanent=True)
-        if isinstance(error, aiohttp.ClientConnectorError):
-            failed = error.os_error  # str(failed) says only "Connect call failed" and an address
-            return ProviderError(
-                f"{error.host} does not answer: {os.strerror(failed.errno) if failed.errno else failed}"
-            )
-        if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
-            return ProviderError(f"{host} did not answer in time")
-        return ProviderError(f"the connection to {host} broke ({type(error).__name__})")
+        self.prepare()
+        assert self._opening is not None
+        session = await asyncio.shield(self._opening)
+        async with session.request(request) as response:
+            yield response

@@ -78,6 +78,9 @@ class Provider(Protocol):
 
     async def __aexit__(self, *_: object) -> None: ...
 
+    def prepare(self) -> None:
+        """Load what the first call needs, and do not wait for it: a worker is about to ask."""
+
     async def credential_name(self) -> str:
         """Return the public name of where the credential comes from (`apiKeySource` in system/init).
 

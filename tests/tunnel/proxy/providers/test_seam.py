@@ -55,6 +55,9 @@ class WordProvider:
         assert self._session is not None
         await self._session.close()
 
+    def prepare(self) -> None:
+        pass
+
     async def credential_name(self) -> str:
         if self._key is None:
             raise CredentialError("the word API has no key", do="Set one.")
