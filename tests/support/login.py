@@ -14,6 +14,7 @@ from tests.support.sshd import HostUser, Sshd
 
 from ccb.tunnel.login.host_keys import HostKeyInfo
 from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
+from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
 from ccb.tunnel.ssh.transport import SshTransport, connect
 from ccb.tunnel.ssh_config.target import SshTarget
 
@@ -77,8 +78,10 @@ def target(
 
 
 @asynccontextmanager
-async def logged_in(where: SshTarget, prompts: Prompts | None = None) -> AsyncIterator[SshTransport]:
-    transport = await connect(where, prompts or NobodyToAsk())
+async def logged_in(
+    where: SshTarget, prompts: Prompts | None = None, past: PastLogins | None = None
+) -> AsyncIterator[SshTransport]:
+    transport = await connect(where, prompts or NobodyToAsk(), past=past)
     try:
         yield transport
     finally:

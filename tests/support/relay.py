@@ -50,7 +50,7 @@ class Relay:
     `delay_s` each way; `rate` bytes a second each way (0: no limit); `cut_up` / `cut_down`: reset a connection once so
     many bytes went from client to server / from server to client (counted over all connections). `frozen`: bytes are
     taken from nobody, and no connection is closed or accepted. `faults` happen once each. `up`, `down` and
-    `connections` count.
+    `connections` count; `turns` is how often the client spoke after the server had.
     """
 
     port: int = 0
@@ -61,8 +61,10 @@ class Relay:
     up: int = 0
     down: int = 0
     connections: int = 0
+    turns: int = 0
     faults: list[Fault] = field(default_factory=list)
     target_port: int = 0
+    _client_spoke: bool = True
     _thawed: asyncio.Event = field(default_factory=asyncio.Event)
     _live: set[asyncio.WriteTransport] = field(default_factory=set)
 
@@ -87,6 +89,8 @@ class Relay:
             transport.abort()
 
     def _count(self, connection: _Connection, data: bytes, *, upward: bool) -> None:
+        self.turns += upward and not self._client_spoke
+        self._client_spoke = upward
         if upward:
             self.up += len(data)
             connection.up += len(data)

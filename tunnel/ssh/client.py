@@ -13,6 +13,7 @@ from ..login.prompter import Prompts
 from ..plain_text import neutralise
 from ..ssh_config.host_config import HostConfig
 from .login_keys import LoginKeys
+from .pipelining.connection import PipelinedConnection
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,11 @@ class LoginClient(asyncssh.SSHClient):
         """Whether the person was asked for anything."""
         return self.record.asked or self.keys.asked
 
+    @property
+    def signed_at_once(self) -> bool:
+        """Whether the request that logs in was sent without waiting for the server to ask."""
+        return isinstance(self._connection, PipelinedConnection) and self._connection.signed_at_once
+
     def tried(self) -> str:
         """Return what was offered, as evidence for an error."""
         return self.keys.report(self.record.tried, asked_for_keys=self.record.asked_for_keys)
@@ -74,6 +80,12 @@ class LoginClient(asyncssh.SSHClient):
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self._connection = conn
         self.opened.set()
+
+    def begin_auth(self, username: str) -> None:
+        if self.signed_at_once:
+            self.greeted.set()
+            self.record.asked_for_keys = True
+            self.record.tried.append("1 public key that signed at once")
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.shown_key = key

@@ -135,7 +135,7 @@ async def unlocked(data: bytes, path: Path, ask: AskPassphrase, memory: LoginMem
 
     None: the person gave up.
     """
-    name = hashlib.sha256(data).digest()
+    name = _name_in_memory(data)
     if name in memory.keys:
         return memory.keys[name]
     for attempt in itertools.count(1):
@@ -147,6 +147,15 @@ async def unlocked(data: bytes, path: Path, ask: AskPassphrase, memory: LoginMem
             memory.keys[name] = key
             return key
     return None
+
+
+def is_unlocked(pair: asyncssh.SSHKeyPair, memory: LoginMemory) -> bool:
+    """Return whether `pair` signs without a passphrase, perhaps because `memory` has its key."""
+    return not isinstance(pair, LockedKeyPair) or _name_in_memory(pair.file.data) in memory.keys
+
+
+def _name_in_memory(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 class LockedKeyPair(asyncssh.SSHKeyPair):
@@ -163,7 +172,7 @@ class LockedKeyPair(asyncssh.SSHKeyPair):
     ) -> None:
         kinds = public.sig_algorithms
         super().__init__(public.algorithm, public.algorithm, kinds, kinds, public.public_data, None)
-        self._file = file
+        self.file = file
         self._unlock = unlock
         self._refused = refused
 
@@ -172,9 +181,9 @@ class LockedKeyPair(asyncssh.SSHKeyPair):
 
         ValueError makes it go on with the next key.
         """
-        key = await self._unlock(self._file)
+        key = await self._unlock(self.file)
         if key is None or key.public_data != self.key_public_data:
-            self._refused(self._file.path)
+            self._refused(self.file.path)
             raise ValueError("the key was not unlocked")
         return key.sign(data, self.sig_algorithm)
 

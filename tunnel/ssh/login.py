@@ -15,15 +15,40 @@ from .asyncssh_options import connection_options
 from .client import LoginClient
 from .diagnosis import FailedLogin, broken_off, no_answer_through, not_reached_through, refused, untrusted
 from .jumps import Hop
+from .pipelining.connection import PipelinedConnection, open_connection
+from .pipelining.host import Pipelining
+from .pipelining.inside import unexpected
+from .pipelining.past_logins import PastLogin
 from .proxy_command import Carrier
 from .trust import accept_key, known_keys, trusts_any_key
 
 
-async def log_in(hop: Hop, prompts: Prompts, carrier: Carrier) -> asyncssh.SSHClientConnection:
+async def log_in(
+    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining | None = None
+) -> asyncssh.SSHClientConnection:
     """Return an authenticated connection to `hop` over `carrier`. Raise Unreachable, AuthFailed, HostKeyError,
     ConfigError.
 
-    A key that is not trusted yet ends the first connection; once it is accepted, a second one is made.
+    If a login that signed at once fails, whatever the reason, a new connection logs in step by step.
+    """
+    pipelining = pipelining or Pipelining(hop.config, None)
+    if not pipelining.off and (what := unexpected()):
+        pipelining.switch_off(f"ccb does not know this version of asyncssh ({what})")
+    await pipelining.recall()
+    try:
+        return await _log_in(hop, prompts, carrier, pipelining)
+    except ConnectError as error:
+        if not pipelining.tried:
+            raise
+        await pipelining.forget(error.what)
+    await carrier.reopen()
+    return await _log_in(hop, prompts, carrier, pipelining)
+
+
+async def _log_in(hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining) -> asyncssh.SSHClientConnection:
+    """Do what `log_in` does, once.
+
+    A host key that is not trusted yet ends the first connection; once it is accepted, a second one is made.
     """
     trust, listener = hop.config.trust, prompts
     if hop.config.methods.batch:
@@ -34,9 +59,11 @@ async def log_in(hop: Hop, prompts: Prompts, carrier: Carrier) -> asyncssh.SSHCl
         certificates = bool(known.authorities)
         accepted = False
         while True:
-            attempt = _Attempt(hop, prompts, carrier)
+            attempt = _Attempt(hop, prompts, carrier, pipelining)
             found = await attempt.run(known, certificates=certificates)
             if isinstance(found, asyncssh.SSHClientConnection):
+                if isinstance(found, PipelinedConnection):
+                    await pipelining.succeeded(found, asked=attempt.client.asked)
                 return found
             shown = attempt.client.shown_key
             if shown is None:
@@ -57,10 +84,11 @@ async def log_in(hop: Hop, prompts: Prompts, carrier: Carrier) -> asyncssh.SSHCl
 class _Attempt:
     """One connection up to the end of the login."""
 
-    def __init__(self, hop: Hop, prompts: Prompts, carrier: Carrier) -> None:
+    def __init__(self, hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining) -> None:
         self.client = LoginClient(hop.target.shown, hop.config, prompts)
         self._hop = hop
         self._carrier = carrier
+        self._pipelining = pipelining
         self._failed = FailedLogin(hop, self.client, carrier, prompts)
 
     async def run(self, known: KnownKeys, *, certificates: bool) -> asyncssh.SSHClientConnection | ConnectError:
@@ -114,17 +142,42 @@ class _Attempt:
             )
 
     async def _connect(self, known: KnownKeys, *, certificates: bool) -> asyncssh.SSHClientConnection:
-        config, tunnel = self._hop.config, self._carrier.tunnel
-        connection, _ = await asyncssh.create_connection(
-            lambda: self.client,
-            config.hostname,
-            config.port,
-            config=None,  # otherwise asyncssh reads ~/.ssh/config itself
-            options=connection_options(config, known, certificates=certificates),
-            sock=self._carrier.sock,
-            tunnel=tunnel if tunnel is not None else (),
-        )
-        return connection
+        config, carrier, pipelining = self._hop.config, self._carrier, self._pipelining
+        options = connection_options(config, known, certificates=certificates)
+        if pipelining.off:
+            connection, _ = await asyncssh.create_connection(
+                lambda: self.client,
+                config.hostname,
+                config.port,
+                config=None,  # otherwise asyncssh reads ~/.ssh/config itself
+                options=options,
+                sock=carrier.sock,
+                tunnel=carrier.tunnel if carrier.tunnel is not None else (),
+            )
+            return connection
+        stream = carrier.sock or carrier.tunnel
+        assert stream is not None
+        at_once = await self._remembered(options)
+        try:
+            return await open_connection(lambda: self.client, config.hostname, config.port, options, stream, at_once)
+        finally:
+            pipelining.tried = self.client.signed_at_once
+
+    async def _remembered(
+        self, options: asyncssh.SSHClientConnectionOptions
+    ) -> tuple[PastLogin, asyncssh.SSHKeyPair] | None:
+        """Return the last login and the key that it took, if that key can sign at once."""
+        pipelining = self._pipelining
+        if pipelining.last is None:
+            return None
+        if not self._hop.config.methods.public_key:
+            pipelining.why_not = "PubkeyAuthentication is no"
+            return None
+        pair = await self.client.keys.remembered(pipelining.last, options.signature_algs)
+        if isinstance(pair, str):
+            pipelining.why_not = pair
+            return None
+        return pipelining.last, pair
 
 
 async def _happens(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import asyncssh
@@ -13,7 +14,17 @@ import asyncssh
 from ..login.prompter import Prompts
 from ..plain_text import neutralise
 from ..ssh_config.host_config import HostConfig
-from .keys import KeyFile, LockedKeyPair, in_order, read_certificates, read_key_files, unlocked, unusable_keys
+from .keys import (
+    KeyFile,
+    LockedKeyPair,
+    in_order,
+    is_unlocked,
+    read_certificates,
+    read_key_files,
+    unlocked,
+    unusable_keys,
+)
+from .pipelining.past_logins import PastLogin, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +72,54 @@ class LoginKeys:
         only = self._identities.only
         return in_order(agent, self._pairs, self._configured, self._certificates, identities_only=only)
 
+    async def remembered(self, last: PastLogin, allowed: Collection[bytes]) -> asyncssh.SSHKeyPair | str:
+        """Return the key that logged in the last time, ready to sign as it did then, or why it cannot.
+
+        `allowed` are the algorithms that may sign. Ask the agent only if no file has the key.
+        """
+        only = self._identities.only
+        found = self._as_before(in_order([], self._pairs, [], self._certificates, identities_only=only), last, allowed)
+        if isinstance(found, str):
+            try:
+                async with asyncio.timeout(AGENT_QUIET_S):
+                    found = self._as_before(await self.in_order(), last, allowed)
+            except TimeoutError:
+                await self.close()
+                return "the agent does not answer"
+        return found
+
+    def _as_before(
+        self, pairs: Sequence[asyncssh.SSHKeyPair], last: PastLogin, allowed: Collection[bytes]
+    ) -> asyncssh.SSHKeyPair | str:
+        """Return the one of `pairs` that `last` names, or why none can sign as it did."""
+        why = "the key of the last login is neither in a file nor in the agent"
+        signature = last.signature.encode()
+        for pair in pairs:
+            if fingerprint(pair.key_public_data) != last.key or signature not in pair.sig_algorithms:
+                continue
+            if not is_unlocked(pair, self._prompts.memory):
+                why = "the key of the last login is locked by a passphrase"
+            elif pair.get_key_type() == "agent" and self._identities.agent_keeps == (True, 0):
+                why = "the agent may ask before it signs (AddKeysToAgent confirm)"
+            elif signature not in allowed:
+                why = f"{last.signature} is not among the algorithms that you allow"
+            elif self._expired(pair):
+                why = "the certificate of the last login is not valid now"
+            else:
+                pair = copy.copy(pair)
+                pair.set_sig_algorithm(signature)
+                if pair.algorithm == b"ssh-rsa-cert-v01@openssh.com":  # servers differ in its name, see asyncssh
+                    pair.algorithm = last.algorithm.encode()
+                if pair.algorithm.decode("ascii") == last.algorithm:
+                    return pair
+        return why
+
+    def _expired(self, pair: asyncssh.SSHKeyPair) -> bool:
+        for certificate in self._certificates:
+            if certificate.public_data == pair.public_data and _invalid(certificate, self._user):
+                return True
+        return False
+
     async def next_unnamed(self) -> tuple[Path, asyncssh.SSHKey] | None:
         """Unlock and return the next locked key that could not be offered by its public half. None: there is none, or
         the person gave up."""
@@ -96,12 +155,8 @@ class LoginKeys:
         if self._unusable:
             text += f" Not usable: {neutralise('; '.join(self._unusable))}."
         for certificate in self._certificates:
-            if not isinstance(certificate, asyncssh.public_key.SSHOpenSSHCertificate):
-                continue
-            try:
-                certificate.validate(asyncssh.public_key.CERT_TYPE_USER, self._user)
-            except ValueError as error:
-                text += f"\n{error}: the one of {certificate.key.get_fingerprint()}."
+            if why := _invalid(certificate, self._user):
+                text += f"\n{why}: the one of {certificate.key.get_fingerprint()}."
         return text
 
     async def _agent_keys(self) -> list[asyncssh.SSHKeyPair]:
@@ -139,3 +194,13 @@ class LoginKeys:
             return None
         self.asked = True
         return await self._prompts.passphrase(path, attempt)
+
+
+def _invalid(certificate: asyncssh.SSHCertificate, user: str) -> str:
+    """Return why the certificate is of no use for `user` now, "" if it is."""
+    if isinstance(certificate, asyncssh.public_key.SSHOpenSSHCertificate):
+        try:
+            certificate.validate(asyncssh.public_key.CERT_TYPE_USER, user)
+        except ValueError as error:
+            return str(error)
+    return ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import CcbError, ConnectionLost, Unreachable
@@ -15,6 +16,8 @@ from ..ssh_config.target import SshTarget
 from ..ssh_config.unsupported import of_consequence, only_openssh
 from ..transports.stderr_tail import LAST_WORDS_S, StderrTail
 from .jumps import Hop, route
+from .pipelining.host import Pipelining
+from .pipelining.past_logins import PastLogins
 from .proxy_command import Carrier, FirstStream
 
 if TYPE_CHECKING:
@@ -28,13 +31,20 @@ _HEAD_START_S = 0.1
 """Longer than `ssh -G` takes, unless a `Match exec` is slow."""
 
 
-async def connect(target: SshTarget, prompts: Prompts, on_wait: Callable[[], None] = lambda: None) -> SshTransport:
+async def connect(
+    target: SshTarget,
+    prompts: Prompts,
+    on_wait: Callable[[], None] = lambda: None,
+    past: PastLogins | None = None,
+) -> SshTransport:
     """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
 
     Jump hosts are logged in to one by one, and the host key of each is checked. `on_wait` is called when the network,
-    or a slow `ssh -G`, leaves time for other work. Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    or a slow `ssh -G`, leaves time for other work. With `past`, logins are pipelined where the last one allows it.
+    Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
     hops = await _route(target, on_wait)
+    pipelining = Pipelining(hops[-1].config, past)
     stream = FirstStream(hops[0].config, prompts)
     carrier = Carrier(stream=stream)
     connections: list[asyncssh.SSHClientConnection] = []
@@ -51,7 +61,9 @@ async def connect(target: SshTarget, prompts: Prompts, on_wait: Callable[[], Non
 
         for hop in hops:
             with _naming_jump_host(hop, target):
-                connections.append(await log_in(hop, prompts, carrier))
+                last = hop.target is target
+                its = pipelining if last else Pipelining(hop.config, past)
+                connections.append(await log_in(hop, prompts, carrier, its))
             carrier = Carrier(tunnel=connections[-1], through=hop.target)
     except BaseException:
         carrier.abandon()
@@ -60,7 +72,8 @@ async def connect(target: SshTarget, prompts: Prompts, on_wait: Callable[[], Non
         finally:
             await stream.close()
         raise
-    return SshTransport(target.shown, connections[-1], connections[:-1], stream)
+    again = partial(connect, target, prompts)
+    return SshTransport(target.shown, connections, stream, pipelining, again)
 
 
 async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
@@ -119,14 +132,19 @@ class SshTransport:
     def __init__(
         self,
         name: str,
-        connection: asyncssh.SSHClientConnection,
-        hops: list[asyncssh.SSHClientConnection],
+        connections: list[asyncssh.SSHClientConnection],
         stream: FirstStream,
+        pipelining: Pipelining,
+        again: Callable[[], Awaitable[SshTransport]],
     ) -> None:
         self._name = name
         self._stream = stream
-        self._connection = connection
-        self._hops = hops
+        self._connection = connections[-1]
+        self._hops = connections[:-1]
+        self._again = again
+        self._first = True
+        self.pipelining = pipelining
+        """How the login to the host itself was pipelined."""
 
     @property
     def name(self) -> str:
@@ -142,7 +160,7 @@ class SshTransport:
 
         try:
             async with asyncio.timeout(_OPEN_S):
-                process = await self._connection.create_process(command, encoding=None)
+                process = await self._start(command)
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
                 raise _lost(self._name, error) from error
@@ -154,6 +172,38 @@ class SshTransport:
         except (asyncssh.Error, OSError) as error:
             raise _lost(self._name, error) from error
         return SshPipe(self._name, process)
+
+    async def _start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
+        """Start `command`. The first one does not wait for its channel if the last login allows that.
+
+        If the server does otherwise than the last time, log in again and wait.
+        """
+        first, self._first = self._first, False
+        if not first:
+            return await self._connection.create_process(command, encoding=None)
+        from .pipelining.command import GuessedWrongError, number_of, start_command
+
+        guess = self.pipelining.guess
+        try:
+            if guess is None:
+                process = await self._connection.create_process(command, encoding=None)
+            else:
+                process = await start_command(self._connection, command, guess)
+        except GuessedWrongError as error:
+            await self.pipelining.forget(str(error))
+            await self._log_in_again()
+            return await self._connection.create_process(command, encoding=None)
+        number = guess if guess is not None else number_of(process)
+        await self.pipelining.first_channel(number, ahead=guess is not None)
+        return process
+
+    async def _log_in_again(self) -> None:
+        """Replace the connections by new ones, whose logins are plain."""
+        fresh = await self._again()
+        self._connection, fresh._connection = fresh._connection, self._connection
+        self._hops, fresh._hops = fresh._hops, self._hops
+        self._stream, fresh._stream = fresh._stream, self._stream
+        await fresh.close()
 
     async def output_without_input(self, command: str, limit: int) -> bytes:
         pipe = await self.execute(command)

@@ -1,0 +1,207 @@
+"""Pipelined logins over real sshds: what they save, and that whatever prevents one costs nothing but the saving."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import subprocess
+from pathlib import Path
+
+import asyncssh
+import pytest
+from tests.support.login import Person, every_host, logged_in, only_config, target
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import AuthFailed, HostKeyError
+from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
+from ccb.tunnel.ssh.jumps import route
+from ccb.tunnel.ssh.pipelining.past_logins import PastLogin, PastLogins, fingerprint
+from ccb.tunnel.ssh.transport import connect
+from ccb.tunnel.ssh_config.target import SshTarget
+
+PIPELINED = "yes, the key signed at once and the command did not wait"
+PASSWORD = "open, sesame"
+
+
+async def report(where: SshTarget, past: PastLogins | None, prompts: Prompts | None = None) -> str:
+    """What the doctor would say of a login whose first command has run."""
+    async with logged_in(where, prompts, past) as transport:
+        pipe = await transport.execute("echo here; exec cat")
+        assert await pipe.read() == b"here\n"
+        await pipe.close()
+        return transport.pipelining.report()
+
+
+def last_login(server: Sshd, key: Path | None = None) -> PastLogin:
+    """A login to `server` by `key`, as it is remembered."""
+    with socket.create_connection(("127.0.0.1", server.port)) as stream:
+        version = stream.makefile(encoding="ascii").readline().strip()
+    shown, mine = (
+        fingerprint(asyncssh.read_public_key(path.with_suffix(".pub")).public_data)
+        for path in (server.host_key, key or server.identity)
+    )
+    return PastLogin(shown, version, mine, "ssh-ed25519", "ssh-ed25519", 0)
+
+
+async def remembering(directory: Path, where: SshTarget, login: PastLogin) -> PastLogins:
+    """A laptop whose last login to `where` was `login`."""
+    past = PastLogins(directory / "past")
+    past.remember((await route(where))[-1].config, login)
+    return past
+
+
+async def remembered(past: PastLogins, where: SshTarget) -> PastLogin | None:
+    return past.last((await route(where))[-1].config)
+
+
+def connections(server: Sshd) -> int:
+    """How many clients have asked `server` for a login, or proven something."""
+    text = server.log.read_text()
+    return text.count("Accepted publickey") + text.count("Failed publickey") + text.count("Received disconnect")
+
+
+async def test_the_second_login_saves_four_round_trips(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    past = PastLogins(tmp_path / "past")
+    async with relay(sshd.port) as link:
+        where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
+        reports, turns = [], []
+        for each in (None, past, past):
+            before = link.turns
+            reports.append(await report(where, each))
+            turns.append(link.turns - before)
+    assert reports[0].startswith("no: it is switched off")
+    assert reports[1] == "no: no login with one key alone is remembered for this host; the next one is"
+    assert reports[2] == PIPELINED
+    assert turns[2] <= turns[0] - 3, "a request that crosses an answer may count as one more"
+    assert sshd.log.read_text().count("Postponed publickey") == 2, "the third login asks nothing first"
+    [file] = (tmp_path / "past").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
+    assert host_user.name not in file.read_text() + file.name
+
+
+async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    where = target(sshd, host_user)
+    past = await remembering(tmp_path, where, last_login(sshd))
+    sshd.identity.with_name("authorized_keys").write_text("")
+    with pytest.raises(AuthFailed) as plain:
+        await connect(where, NobodyToAsk())
+    before = connections(sshd)
+    with pytest.raises(AuthFailed) as pipelined:
+        await connect(where, NobodyToAsk(), past=past)
+    assert (pipelined.value.what, pipelined.value.evidence) == (plain.value.what, plain.value.evidence)
+    assert connections(sshd) > before
+    assert await remembered(past, where) is None
+
+
+async def test_another_key_logs_in_on_the_same_try(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    other = make_key(tmp_path / "other")
+    where = target(sshd, host_user, f"IdentityFile={other}")
+    past = await remembering(tmp_path, where, last_login(sshd))
+    sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
+    assert (await report(where, past)).startswith("no: the pipelined login failed")
+    login = await remembered(past, where)
+    assert login is not None and login.key == last_login(sshd, other).key
+    assert await report(where, past) == PIPELINED
+
+
+@pytest.mark.parametrize("tries", ["MaxAuthTries 1", "MaxAuthTries 6"])
+async def test_a_second_factor_is_asked_for_as_ever(host_user: HostUser, tmp_path: Path, tries: str) -> None:
+    subprocess.run(["chpasswd"], input=f"{host_user.name}:{PASSWORD}\n", text=True, check=True)
+    options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password", tries]
+    async with serve(tmp_path / "server", options) as server:
+        where = target(server, host_user)
+        past = await remembering(tmp_path, where, last_login(server))
+        for why in ("the pipelined login failed", "no login with one key alone is remembered"):
+            person = Person(passwords=[PASSWORD])
+            text = await report(where, past, person)
+            assert why in text and text.endswith("neither is the next one: this login asked for something")
+            assert len(person.asked_passwords) == 1
+            assert await remembered(past, where) is None
+
+
+async def test_a_key_that_is_refused_where_one_failure_is_the_end(host_user: HostUser, tmp_path: Path) -> None:
+    other = make_key(tmp_path / "other")
+    async with serve(tmp_path / "server", ["MaxAuthTries 1"]) as server:
+        where = target(server, host_user, key=other)
+        past = await remembering(tmp_path, where, last_login(server, other))
+        with pytest.raises(AuthFailed) as caught:
+            await connect(where, NobodyToAsk(), past=past)
+        assert "MaxAuthTries" in caught.value.what and "1 public key in files" in caught.value.evidence
+        server.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
+        assert (await report(where, past)).endswith("the next one is")
+        assert await report(where, past) == PIPELINED
+
+
+async def test_nothing_is_signed_for_another_host_key(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    where = target(sshd, host_user)
+    other = dataclasses.replace(last_login(sshd), host_key="SHA256:other")
+    past = await remembering(tmp_path, where, other)
+    text = await report(where, past)  # known_hosts has the key: it was changed, and the person has accepted that
+    assert text == "no: the host shows another key than the last time; the next one is"
+    assert await report(where, past) == PIPELINED
+    sshd.log.write_text("")
+    unknown = target(sshd, host_user, known=tmp_path / "empty")
+    with pytest.raises(HostKeyError, match="not known"):
+        await connect(unknown, NobodyToAsk(), past=past)
+    assert "publickey" not in sshd.log.read_text()
+
+
+async def test_nothing_is_signed_for_another_version_of_the_server(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    where = target(sshd, host_user)
+    past = await remembering(tmp_path, where, dataclasses.replace(last_login(sshd), server="SSH-2.0-OpenSSH_9.1"))
+    assert await report(where, past) == "no: the server has another version than the last time; the next one is"
+    assert await report(where, past) == PIPELINED
+
+
+async def test_each_jump_host_is_logged_in_to_by_what_it_needed(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past = PastLogins(tmp_path / "past")
+    async with relay(sshd.port) as link:
+        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, sshd.trust(link.port)))
+        where = target(sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{link.port}")
+        assert (await report(where, past)).startswith("no: ")
+        assert sshd.log.read_text().count("Postponed publickey") == 2
+        assert await report(where, past) == PIPELINED
+        assert sshd.log.read_text().count("Postponed publickey") == 2
+        jump = SshTarget("127.0.0.1", host_user.name, link.port, (), ())
+        assert await remembered(past, jump) is not None
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "rsa"])
+async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser, tmp_path: Path, kind: str) -> None:
+    authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "mine", kind)
+
+    def certify(validity: str) -> None:
+        names = ["-I", "person", "-n", host_user.name, "-V", validity]
+        subprocess.run(["ssh-keygen", "-q", "-s", str(authority), *names, f"{key}.pub"], check=True)
+
+    certify("-1d:+1d")
+    past = PastLogins(tmp_path / "past")
+    async with serve(tmp_path / "server", [f"TrustedUserCAKeys {authority}.pub"]) as server:
+        where = target(server, host_user, key=key)
+        assert (await report(where, past)).endswith("the next one is")
+        assert await report(where, past) == PIPELINED
+        login = await remembered(past, where)
+        assert login is not None and login.algorithm.endswith("-cert-v01@openssh.com")
+        certify("-2d:-1d")
+        (tmp_path / "server" / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
+        assert "the certificate of the last login is not valid now" in await report(where, past)
+
+
+async def test_a_locked_key_signs_at_once_when_this_process_has_unlocked_it(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    locked = make_key(tmp_path / "locked", passphrase="secret")
+    sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
+    where = target(sshd, host_user, key=locked)
+    past, person = PastLogins(tmp_path / "past"), Person(passphrases=["secret", "secret"])
+    assert (await report(where, past, person)).endswith("neither is the next one: this login asked for something")
+    assert (await report(where, past, person)).endswith("the next one is")
+    assert await report(where, past, person) == PIPELINED
+    text = await report(where, past, Person(passphrases=["secret"]))
+    assert text.startswith("no: the key of the last login is locked by a passphrase")

@@ -1,0 +1,96 @@
+"""The first command of a connection, sent behind the request for its channel."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import asyncssh
+from asyncssh.channel import SSHClientChannel
+from asyncssh.packet import SSHPacket
+
+from .connection import PipelinedConnection
+
+
+class GuessedWrongError(Exception):
+    """The server gave the channel another number, or closed the connection instead. The command did not run."""
+
+
+async def start_command(
+    connection: asyncssh.SSHClientConnection, command: str, guess: int
+) -> asyncssh.SSHClientProcess[bytes]:
+    """Run `command` on a channel to which the server will give the number `guess`.
+
+    Raise GuessedWrongError, and what `create_process` of asyncssh raises.
+    """
+    assert isinstance(connection, PipelinedConnection)
+    options = connection.options
+    env = {name.encode(): value.encode() for name, value in dict(cast(dict[str, str], options.env or {})).items()}
+    channel = _AheadChannel(connection, guess)
+    try:
+        process = await channel.create(
+            asyncssh.SSHClientProcess, command, None, env, False, None, None, {}, False, None, None, False, False
+        )
+    except (asyncssh.Error, OSError) as error:
+        if channel.refusal is not None:
+            raise channel.refusal from error
+        if not channel.opened:
+            raise GuessedWrongError(str(error)) from error
+        raise
+    finally:
+        await channel.end_opening()
+    assert isinstance(process, asyncssh.SSHClientProcess)
+    await process.redirect(asyncssh.PIPE, asyncssh.PIPE, asyncssh.PIPE)
+    return process
+
+
+def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
+    """Return the number that the server gave to the channel of `process`, None if asyncssh does not tell."""
+    number = getattr(process.channel, "_send_chan", None)
+    return number if isinstance(number, int) else None
+
+
+class _AheadChannel(SSHClientChannel[bytes]):
+    """A channel whose requests do not wait for its number.
+
+    `opened`: the server gave it the number that was guessed. `refusal`: the server did not open it.
+    """
+
+    def __init__(self, connection: PipelinedConnection, guess: int) -> None:
+        options = connection.options
+        super().__init__(
+            connection,
+            asyncio.get_running_loop(),
+            options.utf8_decode_errors,
+            None,
+            "strict",
+            options.window,
+            options.max_pktsize,
+        )
+        self.opened = False
+        self.refusal: asyncssh.ChannelOpenError | None = None
+        self._guess = guess
+        self._opening: asyncio.Task[SSHPacket] | None = None
+
+    async def _open(self, chantype: bytes, *args: bytes) -> SSHPacket:
+        """Ask for the channel. Return before the answer what a session's answer contains: nothing."""
+        self._opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
+        await asyncio.sleep(0)  # the request is sent in the first step of the task
+        self._send_chan = self._guess
+        return SSHPacket(b"")
+
+    def process_open_confirmation(self, send_chan: int, send_window: int, send_pktsize: int, packet: SSHPacket) -> None:
+        if send_chan != self._guess:
+            raise asyncssh.ProtocolError(f"The server gave the first channel the number {send_chan}.")
+        self.opened = True
+        super().process_open_confirmation(send_chan, send_window, send_pktsize, packet)
+
+    def process_open_failure(self, code: int, reason: str, lang: str) -> None:
+        self.refusal = asyncssh.ChannelOpenError(code, reason, lang)
+        super().process_open_failure(code, reason, lang)
+
+    async def end_opening(self) -> None:
+        """End the task that waits for the answer."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)

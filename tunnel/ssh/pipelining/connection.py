@@ -1,0 +1,173 @@
+"""A connection of asyncssh that can send the signed request of the login right behind the end of the key exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import asyncssh
+from asyncssh.auth import ClientAuth
+from asyncssh.packet import Boolean, String
+from asyncssh.public_key import SigningKey
+
+from .past_logins import PastLogin, fingerprint
+
+AT_ONCE_S = 1.0
+"""A signature that took longer was confirmed by a person, or needed a touch."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One proof of identity that the server was sent: by which method, with which key, and how long it took to sign."""
+
+    method: bytes
+    key: SigningKey | None
+    seconds: float
+
+
+class PipelinedConnection(asyncssh.SSHClientConnection):
+    """A connection to a server, logged in to by what is remembered of the last login, or else step by step.
+
+    `signed_at_once`: the signed request was sent without waiting. `proofs` are all that the server was sent.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: asyncssh.SSHClientConnectionOptions,
+        last: PastLogin | None,
+        pair: asyncssh.SSHKeyPair | None,
+    ) -> None:
+        super().__init__(loop, options, wait="auth")
+        self.options = options
+        self.signed_at_once = False
+        self.why_not = ""
+        self.proofs: list[Proof] = []
+        self._last = last
+        self._pair = pair
+
+    @property
+    def host_key(self) -> str:
+        """The fingerprint of the verified host key, "" without one."""
+        key = self.get_server_host_key()
+        return fingerprint(key.public_data) if key is not None else ""
+
+    @property
+    def server(self) -> str:
+        """The version that the server sent."""
+        return str(self.get_extra_info("server_version", ""))
+
+    def send_service_request(self, service: bytes) -> None:
+        """Ask for a service. asyncssh calls this when the key exchange has ended and the host key is verified."""
+        super().send_service_request(service)
+        if service != b"ssh-userauth" or self._last is None or self._pair is None:
+            return
+        if not self.host_key or self.host_key != self._last.host_key:
+            self.why_not = "the host shows another key than the last time"
+        elif self.server != self._last.server:
+            self.why_not = "the server has another version than the last time"
+        else:
+            self.signed_at_once = True
+            self._auth = _SignedAtOnce(self, self._pair)
+
+    def try_next_auth(self, *, next_method: bool = False) -> None:
+        """Go on with the login. asyncssh calls this when the server accepts the service or refuses a proof."""
+        ahead = self._auth
+        if not isinstance(ahead, _SignedAtOnce):
+            super().try_next_auth(next_method=next_method)
+        elif ahead.answered:
+            raise asyncssh.PermissionDenied("The key alone, which was enough the last time, is not enough now.")
+
+    async def send_userauth_request(
+        self, method: bytes, *args: bytes, key: SigningKey | None = None, trivial: bool = True
+    ) -> None:
+        """Send a request of the login, and note it if it proves something."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await super().send_userauth_request(method, *args, key=key, trivial=trivial)
+        asks_only = method == b"none" or (method == b"publickey" and key is None)
+        if not asks_only:
+            self.proofs.append(Proof(method, key, clock() - began))
+
+    def to_remember(self) -> PastLogin | str:
+        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined."""
+        if len(self.proofs) != 1 or self.proofs[0].method != b"publickey":
+            return "this login took more than one key alone"
+        proof = self.proofs[0]
+        if not isinstance(proof.key, asyncssh.SSHKeyPair) or not self.host_key:
+            return "the host has no key"
+        algorithm = proof.key.algorithm.decode("ascii")
+        if algorithm.startswith(("sk-", "webauthn-")):
+            return "the key is a security key, which may want to be touched"
+        if proof.seconds > AT_ONCE_S:
+            return f"the key took {proof.seconds:.1f} s to sign: somebody may have to confirm that"
+        signature = proof.key.sig_algorithm.decode("ascii")
+        return PastLogin(self.host_key, self.server, fingerprint(proof.key.key_public_data), algorithm, signature)
+
+
+class _SignedAtOnce(ClientAuth):
+    """The signed request that no question precedes. `answered`: the server did not accept it as the whole login."""
+
+    def __init__(self, conn: PipelinedConnection, pair: asyncssh.SSHKeyPair) -> None:
+        self.answered = False
+        self._pair = pair
+        super().__init__(conn, b"publickey")
+
+    async def _start(self) -> None:
+        pair = self._pair
+        try:
+            await self.send_request(
+                Boolean(True), String(pair.algorithm), String(pair.public_data), key=pair, trivial=False
+            )
+        except (ValueError, OSError) as error:  # of an agent
+            raise asyncssh.PermissionDenied(f"The key does not sign: {error}") from error
+
+    def auth_succeeded(self) -> None:
+        """asyncssh calls this also when the server wants more than the key."""
+        self.answered = True
+
+    def auth_failed(self) -> None:
+        self.answered = True
+
+
+async def open_connection(
+    client_factory: Callable[[], asyncssh.SSHClient],
+    host: str,
+    port: int,
+    options: asyncssh.SSHClientConnectionOptions,
+    stream: socket.socket | asyncssh.SSHClientConnection,
+    remembered: tuple[PastLogin, asyncssh.SSHKeyPair] | None,
+) -> PipelinedConnection:
+    """Do what `asyncssh.create_connection` does with a connection of our own class. Raise what it raises.
+
+    `stream` is an open socket, or the connection to a jump host. `remembered` is what to sign at once with, and when.
+    """
+    loop = asyncio.get_running_loop()
+    options = await asyncssh.SSHClientConnectionOptions.construct(
+        options, config=None, host=host, port=port, client_factory=client_factory
+    )
+    logged_in = options.waiter = loop.create_future()
+
+    def make() -> PipelinedConnection:
+        return PipelinedConnection(loop, options, *(remembered or (None, None)))
+
+    try:
+        if isinstance(stream, socket.socket):
+            _, connection = await loop.create_connection(make, sock=stream)
+        else:
+            _, session = await stream.create_connection(cast(Any, make), host, port)
+            connection = cast(PipelinedConnection, session)
+    except asyncio.CancelledError:
+        logged_in.cancel()
+        raise
+    connection.set_extra_info(host=host, port=port)
+    try:
+        await logged_in
+    except BaseException:
+        connection.abort()
+        await connection.wait_closed()
+        raise
+    return connection

@@ -1,0 +1,112 @@
+"""The pipelined login of one host: what is remembered, whether it was used, and why not."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from typing import TYPE_CHECKING
+
+from ...ssh_config.host_config import HostConfig
+from .past_logins import PastLogin, PastLogins
+
+if TYPE_CHECKING:
+    from .connection import PipelinedConnection
+
+log = logging.getLogger(__name__)
+
+SWITCHED_OFF = "it is switched off (pipelinedLogin in the settings, or --no-pipelined-login)"
+_NOTHING_REMEMBERED = "no login with one key alone is remembered for this host"
+_FAILED = "the pipelined login failed, and a plain one followed"
+
+
+class Pipelining:
+    """What one login to the host of `config` takes from the last one, and leaves to the next one.
+
+    `past` is None if logins are to be plain. `last` is what this login may use. `tried`: the key
+    signed at once, whatever became of it. `why_not` says why it does not.
+    """
+
+    def __init__(self, config: HostConfig, past: PastLogins | None) -> None:
+        self.last: PastLogin | None = None
+        self.tried = False
+        self.why_not = SWITCHED_OFF if past is None else _NOTHING_REMEMBERED
+        self._why_never = ""
+        self._signed_at_once = False
+        self._sent_ahead = False
+        self._config = config
+        self._past = past
+        self._stored: PastLogin | None = None
+
+    @property
+    def off(self) -> bool:
+        """Whether this login and the next ones are plain."""
+        return self._past is None
+
+    def switch_off(self, why: str) -> None:
+        """Let this login be plain, and remember nothing of it."""
+        self._past, self.last, self.why_not = None, None, why
+
+    async def recall(self) -> None:
+        """Read what is remembered."""
+        if self._past is not None:
+            self.last = self._stored = await asyncio.to_thread(self._past.last, self._config)
+
+    async def forget(self, why: str) -> None:
+        """Remember nothing more, because a pipelined login failed."""
+        log.info("the pipelined login to %s failed: %s", self._config.hostname, why)
+        self.last, self.why_not = None, _FAILED
+        self._signed_at_once = self._sent_ahead = False
+        await self._store(None)
+
+    async def succeeded(self, connection: PipelinedConnection, *, asked: bool) -> None:
+        """Note a login that succeeded. `asked`: the person was asked for something."""
+        found = "this login asked for something" if asked else connection.to_remember()
+        self._signed_at_once = connection.signed_at_once
+        self.why_not = connection.why_not or self.why_not
+        if isinstance(found, str):
+            self._why_never = found
+            await self._store(None)
+            return
+        last = self._stored
+        if last is not None and (last.host_key, last.server) == (found.host_key, found.server):
+            found = dataclasses.replace(found, channel=last.channel)
+        await self._store(found)
+
+    @property
+    def guess(self) -> int | None:
+        """The number that the server will give to the first channel, None if a command must wait for it.
+
+        Only OpenSSH is asked to read a number that it has not sent yet: other servers may count in other ways.
+        """
+        if not self._signed_at_once or self._stored is None or not _is_openssh(self._stored.server):
+            return None
+        return 0 if self._stored.channel == 0 else None
+
+    async def first_channel(self, number: int | None, *, ahead: bool) -> None:
+        """Note the number of the first channel, and whether its command did not wait for it."""
+        self._sent_ahead = ahead
+        if number is not None and self._stored is not None and self._stored.channel != number:
+            await self._store(dataclasses.replace(self._stored, channel=number))
+
+    def report(self) -> str:
+        """Return whether this login was pipelined and what the next one will be, for the doctor."""
+        if self._signed_at_once:
+            return "yes, the key signed at once" + (" and the command did not wait" if self._sent_ahead else "")
+        if self.off:
+            return f"no: {self.why_not}"
+        then = f"neither is the next one: {self._why_never}" if self._why_never else "the next one is"
+        return f"no: {self.why_not}; {then}"
+
+    async def _store(self, login: PastLogin | None) -> None:
+        if self._past is None or login == self._stored:
+            return
+        self._stored = login
+        if login is None:
+            await asyncio.to_thread(self._past.forget, self._config)
+        else:
+            await asyncio.to_thread(self._past.remember, self._config, login)
+
+
+def _is_openssh(server: str) -> bool:
+    return server.startswith("SSH-2.0-OpenSSH_")

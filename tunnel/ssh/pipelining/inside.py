@@ -1,0 +1,63 @@
+"""What the pipelined login needs of asyncssh beyond its documented interface.
+
+Its tests run against the oldest and the newest asyncssh that ccb supports. Where a name or a parameter is not there,
+logins are plain.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import asyncssh
+from asyncssh.auth import ClientAuth
+from asyncssh.channel import SSHClientChannel
+
+_PARAMETERS: tuple[tuple[type, str, str], ...] = (
+    (asyncssh.SSHClientConnection, "__init__", "loop options acceptor error_handler wait"),
+    (asyncssh.SSHClientConnection, "send_service_request", "service"),
+    (asyncssh.SSHClientConnection, "try_next_auth", "next_method"),
+    (asyncssh.SSHClientConnection, "send_userauth_request", "method args key trivial"),
+    (asyncssh.SSHClientConnection, "get_server_host_key", ""),
+    (asyncssh.SSHClientConnection, "set_extra_info", "kwargs"),
+    (asyncssh.SSHClientConnectionOptions, "construct", "options kwargs"),
+    (ClientAuth, "__init__", "conn method"),
+    (ClientAuth, "_start", ""),
+    (ClientAuth, "send_request", "args key trivial"),
+    (ClientAuth, "auth_succeeded", ""),
+    (ClientAuth, "auth_failed", ""),
+    (SSHClientChannel, "__init__", "conn loop utf8_decode_errors encoding errors window max_pktsize"),
+    (
+        SSHClientChannel,
+        "create",
+        "session_factory command subsystem env request_pty term_type term_size term_modes x11_forwarding x11_display"
+        " x11_auth_path x11_single_connection agent_forwarding",
+    ),
+    (SSHClientChannel, "_open", "chantype args"),
+    (SSHClientChannel, "process_open_confirmation", "send_chan send_window send_pktsize packet"),
+)
+
+_ATTRIBUTES: tuple[tuple[type, str, str], ...] = (
+    (asyncssh.SSHClientConnection, "_auth", "try_next_auth"),
+    (SSHClientChannel, "_send_chan", "process_open_confirmation"),
+)
+"""Attributes of instances, each with the method that sets it."""
+
+
+def unexpected() -> str:
+    """Return what is not as the pipelined login needs it, "" if everything is."""
+    for owner, name, parameters in _PARAMETERS:
+        method = getattr(owner, name, None)
+        if method is None or _parameters(method) != parameters.split():
+            return f"{owner.__name__}.{name}"
+    for owner, name, setter in _ATTRIBUTES:
+        code = inspect.unwrap(getattr(owner, setter)).__code__
+        if name not in code.co_names:
+            return f"{owner.__name__}.{name}"
+    if "waiter" not in inspect.get_annotations(asyncssh.SSHClientConnectionOptions.__mro__[1]):
+        return "SSHConnectionOptions.waiter"
+    return ""
+
+
+def _parameters(method: Callable[..., object]) -> list[str]:
+    return [name for name in inspect.signature(method).parameters if name != "self"]
