@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..permissions.git.repository import why_unsafe
 from ..permissions.sandbox_mode import Cages
 from ..sandbox.rules import CageRules
 from ..system.host import Host
@@ -63,17 +62,18 @@ async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
     """Return the state of the repository. None when there is no git or `cwd` is not in a repository. The five commands
     run at the same time, each with its own time limit, in the read-only cage where this host has one. Those that may
     start programs are left out if the repository's configuration names any."""
-    git, shell, cage = host.which("git"), host.which("sh"), cages.read_only([cwd])
-    if git is None or shell is None:
+    git, shell = host.which("git"), host.which("sh")
+    if git is None or shell is None or not is_repository(cwd):
         return None
+    from ..permissions.git.repository import why_unsafe  # imports much
+
+    cage = cages.read_only([cwd])
     real = os.path.realpath(cwd)
     why = await asyncio.get_running_loop().run_in_executor(None, why_unsafe, real, [real], cages.home, cage is None)
     asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
     runner = _Runner(host, cwd, cage, (shell, "-c", _script_without(cages.environ), "sh", git, *_GIT_OPTIONS))
     outputs = await asyncio.gather(*(runner.run(command) for command in asked))
     found = {command[0]: output for command, output in zip(asked, outputs)}
-    if found.get("status") is None and found.get("rev-parse") is None and not is_repository(cwd):
-        return None
     return _state({name: output for name, output in found.items() if output is not None}, why)
 
 

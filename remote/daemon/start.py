@@ -183,6 +183,7 @@ def _run(launch: Launch) -> None:
         if first is None:
             status = 0
             return
+        _import_what_the_daemon_needs()
         from .daemon import run_daemon
 
         status = run_daemon(
@@ -206,6 +207,25 @@ def _run(launch: Launch) -> None:
         _remove(launch.where.lock)
         sys.stderr.flush()
         os._exit(status)
+
+
+def _import_what_the_daemon_needs() -> None:
+    """Import the modules of the daemon in the cheapest way: without TLS, which asyncio would load (5 ms) and the worker
+    never speaks, and without the garbage collector, which would look through code that stays."""
+    import gc
+
+    gc.disable()
+    try:
+        if "ssl" not in sys.modules:
+            sys.modules["ssl"] = None  # type: ignore[assignment] # how Python is told that there is no such module
+            try:
+                import asyncio  # noqa: F401
+            finally:
+                del sys.modules["ssl"]
+        from . import daemon  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _detach(launch: Launch) -> None:

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ccb.tunnel.wire.tool_traits import RuleKind
+
 from .decision import Behavior, Decision
-from .matchers import MATCHERS, Askable, RuleMatcher, RuleState
+from .matchers import Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import BYPASS, DEFAULT, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
 from .rules.rules import parse_rules
@@ -150,7 +152,7 @@ class PermissionEngine:
         raises."""
         try:
             start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
-            matcher, state = MATCHERS[tool.traits.rules], self._state(start)
+            matcher, state = _matcher(tool.traits.rules), self._state(start)
             if self._sandbox.opens_workspace:  # commands that run beside the call may change where its path leads
                 state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, state), pinned=state.pinned)
@@ -193,3 +195,11 @@ def _plan_decision(can_ask: bool) -> Decision:
         " the plan and present it to the user.",
         "mode",
     )
+
+
+def _matcher(kind: RuleKind) -> RuleMatcher:
+    if kind is RuleKind.COMMAND:
+        from .command_matcher import CommandMatcher  # imports much
+
+        return CommandMatcher()
+    return PathMatcher() if kind is RuleKind.PATH else RuleMatcher()

@@ -1,11 +1,20 @@
-"""Permission modes and who may choose them."""
+"""Permission modes, who may choose them, and how far the reading of a command line is trusted."""
 
 from __future__ import annotations
 
 import os
+from enum import Enum
 
 DEFAULT, ACCEPT_EDITS, PLAN, BYPASS = "default", "acceptEdits", "plan", "bypassPermissions"
 MODES = (ACCEPT_EDITS, BYPASS, DEFAULT, PLAN)
+
+
+class Trust(Enum):
+    """How far the reading of a line is trusted: which commands can be let through because they only read."""
+
+    ANY = "any: a cage stands behind the judgement"
+    LITERAL_COMMANDS = "commands of literal words: other commands of the line are allowed to run without a cage"
+    LITERAL_LINES = "commands of lines that have only literal words: this host has no cage"
 
 
 class ModeError(ValueError):

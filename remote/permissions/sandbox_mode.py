@@ -10,8 +10,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules, holds_home, read_only_rules, workspace_rules
 from ..sandbox.server import Availability, Mechanism
+from .modes import Trust
 from .repositories import files_of_own_configuration, repository_around
-from .shell.policy import Trust
 
 READ_ONLY, WORKSPACE, OFF = "read-only", "workspace", "off"
 SANDBOX_MODES = (READ_ONLY, WORKSPACE, OFF)

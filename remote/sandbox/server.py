@@ -113,7 +113,6 @@ class CageServer:
 
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
-        self._sources = load_sources()
         self._lock = threading.RLock()  # a start that fails reaps its child within it
         self._zygote: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
@@ -233,7 +232,7 @@ class CageServer:
                 raise
         ours.settimeout(_ANSWER_S)
         self._connection = ours
-        ours.sendall(self._sources)
+        ours.sendall(load_sources())
         return ours
 
     def _end_zygote(self) -> None:
@@ -248,8 +247,7 @@ class CageServer:
 
 @functools.lru_cache(maxsize=1)
 def load_sources() -> bytes:
-    """Return the sources of the zygote as it takes them. They are loaded before they are needed, because the bundle
-    that holds them may be removed later."""
+    """Return the sources of the zygote as it takes them."""
     sources = []
     for name in _MODULES:
         full_name = f"{__package__}.kernel.{name}"

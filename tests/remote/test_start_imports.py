@@ -18,6 +18,19 @@ from ccb.remote.daemon import %s
 main.chosen_session({"session": "00000000-0000-4000-8000-000000000000", "cwd": "~", "create": True})
 json.dump(sorted(sys.modules), sys.stdout)
 """
+_BEGIN = """
+import json, os, sys
+from ccb.remote.daemon import start
+start._import_what_the_daemon_needs()
+from ccb.remote.permissions.engine import PermissionEngine
+from ccb.remote.permissions.sandbox_mode import Sandbox
+from ccb.remote.tools.registry import default_tools, make_context
+context = make_context("/", "")
+engine = PermissionEngine(cwd="/", sandbox=Sandbox(context.cages), home="/home")
+tools = {tool.name: tool for tool in default_tools()}
+engine.decide(tools["Read"], {"file_path": "/etc/hosts"})
+json.dump(sorted(sys.modules), sys.stdout)
+"""
 _EVERY_CONNECTION = [
     "daemon",
     "main",
@@ -37,10 +50,25 @@ _EVERY_CONNECTION = [
 )
 def test_only_what_it_takes_is_imported_before_hello(entry: str, more: list[str], tmp_path: Path) -> None:
     """`start` when a daemon has to be started: the bridge is imported beside it. `bridge` when one is alive."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(_SOURCE)}
-    argv = [sys.executable, "-S", "-c", _CHOOSE % entry]
-    done = subprocess.run(argv, env=env, capture_output=True, check=True, timeout=60)
-    modules = json.loads(done.stdout)
+    modules = _modules_after(_CHOOSE % entry, tmp_path)
     ours = [name[11:] for name in modules if name.startswith("ccb.remote.")]
     assert ours == sorted([*_EVERY_CONNECTION, *more])
     assert not {"asyncio", "typing", "dataclasses", "logging", "subprocess", "shutil", "difflib"} & set(modules)
+
+
+def test_a_session_that_runs_no_command_does_not_import_what_reads_commands(tmp_path: Path) -> None:
+    """Nor TLS, which asyncio would import and the worker never speaks."""
+    modules = _modules_after(_BEGIN, tmp_path)
+    reads_commands = ("ccb.remote.permissions.shell.", "ccb.remote.permissions.git", "ccb.remote.permissions.command_")
+    assert "ccb.remote.daemon.daemon" in modules and "ccb.remote.tools.shell.bash" in modules
+    assert not [name for name in modules if name.startswith(reads_commands)]
+    assert not {"ssl", "_ssl"} & set(modules)
+
+
+def _modules_after(program: str, home: Path) -> list[str]:
+    """Return the names of the modules that a program has imported; it prints them as JSON."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(_SOURCE)}
+    argv = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(argv, env=env, capture_output=True, check=True, timeout=60)
+    modules: list[str] = json.loads(done.stdout)
+    return modules

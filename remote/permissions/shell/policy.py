@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -11,6 +10,7 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from ..decision import Behavior, Decision
 from ..git.repository import why_unsafe
+from ..modes import Trust
 from ..paths import PathPattern, Places, protection
 from ..rules.rules import CommandPattern, Rule
 from ..rules.ruleset import RuleSet
@@ -54,14 +54,6 @@ class DeniedKinds:
 
     def __bool__(self) -> bool:
         return self.commands or self.reads or self.writes
-
-
-class Trust(Enum):
-    """How far the reading of a line is trusted: which commands can be let through because they only read."""
-
-    ANY = "any: a cage stands behind the judgement"
-    LITERAL_COMMANDS = "commands of literal words: other commands of the line are allowed to run without a cage"
-    LITERAL_LINES = "commands of lines that have only literal words: this host has no cage"
 
 
 class BashPolicy:

@@ -14,7 +14,7 @@ from ..files.edit_common import refusal
 from ..files.paths import absolute, missing, os_error, path_error, tree_path
 from ..output import limited
 from .program.globs import BadGlob, Globs
-from .run_program import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
+from .run_program import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 
 Json = dict[str, Any]
 
@@ -51,9 +51,6 @@ class Glob(Tool):
     """Finds files in a tree."""
 
     declaration = ToolDeclaration(tool_traits.GLOB, _GLOB_DESCRIPTION, _GLOB_SCHEMA)
-
-    def __init__(self) -> None:
-        load_program()
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:

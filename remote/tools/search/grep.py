@@ -17,7 +17,7 @@ from ..output import limited
 from .program.file_types import TYPES
 from .program.globs import BadGlob, Globs
 from .program.main import BadRequest, compiled
-from .run_program import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, load_program, search, unsearched
+from .run_program import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 
 Json = dict[str, Any]
 
@@ -87,9 +87,6 @@ class Grep(Tool):
     """Searches the contents of files."""
 
     declaration = ToolDeclaration(tool_traits.GREP, _GREP_DESCRIPTION, _GREP_SCHEMA)
-
-    def __init__(self) -> None:
-        load_program()
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:

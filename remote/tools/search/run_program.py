@@ -91,8 +91,7 @@ class SearchFailed(Exception):
 
 @lru_cache(maxsize=1)
 def load_program() -> str:
-    """Return the sources of the program, packed for a command line. They are loaded when the tools are created, because
-    the bundle that holds them may be removed later."""
+    """Return the sources of the program, packed for a command line."""
     sources = []
     for name in _MODULES:
         full_name = f"{__package__}.program.{name}"

@@ -13,9 +13,8 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 
 from ...permissions.matchers import LEAVE_SANDBOX
-from ...permissions.shell.readonly import changes_directory, is_read_only_command
 from ...sandbox.rules import CageRules
-from ...sandbox.server import CageUnavailable, load_sources
+from ...sandbox.server import CageUnavailable
 from ...sandbox.stops import stopped
 from ...system.host import is_under
 from ...system.process import Process
@@ -90,10 +89,9 @@ class Bash(Tool):
         tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _DIRECTORY_CHARS
     )
 
-    def __init__(self) -> None:
-        load_sources()
-
     def is_read_only(self, tool_input: Json) -> bool:
+        from ...permissions.shell.readonly import changes_directory, is_read_only_command  # imports much
+
         command = tool_input["command"]
         if tool_input.get("run_in_background") or tool_input.get(LEAVE_SANDBOX) or not is_read_only_command(command):
             return False
@@ -229,6 +227,8 @@ class _Foreground:
     def _move(self, directory: str) -> str:
         """Take the directory in which the command ended as the next one's. Return a note if it is outside the session's
         directories."""
+        from ...permissions.shell.readonly import changes_directory  # imports much
+
         context = self._context
         if not self._reports and changes_directory(self._command):
             return f"Shell cwd stays {context.shells.cwd}: this host has no place to note where a command ends"

@@ -10,7 +10,7 @@ from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, Too
 from ..files.edit_common import refusal
 from ..output import clean, limited
 from ..search.program.main import BadRequest, compiled
-from ..search.run_program import MAX_PATTERN, SearchFailed, load_program, search
+from ..search.run_program import MAX_PATTERN, SearchFailed, search
 from .bash import stop_note
 from .shells import Shell, Status
 
@@ -46,9 +46,6 @@ class BashOutput(Tool):
     declaration = ToolDeclaration(
         tool_traits.BASH_OUTPUT, _BASH_OUTPUT_DESCRIPTION, _BASH_OUTPUT_SCHEMA, MAX_OUTPUT_CHARS + _STATUS_CHARS
     )
-
-    def __init__(self) -> None:
-        load_program()
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         try:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,6 +153,24 @@ async def test_without_git(tmp_path: Path, repository: Path, environ: dict[str, 
     assert (found.is_repository, found.git) == (True, None)
 
 
+async def test_no_program_is_started_outside_of_a_repository(
+    tmp_path: Path, repository: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    start = machine.host.start
+
+    def watched(*args: Any, **more: Any) -> Any:
+        started.append(args)
+        return start(*args, **more)
+
+    monkeypatch.setattr(machine.host, "start", watched)
+    assert await machine.git_state(tmp_path) is None
+    assert not started
+    (repository / "below").mkdir()
+    assert await machine.git_state(repository / "below") is not None
+    assert len(started) == 5
+
+
 async def test_a_git_that_hangs_is_given_up(
     tmp_path: Path, repository: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +250,7 @@ async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
     trap.chmod(0o755)
     evil = tmp_path / "clone" / "evil"
     evil.mkdir(parents=True)
+    git(evil.parent, "init")
     git(evil, "init", "--bare", ".")
     (evil / "tree").mkdir()
     (evil / "tree" / "a").write_text("1")

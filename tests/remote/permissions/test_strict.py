@@ -8,9 +8,10 @@ import pytest
 from tests.support.permission_desk import Desk
 
 from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.modes import Trust
 from ccb.remote.permissions.rules.rules import parse_rules
 from ccb.remote.permissions.rules.ruleset import COMMAND_LINE, RuleSet
-from ccb.remote.permissions.shell.policy import BashPolicy, Trust
+from ccb.remote.permissions.shell.policy import BashPolicy
 from ccb.remote.permissions.shell.readonly import is_read_only_command
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK

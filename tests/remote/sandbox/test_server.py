@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.remote.bundle_in_memory import imports_from
 from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox.rules import CageRules, read_only_rules
@@ -245,30 +246,29 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize("how", ["zip", "memory"])
 def test_the_zygote_starts_from_the_bundle(how: str, tmp_path: Path) -> None:
-    """From the zip on the disk, and from a zip that was removed: its sources are in memory then."""
+    """From a zip on the disk, and from one that was removed, as on a host: its bytes are in memory then."""
     root = Path(__file__).parents[3]
     bundle = tmp_path / "worker.zip"
-    with zipfile.ZipFile(bundle, "w") as archive:
+    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("ccb/__init__.py", "__version__ = 'x'")
         archive.writestr("ccb/tunnel/__init__.py", "")
         for top, name in ((root / "remote", "ccb/remote"), (root / "tunnel" / "wire", "ccb/tunnel/wire")):
             for path in top.rglob("*.py"):
                 archive.write(path, f"{name}/{path.relative_to(top)}")
     program = f"""
-import os, sys
+{imports_from(bundle) if how == "memory" else ""}
 from ccb.remote.system.host import LocalHost
 host = LocalHost()
-if {how!r} == "memory":
-    os.unlink({str(bundle)!r})
-print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__file__)
+print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__spec__.origin)
 host.close()
 """
-    env = {**os.environ, "PYTHONPATH": str(bundle)}
+    env = {**os.environ, "PYTHONPATH": str(bundle) if how == "zip" else ""}
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=env)
     server = CageServer()
     expected = server.availability()
     server.close()
-    assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} {bundle}/ccb/__init__.py"
+    origin = f"{bundle if how == 'zip' else '<ccb>'}/ccb/__init__.py"
+    assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} {origin}"
 
 
 async def test_root_has_no_capability_in_the_cage_but_to_read(caged: Caged) -> None:

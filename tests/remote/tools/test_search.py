@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.remote.bundle_in_memory import imports_from
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 import ccb.remote
@@ -487,7 +488,7 @@ async def test_glob_gives_absolute_paths_newest_first(box: Toolbox) -> None:
 async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path: Path) -> None:
     bundle = tmp_path / "worker.zip"
     packages = {"ccb/remote": ccb.remote, "ccb/tunnel/wire": ccb.tunnel.wire}
-    with zipfile.ZipFile(bundle, "w") as archive:
+    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("ccb/__init__.py", "")
         archive.writestr("ccb/tunnel/__init__.py", "")
         for name, package in packages.items():
@@ -497,13 +498,12 @@ async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("needle\n")
     script = f"""
-import asyncio, os, sys
-sys.path.insert(0, {str(bundle)!r})
+{imports_from(bundle)}
+import asyncio
 from ccb.remote.tools.registry import close_context, default_tools, make_context
 async def main():
     tools = {{tool.name: tool for tool in default_tools()}}
     context = make_context({str(tmp_path / "tree")!r}, {str(tmp_path / "out")!r})
-    os.unlink({str(bundle)!r})
     print((await tools["Grep"].run({{"pattern": "needle"}}, context)).content)
     await close_context(context)
 asyncio.run(main())
