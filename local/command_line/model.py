@@ -25,6 +25,7 @@ class ConnectionOptions:
     identities: tuple[str, ...] = ()
     port: int | None = None
     ssh_options: tuple[str, ...] = ()
+    plain_login: bool = False
     transport: str | None = None
     ssh_command: str | None = None
     container: str | None = None

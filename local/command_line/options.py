@@ -226,6 +226,10 @@ OPTIONS = (
         "Set an option of ssh_config (-o Name=value); may be repeated.", "option", read=read_ssh_option,
     ),
     Option(
+        ("--no-pipelined-login",), Group.CONNECTION, "plain_login", _FLAG,
+        "Log in step by step, as ssh does, also where one key alone was enough for the last login.",
+    ),
+    Option(
         ("--transport",), Group.CONNECTION, "transport", _VALUE,
         "Reach the host by asyncssh (built in, the default), by ssh (the OpenSSH client), or by a command that leads "
         "to a shell: 'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'; with a command, the host is only a "

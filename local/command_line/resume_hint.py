@@ -48,6 +48,8 @@ def _options(connection: ConnectionOptions) -> list[str]:
         words += [name, value] if value is not None else []
     if connection.local:
         words.append("--local")
+    if connection.plain_login:
+        words.append("--no-pipelined-login")
     if connection.port is not None:
         words += ["-P", str(connection.port)]
     for identity in connection.identities:

@@ -12,6 +12,7 @@ from ccb.tunnel.transports.environment import without_secrets
 
 if TYPE_CHECKING:
     from ccb.tunnel.login.prompter import Prompts
+    from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
     from ccb.tunnel.ssh_config.target import SshTarget
     from ccb.tunnel.transports.pipe import Transport
 
@@ -70,12 +71,14 @@ async def open_chosen_transport(
     prompts: Prompts,
     environ: Mapping[str, str],
     on_wait: Callable[[], None] = lambda: None,
+    past: PastLogins | None = None,
 ) -> Transport:
     """Connect to the host, and enter its container if one is named.
 
-    `on_wait` is called as soon as the network is busy and this process has time for other work. Raises CcbError.
+    `on_wait` is called as soon as the network is busy and this process has time for other work. `past` is what the
+    built-in SSH may know of earlier logins. Raises CcbError.
     """
-    transport = await _open(connection, prompts, environ, on_wait)
+    transport = await _open(connection, prompts, environ, on_wait, past)
     if connection.container is None:
         return transport
     from ccb.tunnel.openssh.container import ContainerTransport
@@ -84,7 +87,11 @@ async def open_chosen_transport(
 
 
 async def _open(
-    connection: ConnectionOptions, prompts: Prompts, environ: Mapping[str, str], on_wait: Callable[[], None]
+    connection: ConnectionOptions,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    on_wait: Callable[[], None],
+    past: PastLogins | None,
 ) -> Transport:
     env = without_secrets(environ)
     kind = transport_kind(connection)
@@ -98,7 +105,7 @@ async def _open(
         case TransportKind.ASYNCSSH:
             from ccb.tunnel.ssh import transport as ssh
 
-            return await ssh.connect(ssh_target(connection), prompts, on_wait)
+            return await ssh.connect(ssh_target(connection), prompts, on_wait, past)
         case TransportKind.OPENSSH:
             from ccb.tunnel.openssh import transport as openssh
             from ccb.tunnel.transports.command_line import words_of

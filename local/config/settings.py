@@ -74,6 +74,13 @@ class Settings:
             "Seconds to reach the host and log in. Set here, it limits a headless run as a whole.", gt=0, le=600
         ),
     )
+    pipelinedLogin: bool = field(
+        default=True,
+        metadata=_key(
+            "Whether a login with the built-in SSH sends at once what the last login to the host needed, "
+            "if that was one key alone."
+        ),
+    )
     graceHours: float = field(
         default=24,
         metadata=_key(

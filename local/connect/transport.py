@@ -16,6 +16,7 @@ from ..command_line.model import Arguments, ConnectionOptions
 from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
 from ..session.supervisor import FIRST_TRIES
 from ..terminal.stdio import in_thread
+from .past_logins import past_logins
 from .startup import Startup, StartupLoader, T
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ async def open_transport(
         startup.start()
         return await open_chosen_transport(connection, prompts, environ)
     began = asyncio.get_running_loop().time()
-    opening = open_chosen_transport(connection, prompts, environ, startup.start)
+    past = past_logins(connection, environ)
+    opening = open_chosen_transport(connection, prompts, environ, startup.start, past)
     connecting = asyncio.create_task(opening, name="connect")
     connecting.add_done_callback(lambda _: startup.start())
     try:

@@ -145,6 +145,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
         _finding("host key", State.OK, f"{facts.host_key}, {'verified' if key_known else 'accepted at this login'}")
     )
     found.append(_finding("login", State.OK, f"as {facts.user}. {facts.tried}"))
+    found.append(_finding("pipelined login", State.INFO, facts.pipelined))
     return found
 
 

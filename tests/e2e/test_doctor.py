@@ -37,6 +37,7 @@ ON_HOST = {
 }  # fmt: skip
 ON_CONNECTION = {
     "address", "ssh options", "known_hosts", "keys", "reachability", "SSH server", "host key", "login",
+    "pipelined login",
 }  # fmt: skip
 
 
@@ -89,8 +90,10 @@ async def test_people_get_a_table_with_one_way_out_for_each_warning(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:
     (host_user.home / ".bashrc").write_text("printf '\\033[31mnoise'\n", encoding="ascii")
-    done = await laptop.run(["doctor", f"{host_user.name}@127.0.0.1", *sshd.client_options()])
+    words = [f"{host_user.name}@127.0.0.1", *sshd.client_options(), "--no-pipelined-login"]
+    done = await laptop.run(["doctor", *words])
     assert (done.code, done.stderr) == (0, "")
+    assert "no: it is switched off" in done.stdout
     lines = done.stdout.splitlines()
     assert "This machine" in lines and f"On {host_user.name}@127.0.0.1" in lines
     assert lines[-1].startswith("Nothing blocks; ")
@@ -186,6 +189,8 @@ async def test_a_key_that_nobody_verified_is_not_called_so(
     assert first["connection", "host key"]["found"].endswith("accepted at this login")
     assert second["connection", "known_hosts"]["state"] == "ok"
     assert second["connection", "host key"]["found"].endswith("verified")
+    assert first["connection", "pipelined login"]["found"].endswith("; the next one is")
+    assert second["connection", "pipelined login"]["found"].startswith("yes, ")
 
 
 async def test_a_refused_login_names_what_was_offered(
@@ -386,7 +391,7 @@ async def test_secrets_of_options_and_environment_are_not_shown(
         done = await laptop.run([*argv, *way], HTTPS_PROXY=proxy, ANTHROPIC_BASE_URL="https://provider.invalid")
         assert "1 thing blocks" in done.stdout, done.stdout
         assert "setenv TOKEN=… (command line)" in done.stdout and f"proxycommand {sys.executable} …" in done.stdout
-        logs = [path.read_text(encoding="utf-8") for path in (laptop.home / ".local/state/ccb").iterdir()]
+        logs = [path.read_text(encoding="utf-8") for path in (laptop.home / ".local/state/ccb").rglob("*.*")]
         assert logs and "hunter" not in "".join([done.stdout, done.stderr, *logs])
     for said in ("--json", "--debug"):
         done = await laptop.run(["doctor", said, "--transport", "false --password hunter66"])

@@ -18,7 +18,10 @@ _DEADLINE_S = 10.0
 
 @dataclass(frozen=True)
 class LoginFacts:
-    """Facts about a connection, neutralised. `tried` is what was offered to log in; the last of it was accepted."""
+    """Facts about a connection, neutralised.
+
+    `tried` is what was offered to log in; the last of it was accepted. `pipelined` says whether that was sent at once.
+    """
 
     user: str
     server: str
@@ -26,6 +29,7 @@ class LoginFacts:
     cipher: str
     compression: str
     tried: str
+    pipelined: str
 
 
 def login_facts(transport: SshTransport) -> LoginFacts:
@@ -44,6 +48,7 @@ def login_facts(transport: SshTransport) -> LoginFacts:
         cipher=said("send_cipher"),
         compression=said("send_compression"),
         tried=owner.tried() if isinstance(owner, LoginClient) else "",
+        pipelined=neutralise(transport.pipelining.report()),
     )
 
 

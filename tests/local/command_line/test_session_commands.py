@@ -110,6 +110,7 @@ def without_target(arguments: Arguments) -> ConnectionOptions:
         ["ssh", "h"],
         ["attach", "ann@h", "3f2a", "-P", "22"],
         ["ssh", "h", "--local"],
+        ["ssh", "h", "--no-pipelined-login"],
     ],
 )
 def test_the_command_that_comes_back_reaches_the_same_session_the_same_way(argv: list[str]) -> None:

@@ -40,6 +40,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "sandbox": "workspace",
         "permissions": {"allow": ["Bash(git *)"], "deny": ["Read(/etc/**)"]},
         "connectTimeoutSeconds": 12,
+        "pipelinedLogin": False,
         "graceHours": 48,
         "idleMinutes": 5,
     }
