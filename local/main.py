@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.loading import collection_paused
 
 from .command_line.arguments import parse_arguments
 from .command_line.error_text import bug_text, code_of, error_text
@@ -101,7 +102,8 @@ def _run(arguments: Arguments) -> int:
 
         return run_host_command(arguments)
     if arguments.headless:
-        from .headless.run import run_headless
+        with collection_paused():
+            from .headless.run import run_headless
 
         return asyncio.run(run_headless(arguments))
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr
@@ -111,6 +113,7 @@ def _run(arguments: Arguments) -> int:
         )
     if os.environ.get("TERM", "") == "dumb":
         raise UsageError("TERM is dumb: this terminal cannot show the interface", do='Use -p "what to do".')
-    from .repl import run_interactive
+    with collection_paused():
+        from .repl import run_interactive
 
     return asyncio.run(run_interactive(arguments))

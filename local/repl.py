@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccb import __version__
+from ccb.tunnel.loading import collection_paused
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.options import CAGES
 
@@ -87,7 +88,8 @@ def _wanted_cage(hello: Hello, mode: str) -> str:
 
 
 def _import_interface() -> None:
-    importlib.import_module("ccb.local.tui.app")
+    with collection_paused():
+        importlib.import_module("ccb.local.tui.app")
 
 
 async def _choose(rows: Sequence[SessionRow]) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import Dropped, Unreachable
 from ccb.tunnel.link.backoff import waits
+from ccb.tunnel.loading import collection_paused, load_asyncssh
 from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.model import Arguments, ConnectionOptions
@@ -35,8 +35,9 @@ def startup_loader(connection: ConnectionOptions, load: Callable[[], T]) -> Star
 
     def work() -> T:
         if needs_asyncssh:
-            importlib.import_module("asyncssh")
-        return load()
+            load_asyncssh()
+        with collection_paused():
+            return load()
 
     return StartupLoader(lambda: in_thread(work))
 

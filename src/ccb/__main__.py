@@ -39,7 +39,10 @@ def main() -> int:
         if sys.argv[1:] in (["--version"], ["-v"]):
             return _version()
         _keep_tracebacks_off_the_terminal()
-        from ccb.local.main import run
+        from ccb.tunnel.loading import collection_paused
+
+        with collection_paused():
+            from ccb.local.main import run
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # during the imports

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import CcbError, ConnectionLost, Unreachable
+from ..loading import collection_paused, load_asyncssh
 from ..login.prompter import Prompts, tell_once
 from ..plain_text import neutralise
 from ..ssh_config.target import SshTarget
@@ -121,7 +122,9 @@ def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -
 
 def _load() -> None:
     """Import asyncssh and what uses it, while the network is busy."""
-    from . import login
+    load_asyncssh()
+    with collection_paused():
+        from . import login
 
     assert login
 

@@ -13,11 +13,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
+from ...loading import collection_paused
 from .endpoint import Endpoint, names_authorities, tls_context
 from .provider import ProviderRequest, ProviderResponse
 
 if TYPE_CHECKING:
     from .http_session import HttpSession
+
+
+def _load() -> None:
+    with collection_paused():
+        importlib.import_module(f"{__package__}.http_session")
 
 
 class ProviderClient:
@@ -51,7 +57,7 @@ class ProviderClient:
             self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
 
     async def _open(self) -> HttpSession:
-        await asyncio.to_thread(importlib.import_module, f"{__package__}.http_session")
+        await asyncio.to_thread(_load)
         from .http_session import HttpSession
 
         return HttpSession(self.endpoint, self._tls)

@@ -1,0 +1,75 @@
+"""Imports without garbage collection and without a compiler, which leave nothing behind."""
+
+from __future__ import annotations
+
+import ctypes.util
+import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ccb.tunnel.loading import collection_paused, quick_search
+
+
+def test_the_collector_is_paused_and_goes_on() -> None:
+    with collection_paused():
+        assert not gc.isenabled()
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ImportError), collection_paused():
+        raise ImportError
+    assert gc.isenabled()
+
+
+def test_two_threads_that_import_leave_the_collector_on() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with collection_paused():
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert inside.wait(10)
+    with collection_paused():
+        leave.set()
+        thread.join(10)
+    assert gc.isenabled()
+
+
+def test_a_search_is_run_for_what_may_be_there_only(tmp_path: Path) -> None:
+    cache = tmp_path / "ld.so.cache"
+    cache.write_bytes(b"glibc-ld.so.cache1.1\0libnettle.so.8\0/usr/lib/libnettle.so.8\0liboqs.so.9\0")
+    asked: list[str] = []
+
+    def search(name: str) -> str:
+        asked.append(name)
+        return f"lib{name}.so.9"
+
+    quick = quick_search(search, cache, {})
+    assert [quick(name) for name in ("oqs", "liboqs", "nettle", "m")] == ["liboqs.so.9", None, "libnettle.so.9", None]
+    assert asked == ["oqs", "nettle"]
+    assert quick_search(search, cache, {"LD_LIBRARY_PATH": "/opt/lib"}) is search
+    assert quick_search(search, tmp_path / "none", {}) is search
+
+
+def test_asyncssh_finds_the_libraries_that_are_here_and_starts_no_compiler() -> None:
+    code = "import asyncssh\nfrom asyncssh.crypto import pq, umac\nprint(umac._nettle_lib, pq._oqs_lib)"
+    plain = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    quick = (
+        "import ctypes.util, sys\n"
+        "before, started = ctypes.util.find_library, []\n"
+        "sys.addaudithook(lambda name, args: name == 'subprocess.Popen' and started.append(str(args[0])))\n"
+        "from ccb.tunnel.loading import load_asyncssh\nload_asyncssh()\n"
+        "assert ctypes.util.find_library is before\n"
+        "assert not [each for each in started if 'ldconfig' not in each], started\n" + code
+    )
+    done = subprocess.run([sys.executable, "-c", quick], check=True, capture_output=True, text=True)
+    assert done.stdout == plain.stdout
+    assert ctypes.util.find_library.__module__ == "ctypes.util"

@@ -1,0 +1,79 @@
+"""Import large packages without what makes it slow."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+_LOADER_CACHE = Path("/etc/ld.so.cache")
+_replacing = threading.Lock()
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Collect no garbage in this context, which only imports.
+
+    Imports make many objects and hardly any garbage, and the collector would look at all of them again and again: with
+    the interface that takes 80 ms. What exists at the end is kept out of later collections. Several threads may be in
+    such contexts; the one that has paused the collector lets it go on.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()
+
+
+def load_asyncssh() -> None:
+    """Import asyncssh, and keep it from starting a compiler to look for libraries that are not there."""
+    with collection_paused(), _quick_library_search():
+        importlib.import_module("asyncssh")
+
+
+@contextmanager
+def _quick_library_search() -> Iterator[None]:
+    """Let `find_library` answer at once that a library is missing.
+
+    asyncssh asks for liboqs and libnettle when it is imported. For a missing one, `find_library` runs ldconfig, gcc and
+    ld, twice, which takes 50 ms or more. This replaces a function of another package, but for this import only, and
+    the answer stays the same: what the cache of the dynamic loader does not name cannot be loaded by its name. A
+    thread that searches meanwhile gets the same answer.
+    """
+    from ctypes import util  # 4 ms, which only asyncssh needs
+
+    with _replacing:
+        search: Callable[[str], str | None] = util.find_library
+        util.find_library = quick_search(search, _LOADER_CACHE, os.environ)  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            util.find_library = search  # type: ignore[assignment]
+
+
+def quick_search(
+    search: Callable[[str], str | None], cache: Path, environ: Mapping[str, str]
+) -> Callable[[str], str | None]:
+    """Return a function like `search` that asks it only about libraries that may be there.
+
+    These are all of them where there is no `cache` of the dynamic loader (macOS, musl), or where the environment names
+    other directories.
+    """
+    try:
+        known = cache.read_bytes()
+    except OSError:
+        return search
+    if environ.get("LD_LIBRARY_PATH"):
+        return search
+
+    def find_library(name: str) -> str | None:
+        return search(name) if f"lib{name}.so".encode() in known else None
+
+    return find_library
