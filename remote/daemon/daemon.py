@@ -84,7 +84,11 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    await daemon.run(listener, first)
+    asking = loop.run_in_executor(None, daemon.ask_for_cages)
+    try:
+        await daemon.run(listener, first)
+    finally:
+        await asking
     return 0
 
 
@@ -190,6 +194,11 @@ class Daemon:
         """End this worker but not the session, as when the host goes down. The clients come back, and the next worker
         continues from the journal."""
         self._stopping.set()
+
+    def ask_for_cages(self) -> None:
+        """Find out which cages this machine offers. The first turn would wait for that; now it is done while the first
+        client attaches. Call it from any thread."""
+        self._context.host.cages()
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
         """Serve until the session ends, then clean up."""

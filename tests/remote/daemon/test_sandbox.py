@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,11 +15,11 @@ from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive
+from tests.remote.worker_process import DEADLINE_S, Laptop, WorkerHost, alive
 from tests.support.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.server import Availability, CageServer, Mechanism
-from ccb.tunnel.wire import Attach, Hello, Input, Refused, SessionOptions
+from ccb.tunnel.wire import Attach, Attached, Hello, Input, Refused, SessionOptions
 
 Json = dict[str, Any]
 
@@ -251,3 +252,16 @@ async def test_workspace_mode_is_refused_with_the_reason_where_its_cage_cannot_b
     await laptop.attach(SessionOptions(sandbox="workspace"))
     refused = await laptop.next(Refused)
     assert refused.code == "no_sandbox" and refused.data["why"]
+
+
+async def test_the_worker_asks_for_cages_while_the_first_client_attaches(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.next(Attached)
+    deadline = time.monotonic() + DEADLINE_S
+    viewer = await host.connect(session)
+    while not (await viewer.next(Hello)).sandbox:  # a hello names the cage once it is known, here before a turn
+        assert time.monotonic() < deadline
+        await viewer.drop()
+        viewer = await host.connect(session)
+    await laptop.stop()
