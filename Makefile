@@ -1,5 +1,7 @@
 # Every target does its own set-up: system packages (as root or with sudo), a virtual environment in .venv, the project in it.
 PYTHON ?= python3
+# Every Python that may run the worker on a host.
+WORKER_PYTHONS := $(addprefix worker-python-,3.9 3.10 3.11 3.12 3.13 3.14)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := .make/venv
@@ -11,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast demo demo-repl screenshot test lint types imports metrics unit worker-pythons bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast demo demo-repl screenshot test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,7 +44,7 @@ test: ## everything CI runs: lint, types, room contracts, all tests, the worker 
 	@.ci/system-packages venv $(PYTHON)
 	@.ci/system-packages test $(PYTHON)
 	@mkdir -p .make
-	@$(MAKE) --no-print-directory -j 2 --output-sync unit lint types imports worker-pythons
+	@$(MAKE) --no-print-directory -j 3 --output-sync unit lint types imports $(WORKER_PYTHONS)
 
 lint: $(STAMP) ## ruff: lint and format
 	@$(BIN)/ruff check .
@@ -64,10 +66,10 @@ unit: $(STAMP) ## pytest on the laptop's Python
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true  # compiles the tests once, not in each of four processes
 	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q
 
-worker-pythons: ## the worker's tests under every other Python from 3.9 to 3.14 that is installed
-	@.ci/system-packages venv $(PYTHON)
-	@mkdir -p .make
-	@$(ROOT) .ci/worker-pythons $(PYTHON)
+worker-pythons: $(WORKER_PYTHONS) ## the worker's tests under every other Python from 3.9 to 3.14 that is installed
+
+$(WORKER_PYTHONS): worker-python-%: $(STAMP)
+	@$(ROOT) .ci/worker-python $* $(PYTHON)
 
 bullseye: $(STAMP) ## the whole session on a Debian 11 host with Python 3.9, made by debootstrap (root)
 forky: $(STAMP) ## the same on Debian 14 with Python 3.14

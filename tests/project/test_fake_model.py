@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import anthropic
 import pytest
 from tests.support.fake_model import API_KEY, FakeModel
 
@@ -30,6 +29,8 @@ async def post(model: FakeModel, body: Json, **headers: str) -> tuple[int, bytes
 
 
 async def test_the_official_sdk_reads_a_stream_with_thinking_text_and_tools(fake_model: FakeModel) -> None:
+    import anthropic  # takes more than a second, which every run of any test would pay
+
     tool_input = {"file_path": '/a/ü"\\', "lines": [1, 2, {"deep": None}]}
     fake_model.add(
         {
@@ -160,6 +161,8 @@ def test_an_unknown_field_in_a_script_is_named() -> None:
 
 
 def test_it_runs_as_a_program_and_prints_its_url(tmp_path: Path) -> None:
+    import anthropic
+
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"text": "hello"}]), encoding="utf-8")
     root = Path(__file__).resolve().parents[2]

@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-import anthropic
-import httpx2
 import pytest
 from aiohttp import web
 from tests.support.fake_model import API_KEY, FakeModel
@@ -48,6 +46,9 @@ NONCE_HEADER = {"x-auth-nonce": NONCE}
 async def test_the_official_sdk_talks_through_it_with_a_dummy_key(
     directory: Path, fake_model: FakeModel, nonce_in: str
 ) -> None:
+    import anthropic  # these two take more than a second, which every run of any test would pay
+    import httpx2
+
     fake_model.add(
         {"blocks": [{"type": "text", "text": "Grüße"}, {"type": "tool_use", "name": "T", "input": {"a": 1}}]}
     )
