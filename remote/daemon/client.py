@@ -231,9 +231,9 @@ class Client:
         )
         self.pages = 0  # requested pages of earlier events that were not sent yet
         self.paging = asyncio.Lock()
-        self.late: list[
-            Input
-        ] = []  # inputs that were not applied for lack of room; at most as many as a laptop has unconfirmed
+        # Inputs that were not applied for lack of room, at most as many as a laptop has unconfirmed, and the stop
+        # behind them.
+        self.late: list[Input | Stop] = []
         self._owner = owner
         self._reader = reader
         self._writer = writer

@@ -159,6 +159,9 @@ class Clients:
         except (JournalError, OSError) as error:
             client.outbox.close(Refused("no_storage", str(error), {"tried": [self._owner.state_directory]}))
             return False
+        if session is not None and self._finisher is not None:  # an earlier driver; if it comes back it asks again
+            self._finisher = None
+            session.turns.go_on()
         self._lease.grant(frame.epoch, options.client)
         client.name = options.client
         self._lifetime.released = False
@@ -187,12 +190,14 @@ class Clients:
             if not self._ending:  # drop it: the laptop sends an input again until it is confirmed
                 self._take_input(client, frame)
         elif isinstance(frame, Stop):
-            if frame.finish:
+            if not frame.finish:
+                self._owner.stop()
+            elif client.late:  # prompts that wait for room come first
+                client.late.append(frame)
+            else:
                 self._finisher = client
                 if self._owner.session is not None:
                     self._owner.session.turns.finish()
-            else:
-                self._owner.stop()
         elif client.model_link is not None:
             self._calls.handle(client.model_link, frame)
 

@@ -22,7 +22,7 @@ from ccb.local.connect.connect import Connected
 from ccb.local.headless import run as headless
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Frame, Input, Past, SessionOptions, Snapshot, Stop
+from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Frame, Input, Past, Ping, Pong, SessionOptions, Snapshot, Stop
 
 STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
 RESUME = "ccb ssh devbox:/srv/app --resume 1111"
@@ -115,6 +115,34 @@ async def test_prompts_that_the_host_never_confirmed_are_counted(
     assert code == 75 and said in capsys.readouterr().err
     assert [result["is_error"] for result in results] == [False, True]
     assert said in "\n".join(results[-1]["errors"])
+
+
+async def stops_up_to_now(peer: Peer) -> list[Stop]:
+    """The stops that the laptop has sent before it answers a ping."""
+    await peer.send(Ping(1, 77))
+    stops = []
+    while not isinstance(frame := await peer.next(object), Pong):
+        stops += [frame] if isinstance(frame, Stop) else []
+    return stops
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("hello", [{"seq": 0}, {"seq": 0, "storage": "memory"}, {"seq": 8}], ids=str)
+async def test_the_stop_of_a_new_session_goes_with_its_prompt_unless_the_session_would_be_gone_with_it(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, hello: dict[str, object]
+) -> None:
+    host.greeting = replace(HELLO, **hello)  # type: ignore[arg-type]
+    async with started(monkeypatch, "-p", "go") as run:
+        os.close(run.stdin)
+        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        peer, _ = await host.granted()
+        taken = await peer.next(Input)
+        assert await stops_up_to_now(peer) == ([Stop(1, True)] if hello == {"seq": 0} else [])
+        await peer.send(Applied(1, taken.id), Event(1, 1, "message", RESULT))
+        if hello != {"seq": 0}:
+            assert (await peer.next(Stop)).finish
+        await peer.send(Bye("done"))
+        assert await run.ended == 0
 
 
 ATTACK = "\x1b]52;c;cm0gLXJm\x07A\x9b31m\x9d0;owned\x9cB\u202egpj.exe\u2028\r\x7fend\ttab\nline"

@@ -455,6 +455,26 @@ async def test_a_run_that_ends_leaves_nothing_behind_when_those_who_watched_have
     await until(lambda: not alive(hello.pid), "nobody watches any more")
 
 
+async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_end(
+    host: WorkerHost, session: str
+) -> None:
+    run = await host.connect(session)
+    hello = await run.attach(ALICE)
+    await run.say("one")
+    opened, _ = await run.call()
+    await run.send(Stop(run.epoch, finish=True))
+    other = await come(host, session, BOB.to_json())
+    await other.next(Attached)
+    await other.drop()
+    await run.answer(opened, content(says("1")))
+    await run.message("result")
+    await run.drop()
+    await until(lambda: summary(host, session)["state"] == "idle", "the turn has ended")
+    back = await come(host, session, {"client": BOB.client})
+    await back.message("result")
+    assert alive(hello.pid), "the session was not ended"
+
+
 async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leaves_no_worker(
     host: WorkerHost, session: str
 ) -> None:

@@ -372,3 +372,22 @@ async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_inte
     while len(taken := [event.body["id"] for event in laptop.events if event.body.get("id") in sent]) < len(sent):
         assert await laptop.read()
     assert taken == sent
+
+
+async def test_a_session_that_shall_end_after_its_prompts_takes_those_first_that_waited_for_room(
+    host: WorkerHost, session: str
+) -> None:
+    host.prelude = "import ccb.remote.session.inputs as inputs\ninputs.MAX_WAITING = 1\n"
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.say("first")
+    opened, _ = await laptop.call()  # so the turn holds it, and the rest waits
+    for prompt in ("waits", "has no room"):
+        await laptop.say(prompt)
+    await laptop.send(Stop(laptop.epoch, finish=True))
+    for number in range(3):
+        await laptop.answer(opened, content(says("done", f"msg_{number}")))
+        await laptop.message("result")
+        if number < 2:
+            opened, _ = await laptop.call()
+    await laptop.next(Bye)
