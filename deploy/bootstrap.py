@@ -14,7 +14,7 @@ from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError,
 from ccb.tunnel.link.refusals import too_many_processes
 from ccb.tunnel.login.server_messages import expired
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.transports.pipe import Pipe, RunsBeside, SharesPython, Transport
+from ccb.tunnel.transports.pipe import OnTrial, Pipe, RunsBeside, SharesPython, Transport
 
 from .bundle import Bundle
 from .command import CANDIDATES, NO_PYTHON_STATUS, TERMINAL_STATUS, bootstrap_command
@@ -29,6 +29,7 @@ DEADLINE_S = 30.0
 SUSPICIOUS_S = 8.0
 """Seconds of silence after which ccb checks whether a start-up file waits for input."""
 
+_GO_ON = b"\n"
 _STILL_STARTING_S = 3.0
 _MAX_FACTS = 64 * 1024
 _SHOWN_NOISE = 600
@@ -61,12 +62,16 @@ async def launch(
 ) -> Launched:
     """Start the worker on the host of `transport`.
 
-    That takes one round trip if the host has the bundle, else another one and the upload. With `heard`, the shell also
+    That takes one round trip if the host has the bundle, else another one and the upload. Over a transport on trial the
+    stub waits for a word from here before it does anything, while it imports the worker. With `heard`, the shell also
     reports facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed (an expired
     account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
     """
     marker = secrets.token_hex(16)
     python = transport.python if isinstance(transport, SharesPython) else ""
+    waits = isinstance(transport, OnTrial) and transport.on_trial
+    if waits:
+        params = {**params, "wait": True}
     command = bootstrap_command(marker, bundle, params, candidates, probe=heard is not None, python=python)
     pipe = await transport.execute(command)
     try:
@@ -80,8 +85,8 @@ async def launch(
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
         uploaded = facts.get("need") is True
-        if uploaded:
-            await pipe.write(bundle.data)
+        if uploaded or waits:
+            await pipe.write((bundle.data if uploaded else b"") + (_GO_ON if waits else b""))
         return Launched(pipe, reader.rest(), uploaded, reader.noise, facts)
     except _Ended as ended:
         error = await _explain(transport, ended, pipe)

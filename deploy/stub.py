@@ -256,6 +256,8 @@ def main() -> None:
     sys.argv[1:] = []
     from ccb.remote.main import start
 
+    if start_params.pop("wait", False) and not os.read(0, 1):  # the laptop has given this connection up
+        sys.exit(96)
     sys.exit(start(start_params, digest, storage))
 
 

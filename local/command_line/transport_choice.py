@@ -8,6 +8,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ccb.tunnel.openssh.sharing import NOTHING_SHARED, Sharing
 from ccb.tunnel.transports.environment import without_secrets
 
 if TYPE_CHECKING:
@@ -72,13 +73,15 @@ async def open_chosen_transport(
     environ: Mapping[str, str],
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
+    sharing: Sharing = NOTHING_SHARED,
 ) -> Transport:
     """Connect to the host, and enter its container if one is named.
 
     `on_wait` is called as soon as the network is busy and this process has time for other work. `past` is what the
-    built-in SSH may know of earlier logins. Raises CcbError.
+    built-in SSH may know of earlier logins, `sharing` says which connections it may use instead of a login. Raises
+    CcbError.
     """
-    transport = await _open(connection, prompts, environ, on_wait, past)
+    transport = await _open(connection, prompts, environ, on_wait, past, sharing)
     if connection.container is None:
         return transport
     from ccb.tunnel.openssh.container import ContainerTransport
@@ -92,6 +95,7 @@ async def _open(
     environ: Mapping[str, str],
     on_wait: Callable[[], None],
     past: PastLogins | None,
+    sharing: Sharing,
 ) -> Transport:
     env = without_secrets(environ)
     kind = transport_kind(connection)
@@ -105,7 +109,7 @@ async def _open(
         case TransportKind.ASYNCSSH:
             from ccb.tunnel.ssh import transport as ssh
 
-            return await ssh.connect(ssh_target(connection), prompts, on_wait, past)
+            return await ssh.share_or_connect(ssh_target(connection), prompts, on_wait, past, sharing)
         case TransportKind.OPENSSH:
             from ccb.tunnel.openssh import transport as openssh
             from ccb.tunnel.transports.command_line import words_of

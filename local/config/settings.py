@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.openssh.sharing import Sharing
 
 from .settings_file import read_settings_file
 
@@ -93,6 +94,9 @@ class Settings:
             "Minutes that an idle worker without a client stays on the host; its journal stays.", ge=0, le=60 * 24 * 7
         ),
     )
+    controlMaster: bool = field(
+        default=True, metadata=_key("Run over a ControlMaster of yours that is alive, instead of logging in.")
+    )
     given: frozenset[str] = frozenset()
     """The keys that the file sets."""
     unknown: tuple[str, ...] = ()
@@ -126,6 +130,18 @@ def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     from .settings_schema import validated
 
     return validated(path, data)
+
+
+def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
+    """Return which connections may be shared. This is known before the first packet, so nothing slow is loaded for it.
+
+    A file that cannot be used has no effect here: `load_settings` reports it.
+    """
+    try:
+        data = read_settings_file(settings_path(environ), environ) or {}
+    except ConfigError:
+        data = {}
+    return Sharing(own_master=data.get("controlMaster") is not False)
 
 
 def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:

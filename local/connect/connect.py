@@ -80,7 +80,7 @@ async def connect_session(
     of the existing sessions. Raises CcbError; without a credential it does so before connecting.
     """
     async with AsyncExitStack() as stack:
-        loader = startup_loader(arguments.connection, lambda: load_session_startup(environ))
+        loader = startup_loader(lambda: load_session_startup(environ))
         loader = await stack.enter_async_context(loader)
         if not _has_environ_credential(environ):
             loader.start()
@@ -110,7 +110,7 @@ async def connect_host(
     """Yield a connection for host commands, and the worker bundle that runs them. No credential is needed. Raises
     CcbError."""
     async with AsyncExitStack() as stack:
-        loader = startup_loader(arguments.connection, lambda: load_startup(environ))
+        loader = startup_loader(lambda: load_startup(environ))
         loader = await stack.enter_async_context(loader)
         transport = await first_transport(arguments, prompts, environ, loader)
         stack.push_async_callback(transport.close)

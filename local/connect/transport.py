@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import Dropped, Unreachable
 from ccb.tunnel.link.backoff import waits
-from ccb.tunnel.loading import collection_paused, load_asyncssh
+from ccb.tunnel.loading import collection_paused
 from ccb.tunnel.transports.pipe import Transport
 
-from ..command_line.model import Arguments, ConnectionOptions
+from ..command_line.model import Arguments
 from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
+from ..config.settings import load_sharing
 from ..session.supervisor import FIRST_TRIES
 from ..terminal.stdio import in_thread
 from .past_logins import past_logins
@@ -21,21 +22,15 @@ from .startup import Startup, StartupLoader, T
 
 if TYPE_CHECKING:
     from ccb.tunnel.login.prompter import Prompts
+    from ccb.tunnel.openssh.sharing import Sharing
 
 log = logging.getLogger(__name__)
 
 
-def startup_loader(connection: ConnectionOptions, load: Callable[[], T]) -> StartupLoader[T]:
-    """Return a loader that runs `load` in a thread.
-
-    Imports compete for one lock. asyncssh is imported first, because the handshake waits for it. The rest is imported
-    during the round trips of the handshake.
-    """
-    needs_asyncssh = transport_kind(connection) is TransportKind.ASYNCSSH
+def startup_loader(load: Callable[[], T]) -> StartupLoader[T]:
+    """Return a loader that runs `load` in a thread."""
 
     def work() -> T:
-        if needs_asyncssh:
-            load_asyncssh()
         with collection_paused():
             return load()
 
@@ -43,7 +38,11 @@ def startup_loader(connection: ConnectionOptions, load: Callable[[], T]) -> Star
 
 
 async def first_transport(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], startup: StartupLoader[Startup]
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    startup: StartupLoader[Startup],
+    sharing: Sharing | None = None,
 ) -> Transport:
     """Return what `open_transport` returns. Try again if the connection breaks off in the middle.
 
@@ -52,19 +51,24 @@ async def first_transport(
     delays = waits()
     for number in range(2, FIRST_TRIES + 1):
         try:
-            return await open_transport(arguments, prompts, environ, startup)
+            return await open_transport(arguments, prompts, environ, startup, sharing)
         except Dropped as error:
             log.info("the first connection: %s", error)
             prompts.banner(f"{error.what}; trying again ({number} of {FIRST_TRIES})")
             await asyncio.sleep(next(delays))
-    return await open_transport(arguments, prompts, environ, startup)
+    return await open_transport(arguments, prompts, environ, startup, sharing)
 
 
 async def open_transport(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str], startup: StartupLoader[Startup]
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    startup: StartupLoader[Startup],
+    sharing: Sharing | None = None,
 ) -> Transport:
     """Connect to the host and return the transport. Start the loader as soon as the network is busy.
 
+    `sharing` says which connections may be shared (None: those that the settings allow).
     The settings may limit how long a headless run takes to connect. Raises CcbError, including that of the loader.
     """
     connection = arguments.connection
@@ -73,7 +77,8 @@ async def open_transport(
         return await open_chosen_transport(connection, prompts, environ)
     began = asyncio.get_running_loop().time()
     past = past_logins(connection, environ)
-    opening = open_chosen_transport(connection, prompts, environ, startup.start, past)
+    sharing = sharing or load_sharing(environ)
+    opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing)
     connecting = asyncio.create_task(opening, name="connect")
     connecting.add_done_callback(lambda _: startup.start())
     try:

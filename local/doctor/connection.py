@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.login.host_keys import look_up
+from ccb.tunnel.openssh.sharing import DEFAULT_SHARING, Sharing
 from ccb.tunnel.ssh.jumps import route, ssh_of_jump_hosts
 from ccb.tunnel.ssh_config.host_config import HostConfig
 from ccb.tunnel.ssh_config.origin import AppliedOption, applied_options
@@ -20,6 +21,7 @@ from ccb.tunnel.transports.pipe import Pipe, Transport
 
 from .findings import CONNECTION, HOST, JUMP_HOST, Finding, State, error_finding
 from .keys import keys_finding
+from .shared_connection import master_finding
 
 if TYPE_CHECKING:
     from ccb.tunnel.ssh.transport import SshTransport
@@ -35,11 +37,12 @@ def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:
 
 
 async def ssh_findings(
-    target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",)
+    target: SshTarget, *, openssh: bool = False, words: Sequence[str] = ("ssh",), sharing: Sharing = DEFAULT_SHARING
 ) -> AsyncIterator[Finding]:
-    """Yield the findings that need no connection: those of each jump host first, then of the host.
+    """Yield the findings that need no login: those of each jump host first, then of the host.
 
-    `openssh`: the OpenSSH client makes the connection, and `words` are the start of its command line.
+    `openssh`: the OpenSSH client makes the connection, and `words` are the start of its command line. `sharing` says
+    which connections sessions share.
     """
     try:
         hops = await route(target, words)
@@ -55,6 +58,8 @@ async def ssh_findings(
         through = f", through {', '.join(jumps)}" if jumps and each is target else ""
         async for finding in _hop_findings(config, options, through, openssh):
             yield replace(finding, where=where)
+    if not openssh and (shared := await master_finding(hops[-1].config, target, allowed=sharing.own_master)):
+        yield shared
 
 
 async def _hop_findings(

@@ -10,12 +10,13 @@ from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login.prompter import Prompts
+from ccb.tunnel.openssh.sharing import NOTHING_SHARED
 from ccb.tunnel.transports.command_line import words_of
 from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import TransportKind, ssh_target, transport_kind
-from ..config.settings import Settings
+from ..config.settings import Settings, load_sharing
 from ..connect.startup import Startup, StartupLoader, load_startup
 from ..connect.transport import first_transport
 from ..login.prompts import TerminalPrompts, prompts_for
@@ -41,7 +42,9 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
         target = ssh_target(connection)
         words = words_of(connection.ssh_command or "ssh", "--ssh-command")
         verbose_login = target.shell_command(words, "-v")
-        async for finding in ssh_findings(target, openssh=kind is TransportKind.OPENSSH, words=words):
+        async for finding in ssh_findings(
+            target, openssh=kind is TransportKind.OPENSSH, words=words, sharing=load_sharing(environ)
+        ):
             key_known = key_known or _is_known_key(finding)
             yield finding
     prompts = prompts_for(headless=False)
@@ -68,9 +71,10 @@ def _is_known_key(finding: Finding) -> bool:
 
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
-    """Connect as a session would, even if the settings or the credential of this machine are wrong."""
+    """Connect as a session would that has to log in, even if the settings or the credential of this machine are
+    wrong."""
     async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
-        transport = await first_transport(arguments, prompts, environ, loader)
+        transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
         try:
             worker = (await loader.loaded()).bundle
         except BaseException:

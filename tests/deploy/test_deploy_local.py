@@ -19,7 +19,7 @@ import pytest
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle, load
-from ccb.deploy.command import CANDIDATES
+from ccb.deploy.command import CANDIDATES, bootstrap_command
 from ccb.tunnel.errors import DeployError, NoPython
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.wire import FrameDecoder, Hello
@@ -113,6 +113,37 @@ async def test_on_this_machine_the_worker_can_use_the_interpreter_of_ccb(host: H
     assert launched.facts["exe"] == str(odd)
     await launched.pipe.close()
     await transport.close()
+
+
+class TrialTransport(LocalTransport):
+    on_trial = True
+
+
+@pytest.mark.parametrize("cached", [False, True])
+async def test_over_a_transport_on_trial_the_worker_waits_until_it_is_told_to_go_on(host: Host, cached: bool) -> None:
+    if cached:
+        await host.start(tiny_bundle())
+    launched = await launch(TrialTransport(host.env), {"cwd": "/"}, tiny_bundle())
+    assert launched.uploaded != cached
+    said = launched.rest
+    while data := await launched.pipe.read():
+        said += data
+    assert said == b"hello disk /\n"
+    await launched.pipe.close()
+
+
+async def test_a_worker_on_trial_that_is_given_up_does_nothing(host: Host) -> None:
+    """The laptop has logged in meanwhile, and what it asked for runs there."""
+    bundle = tiny_bundle()
+    await host.start(bundle)
+    line = bootstrap_command("0" * 32, bundle, {"cwd": "/", "wait": True})
+    pipe = asyncio.subprocess.PIPE
+    stub = await asyncio.create_subprocess_exec("/bin/sh", "-c", line, stdin=pipe, stdout=pipe, env=host.env)
+    assert stub.stdin is not None and stub.stdout is not None
+    assert b'"have": true' in await asyncio.wait_for(stub.stdout.readuntil(b"}\n"), 20)
+    stub.stdin.close()
+    assert await asyncio.wait_for(stub.stdout.read(), 20) == b""
+    assert await stub.wait() == 96
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "link", "directory", "fifo"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shlex
 from pathlib import Path
@@ -116,7 +117,9 @@ def test_the_table_of_settings_is_the_model() -> None:
     assert {name for name, _ in named} == set(SETTING_NAMES)
     for name, shown in named:
         default = getattr(Settings(), name)
-        if isinstance(default, int | float):
+        if isinstance(default, bool):
+            assert shown == f"`{json.dumps(default)}`"
+        elif isinstance(default, int | float):
             assert shown == f"{default:g}"
 
 

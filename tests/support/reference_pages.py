@@ -158,6 +158,8 @@ def _limits(metadata: Mapping[str, Any]) -> str:
 def _default(value: object) -> str:
     if value is None:
         return "not set"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
     return f"{value:g}" if isinstance(value, int | float) else f"`{value}`"
 
 

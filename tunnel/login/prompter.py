@@ -17,13 +17,14 @@ class LoginMemory:
 
     `keys` are unlocked private keys by the SHA-256 of their files; passphrases are not kept. `said` are the sentences
     that were shown. `accepted` are host keys (name, port, public key) that the person accepted and that could not be
-    stored.
+    stored. `silent_masters` are the inodes of control sockets whose masters did not answer.
     """
 
     def __init__(self) -> None:
         self.keys: dict[bytes, asyncssh.SSHKey] = {}
         self.said: set[str] = set()
         self.accepted: set[tuple[str, int, bytes]] = set()
+        self.silent_masters: set[int] = set()
 
 
 class Prompts(Protocol):

@@ -8,7 +8,7 @@ import re
 from ..errors import CcbError, DeployError, UsageError
 from ..login.command_failures import command_failure
 from ..plain_text import neutralise
-from ..transports.pipe import Pipe, Transport
+from ..transports.pipe import OnTrial, Pipe, Transport
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _SEALED = re.compile(r"exec sh -c '([^'\n]*)'")
@@ -59,6 +59,10 @@ class ContainerTransport:
     async def execute(self, command: str) -> ContainerPipe:
         pipe = await self._host.execute(container_command(self._container, command))
         return ContainerPipe(pipe, self._container, self._host.name)
+
+    @property
+    def on_trial(self) -> bool:
+        return isinstance(self._host, OnTrial) and self._host.on_trial
 
     @property
     def alive(self) -> bool:

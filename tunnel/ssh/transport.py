@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import CcbError, ConnectionLost, Unreachable
 from ..loading import collection_paused, load_asyncssh
 from ..login.prompter import Prompts, tell_once
+from ..openssh.sharing import DEFAULT_SHARING, Sharing
+from ..openssh.trial import MasterTrial, over_master, usable_master
 from ..plain_text import neutralise
 from ..ssh_config.target import SshTarget
 from ..ssh_config.unsupported import of_consequence, only_openssh
@@ -40,17 +42,48 @@ async def connect(
 ) -> SshTransport:
     """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
 
-    Jump hosts are logged in to one by one, and the host key of each is checked. `on_wait` is called when the network,
-    or a slow `ssh -G`, leaves time for other work. With `past`, logins are pipelined where the last one allows it.
-    Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    `on_wait` is called when the network, or a slow `ssh -G`, leaves time for other work. With `past`, logins are
+    pipelined where the last one allows it. Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    """
+    return await _log_in_over(await _route(target, on_wait), prompts, on_wait, past)
+
+
+async def share_or_connect(
+    target: SshTarget,
+    prompts: Prompts,
+    on_wait: Callable[[], None] = lambda: None,
+    past: PastLogins | None = None,
+    sharing: Sharing = DEFAULT_SHARING,
+) -> SshTransport | MasterTrial:
+    """Return a transport over a connection that `sharing` allows to share, or else what `connect` returns.
+
+    If the master does not answer the first command, the transport logs in as `connect` does.
     """
     hops = await _route(target, on_wait)
+    config = hops[-1].config
+    master = usable_master(config, target, prompts) if sharing.own_master else None
+    if master is None:
+        return await _log_in_over(hops, prompts, on_wait, past)
+    on_wait()
+    return over_master(master, config, target, prompts, lambda: _log_in_over(hops, prompts, on_wait, past))
+
+
+async def _log_in_over(
+    hops: Sequence[Hop], prompts: Prompts, on_wait: Callable[[], None], past: PastLogins | None
+) -> SshTransport:
+    """Log in to the last of `hops`, each through the one before it, and check the host key of each.
+
+    Imports compete for one interpreter: asyncssh goes first, because the handshake waits for it, then `on_wait` is
+    called.
+    """
+    target = hops[-1].target
     pipelining = Pipelining(hops[-1].config, past)
     stream = FirstStream(hops[0].config, prompts)
     carrier = Carrier(stream=stream)
     connections: list[asyncssh.SSHClientConnection] = []
     try:
         loading = asyncio.create_task(asyncio.to_thread(_load))
+        loading.add_done_callback(lambda _: on_wait())
         try:
             for hop in hops:
                 _warn_of_options_without_effect(hop, prompts, last=hop.target is target)
@@ -80,11 +113,9 @@ async def connect(
 async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
     waiting = asyncio.get_running_loop().call_later(_HEAD_START_S, on_wait)
     try:
-        hops = await route(target)
+        return await route(target)
     finally:
         waiting.cancel()
-    on_wait()
-    return hops
 
 
 @contextlib.contextmanager

@@ -110,7 +110,8 @@ class StreamOptions:
 class HostConfig:
     """The ssh options that apply to one host. Paths are expanded.
 
-    `no_effect` names the options that were set and that only OpenSSH honours.
+    `no_effect` names the options that were set and that only OpenSSH honours. `control_path` is the socket of a master
+    connection (None: none), and `control_asks` whether that master asks before each use.
     """
 
     hostname: str
@@ -122,6 +123,8 @@ class HostConfig:
     methods: LoginMethods
     stream: StreamOptions
     no_effect: tuple[str, ...]
+    control_path: Path | None = None
+    control_asks: bool = False
 
 
 def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None = None) -> HostConfig:
@@ -155,6 +158,8 @@ def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | No
         ),
         stream=_stream(options, changed(lines, defaults)),
         no_effect=without_effect(lines, defaults),
+        control_path=_control_path(options.maybe("controlpath")),
+        control_asks=options.one("controlmaster").lower() in ("ask", "autoask"),
     )
 
 
@@ -288,6 +293,12 @@ def _stream(options: _Options, given: Mapping[str, Sequence[str]]) -> StreamOpti
         set_env=dict(value.split("=", 1) for value in options.lines.get("setenv", ()) if "=" in value),
         send_env=tuple(word for value in options.lines.get("sendenv", ()) for word in value.split()),
     )
+
+
+def _control_path(value: str | None) -> Path | None:
+    """Return ControlPath as `ssh -G` prints it: expanded. Files that ccb reads itself do not count; ssh is needed
+    anyway."""
+    return Path(value) if value is not None and value.startswith("/") and "${" not in value else None
 
 
 def _agent(options: _Options) -> str | None:

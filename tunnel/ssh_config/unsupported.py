@@ -11,11 +11,11 @@ _NAMES = (
     "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "Tunnel",
     "GSSAPIDelegateCredentials", "HostbasedAuthentication", "PKCS11Provider", "SecurityKeyProvider", "VerifyHostKeyDNS",
     "KnownHostsCommand", "LocalCommand", "CheckHostIP", "CASignatureAlgorithms", "RequiredRSASize",
-    "ControlPath", "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",
+    "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",
     "VisualHostKey", "KbdInteractiveDevices",
 )  # fmt: skip
 _HARMLESS = frozenset((
-    "ControlPath", "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",
+    "UpdateHostKeys", "GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", "FingerprintHash",
     "VisualHostKey", "KbdInteractiveDevices", "ServerAliveInterval",
 ))  # fmt: skip  # set for every host in many configurations; if GSSAPI was needed to log in, the error says so
 _NEVER = frozenset((

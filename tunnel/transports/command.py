@@ -92,6 +92,7 @@ class CommandPipe:
         self._stdout = process.stdout
         self._notice = notice
         self._heard = False
+        self._first = b""
         self._closing = False
         self._killed = False
         self._failed = False
@@ -109,8 +110,21 @@ class CommandPipe:
         """Whether `close` was called."""
         return self._closing
 
+    @property
+    def answered(self) -> bool:
+        """Whether the command has written anything to stdout."""
+        return self._heard
+
+    async def answers(self) -> bool:
+        """Wait for the first output, and leave it to `read`. Return False at the end of the stream. Raise as `read`."""
+        self._first = await self.read()
+        return bool(self._first)
+
     async def read(self, n: int = 65536) -> bytes:
         """See `Pipe.read`. Raise what `PipeCommand.failure` returns if the command ends without any output."""
+        if self._first:
+            data, self._first = self._first[:n], self._first[n:]
+            return data
         data = await self._stdout.read(n)
         if data:
             self._heard = True

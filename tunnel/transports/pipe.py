@@ -61,6 +61,15 @@ class RunsBeside(Protocol):
 
 
 @runtime_checkable
+class OnTrial(Protocol):
+    """A transport that may give up the command it has started, and run it again in another way."""
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether the next command may be given up before its first output. It must have no effect until then."""
+
+
+@runtime_checkable
 class SharesPython(Protocol):
     """A transport to this machine, on which the worker can use ccb's own interpreter."""
 

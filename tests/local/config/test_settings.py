@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ccb.local.config.settings import Settings, load_settings, settings_path
+from ccb.local.config.settings import Settings, load_settings, load_sharing, settings_path
 from ccb.local.config.settings_schema import SETTING_NAMES
 from ccb.tunnel.errors import ConfigError
 
@@ -43,11 +43,20 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "pipelinedLogin": False,
         "graceHours": 48,
         "idleMinutes": 5,
+        "controlMaster": False,
     }
     path = write(environ, content)
     settings = load_settings(environ)
     assert {name: value for name, value in asdict(settings).items() if name in SETTING_NAMES} == content
     assert settings.warnings(path) == []
+
+
+def test_whether_connections_are_shared_is_known_without_reading_the_rest(environ: dict[str, str]) -> None:
+    assert load_sharing(environ).own_master
+    write(environ, {"controlMaster": False, "model": 7})
+    assert not load_sharing(environ).own_master
+    write(environ, "{")  # an error for `load_settings`
+    assert load_sharing(environ).own_master
 
 
 def test_the_file_is_found_by_the_xdg_rules(tmp_path: Path) -> None:

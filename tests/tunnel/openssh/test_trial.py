@@ -1,0 +1,178 @@
+"""The person's own master connection under the built-in client: used while it answers, else passed over for a login."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.control_master import control_master, socket_directory
+from tests.support.login import Person, target
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd
+from tests.support.sshd import sshd as serve
+
+from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
+from ccb.tunnel.openssh.live_master import find_master
+from ccb.tunnel.openssh.sharing import DEFAULT_SHARING, NOTHING_SHARED, Sharing
+from ccb.tunnel.openssh.trial import MasterTrial
+from ccb.tunnel.ssh.jumps import route
+from ccb.tunnel.ssh.transport import share_or_connect
+from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.transports.pipe import OnTrial, Transport
+
+
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    with socket_directory() as directory:
+        yield directory
+
+
+def named_for(user: HostUser, port: int) -> str:
+    return f"{user.name}@127.0.0.1:{port}"
+
+
+def logins(server: Sshd) -> int:
+    return server.log.read_text().count("Accepted publickey")
+
+
+async def said(transport: Transport, command: str = "echo in") -> str:
+    pipe = await transport.execute(command)
+    data = b""
+    while more := await pipe.read():
+        data += more
+    await pipe.close()
+    return data.decode()
+
+
+async def carrier(where: SshTarget, prompts: Prompts | None = None, sharing: Sharing = DEFAULT_SHARING) -> str:
+    """What carries a command to `where`."""
+    transport = await share_or_connect(where, prompts or NobodyToAsk(), sharing=sharing)
+    try:
+        assert await said(transport) == "in\n"
+        if isinstance(transport, MasterTrial):
+            return "master" if transport.shared else "login after a trial"
+        return "login"
+    finally:
+        await transport.close()
+
+
+async def test_a_live_master_carries_every_command_without_a_login(
+    sshd: Sshd, host_user: HostUser, sockets: Path
+) -> None:
+    path = sockets / named_for(host_user, sshd.port)
+    async with control_master(sshd, host_user, path) as master:
+        before = logins(sshd)
+        transport = await share_or_connect(target(sshd, host_user, master.option), NobodyToAsk())
+        assert isinstance(transport, OnTrial) and transport.on_trial and transport.alive and transport.warm
+        assert await said(transport, "id -un") == f"{host_user.name}\n"
+        assert not transport.on_trial and transport.name == f"{host_user.name}@127.0.0.1"
+        sent = bytes(range(256)) * 4096
+        pipe = await transport.execute(f"echo there; head -c {len(sent)}; echo problem >&2; exit 7")
+        assert await pipe.read(2) + await pipe.read(3) + await pipe.read() == b"there\n"
+        await pipe.write(sent)
+        back = b""
+        while data := await pipe.read():
+            back += data
+        assert (back, await pipe.exit_status(), pipe.stderr_tail()) == (sent, 7, "problem\n")
+        await transport.close()
+        assert logins(sshd) == before
+        assert await carrier(target(sshd, host_user, "ControlPath=none")) == "login"
+        assert await carrier(target(sshd, host_user, master.option), sharing=NOTHING_SHARED) == "login"
+        assert master.process.is_running()
+
+
+async def test_a_master_that_does_not_answer_is_passed_over_for_one_login(
+    sshd: Sshd, host_user: HostUser, sockets: Path
+) -> None:
+    path = sockets / named_for(host_user, sshd.port)
+    async with control_master(sshd, host_user, path) as master:
+        person, where = Person(), target(sshd, host_user, master.option)
+        master.process.suspend()
+        try:
+            before = logins(sshd)
+            assert await carrier(where, person) == "login after a trial"
+            assert await carrier(where, person) == "login", "the same master is not tried twice"
+            assert logins(sshd) == before + 2
+        finally:
+            master.process.resume()
+        assert await carrier(where) == "master"
+
+
+async def test_a_master_that_fails_later_is_a_lost_connection(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
+    async with relay(sshd.port) as between:
+        path = sockets / named_for(host_user, between.port)
+        async with control_master(sshd, host_user, path, port=between.port) as master:
+            transport = await share_or_connect(target(sshd, host_user, master.option, port=between.port), NobodyToAsk())
+            assert await said(transport) == "in\n"
+            between.freeze()
+            with pytest.raises(ConnectionLost):
+                await transport.execute("true")
+            master.process.kill()
+            master.process.wait(10)
+            assert not transport.alive
+            await transport.close()
+
+
+async def test_a_master_without_room_for_another_session_is_passed_over(
+    tmp_path: Path, host_user: HostUser, sockets: Path
+) -> None:
+    async with serve(tmp_path / "strict", ["MaxSessions 1"]) as server:
+        path = sockets / named_for(host_user, server.port)
+        async with control_master(server, host_user, path) as master:
+            first = await share_or_connect(target(server, host_user, master.option), NobodyToAsk())
+            pipe = await first.execute("echo in; cat")
+            assert await carrier(target(server, host_user, master.option)) == "login after a trial"
+            await pipe.close()
+            await first.close()
+
+
+async def test_sockets_that_may_lead_elsewhere_are_not_touched(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
+    """Each of these is a socket that ssh itself would use, or a trap somebody else has laid."""
+
+    async def problem(path: Path, *more: str) -> str:
+        where = target(sshd, host_user, f"ControlPath={path}", *more)
+        ((_, config),) = await route(where)
+        found = find_master(config, where)
+        return "" if found is None else found.problem
+
+    path = sockets / named_for(host_user, sshd.port)
+    assert await problem(path) == ""
+    async with control_master(sshd, host_user, path) as master:
+        assert await carrier(target(sshd, host_user, master.option)) == "master"
+        assert "asks for confirmation" in await problem(path, "ControlMaster=autoask")
+        for changed, back, words in traps(path, host_user):
+            changed()
+            assert words in await problem(path)
+            assert await carrier(target(sshd, host_user, master.option)) == "login"
+            back()
+        assert await problem(path) == ""
+        for name in (f"{host_user.name}@127.0.0.1", f"127.0.0.1:{sshd.port}", f"{host_user.name}:{sshd.port}"):
+            (sockets / name).hardlink_to(path)
+            assert "%C" in await problem(sockets / name)
+        (sockets / ("a" * 40)).hardlink_to(path)
+        assert await problem(sockets / ("a" * 40)) == ""
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    assert "no process listens" in await problem(path)
+    assert await carrier(target(sshd, host_user, f"ControlPath={path}")) == "login"
+
+
+def traps(path: Path, user: HostUser) -> Iterator[tuple[Callable[[], object], Callable[[], object], str]]:
+    me = os.getuid()
+    yield lambda: shutil.chown(path, user.name), lambda: os.chown(path, me, -1), "belongs to user"
+    yield lambda: path.parent.chmod(0o777), lambda: path.parent.chmod(0o700), "other users may write"
+    yield lambda: shutil.chown(path.parent, user.name), lambda: os.chown(path.parent, me, -1), "other users may write"
+
+
+async def test_options_that_would_keep_our_command_from_running_do_not_count(
+    sshd: Sshd, host_user: HostUser, sockets: Path
+) -> None:
+    path = sockets / named_for(host_user, sshd.port)
+    async with control_master(sshd, host_user, path) as master:
+        options = ("RemoteCommand=tmux", "StdinNull=yes", "RequestTTY=force", "ProxyJump=nowhere", master.option)
+        assert await carrier(target(sshd, host_user, *options)) == "master"

@@ -1,0 +1,16 @@
+"""Which connections a run may share instead of logging in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What the person allows. `own_master`: use a master of theirs that is alive."""
+
+    own_master: bool = True
+
+
+DEFAULT_SHARING = Sharing()
+NOTHING_SHARED = Sharing(own_master=False)
