@@ -22,12 +22,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.attached_repl import repl_on
 from tests.support.scripted_session import MODEL, ScriptedSession
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Markdown
 
-from ccb.local.tui.app import Repl
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.local.tui.widgets.transcript import Transcript
 
@@ -71,7 +71,7 @@ class Ours:
 
     def __init__(self) -> None:
         self.session = ScriptedSession()
-        self.app = Repl(self.session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0"))
+        self.app = repl_on(self.session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0"))
 
     def sent_bytes(self) -> int:
         """Return how many bytes this process has written, nearly all of them to its terminal."""
@@ -109,7 +109,7 @@ class Ours:
             await asyncio.sleep(0.01)
 
     async def _shown(self, count: int) -> None:
-        while len(self.scrollable.blocks) < count or self.app.reducer.running:
+        while len(self.scrollable.blocks) < count or self.app.view.reducer.running:
             await asyncio.sleep(0.01)
 
     @property

@@ -1,4 +1,4 @@
-"""Start the REPL: the login asks its questions on the plain terminal, then the interface takes the terminal over."""
+"""Start the REPL: the interface shows itself first, then everything else is loaded and the session is connected."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import importlib
 import sys
 import uuid
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb import __version__
 from ccb.tunnel.loading import collection_paused
-from ccb.tunnel.wire import Hello
-from ccb.tunnel.wire.options import CAGES
 
 from .command_line.model import Arguments
 from .command_line.transport_choice import host_label
-from .connect.connect import connect_session
-from .login.prompts import prompts_for
 from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
 
 if TYPE_CHECKING:
+    from ccb.tunnel.wire import Hello
+
+    from .connect.connect import Connected
     from .connect.session_list import SessionRow
+    from .session.remote_session import RemoteSession
+    from .tui.app import Repl
+    from .tui.widgets.info import ReplInfo
 
 
 async def run_interactive(arguments: Arguments) -> int:
@@ -30,69 +34,101 @@ async def run_interactive(arguments: Arguments) -> int:
 
     Raises CcbError.
     """
-    return await ended_by_signals(_connected(arguments))
+    return await ended_by_signals(_shown(arguments))
 
 
-async def _connected(arguments: Arguments) -> int:
-    sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
+async def _shown(arguments: Arguments) -> int:
+    with ExitStack() as until_first_frame:
+        until_first_frame.enter_context(collection_paused())
+        from .tui.app import Repl
+        from .tui.run import run_repl
+
+        async def attend(app: Repl) -> None:
+            until_first_frame.close()
+            await _attend(app, arguments)
+
+        host, viewer = host_label(arguments.connection), arguments.host_command.view
+        return await run_repl(Repl(host, attend, first_prompt=arguments.prompt or "", watching=viewer))
+
+
+async def _attend(app: Repl, arguments: Arguments) -> None:
+    """Connect and show the session. Close it when the person has left."""
+    await in_thread(_import_connecting)
+    from .connect.connect import connect_session
+    from .login.prompts import TerminalPrompts
+
+    prompts = TerminalPrompts()
     session_id = arguments.session.session_id or str(uuid.uuid4())
-    prompts = prompts_for(headless=False)
-    importing = asyncio.create_task(in_thread(_import_interface), name="import interface")
+    choose = partial(_choose, app)
+    importing = asyncio.create_task(in_thread(_import_view), name="import view")
     try:
-        async with connect_session(arguments, session_id=session_id, prompts=prompts, choose=_choose) as connected:
-            for warning in connected.warnings:
-                sys.stderr.write(f"ccb: {warning}\n")
-            await importing
-            from .tui.app import run_repl
-            from .tui.widgets.info import ReplInfo
-
-            session, options = connected.session, connected.options
-            info = ReplInfo(
-                connected.host,
-                session.hello.cwd,
-                options.model or "",
-                options.permission_mode,
-                __version__,
-                connected.resume,
-                options.client,
-                arguments.prompt or "",
-                session.hello.sandbox or _wanted_cage(session.hello, options.sandbox),
-            )
-            try:
-                return (await run_repl(session, info, prompts=prompts)).code
-            finally:
-                if session.reading and not session.driving:
-                    sys.stderr.write(
-                        "ccb: another client drives the session; this ccb ends when it has read the answer "
-                        "that it asked for (Ctrl+C ends it now; the other client then asks the model again)\n"
-                    )
-                    try:
-                        await session.read_out()
-                    finally:  # also after Ctrl+C, so that the host learns of it
-                        await session.close(done=True)
-                else:
-                    await session.close(done=True)
-                if session.unsent:
-                    sys.stderr.write(
-                        f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.\n"
-                    )
+        async with AsyncExitStack() as stack:
+            with app.login_handover.serving(prompts):
+                connecting = connect_session(arguments, session_id=session_id, prompts=prompts, choose=choose)
+                connected = await stack.enter_async_context(connecting)
+                await importing
+                stack.push_async_callback(_close, connected.session)
+                await app.attach(connected.session, _info(arguments, connected), connected.warnings)
+                await app.left.wait()
     finally:
         importing.cancel()
         await asyncio.gather(importing, return_exceptions=True)
 
 
+def _info(arguments: Arguments, connected: Connected) -> ReplInfo:
+    from .tui.widgets.info import ReplInfo
+
+    hello, options = connected.session.hello, connected.options
+    return ReplInfo(
+        connected.host,
+        hello.cwd,
+        options.model or "",
+        options.permission_mode,
+        __version__,
+        connected.resume,
+        options.client,
+        arguments.prompt or "",
+        hello.sandbox or _wanted_cage(hello, options.sandbox),
+    )
+
+
+async def _close(session: RemoteSession) -> None:
+    """Close the session here. If another client drives it now, first read to its end the answer of the model that this
+    one asked for."""
+    try:
+        if session.reading and not session.driving:
+            sys.stderr.write(
+                "ccb: another client drives the session; this ccb ends when it has read the answer "
+                "that it asked for (Ctrl+C ends it now; the other client then asks the model again)\n"
+            )
+            await session.read_out()
+    finally:  # also after Ctrl+C, so that the host learns of it
+        await session.close(done=True)
+    if session.unsent:
+        sys.stderr.write(f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.\n")
+
+
 def _wanted_cage(hello: Hello, mode: str) -> str:
     """Return in words the cage of a sandbox mode, as long as the worker has not said which one is in force; "" for a
     worker that knows none."""
+    from ccb.tunnel.wire.options import CAGES
+
     return CAGES.get(mode, "") if "sandbox" in hello.capabilities else ""
 
 
-def _import_interface() -> None:
+def _import_connecting() -> None:
     with collection_paused():
-        importlib.import_module("ccb.local.tui.app")
+        importlib.import_module("ccb.local.connect.connect")
+        importlib.import_module("ccb.local.login.prompts")
 
 
-async def _choose(rows: Sequence[SessionRow]) -> str | None:
+def _import_view() -> None:
+    with collection_paused():
+        importlib.import_module("ccb.local.tui.attached.view")
+
+
+async def _choose(app: Repl, rows: Sequence[SessionRow]) -> str | None:
     from .commands.session_picker import choose_session
 
-    return await choose_session(rows)
+    async with app.login_handover.suspend():
+        return await choose_session(rows)

@@ -6,8 +6,8 @@ import contextlib
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from ccb.tunnel.login.host_keys import HostKeyInfo, pattern_for
 from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
@@ -28,16 +28,16 @@ class TerminalPrompts:
 
     def __init__(self) -> None:
         self.memory = LoginMemory()
-        self.pause: Callable[[], AbstractContextManager[None]] | None = None
+        self.pause: Callable[[], AbstractAsyncContextManager[None]] | None = None
         self.heard: Callable[[str], None] | None = None
         self.asked_s = 0.0
         self._banners: deque[str] = deque(maxlen=_MAX_BANNERS)
 
-    @contextlib.contextmanager
-    def _free_terminal(self) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def _free_terminal(self) -> AsyncIterator[None]:
         began = time.monotonic()
         try:
-            with self.pause() if self.pause is not None else contextlib.nullcontext():
+            async with self.pause() if self.pause is not None else contextlib.nullcontext():
                 while self._banners:
                     self._show(self._banners.popleft())
                 yield
@@ -45,7 +45,7 @@ class TerminalPrompts:
             self.asked_s += time.monotonic() - began
 
     async def confirm_host_key(self, info: HostKeyInfo) -> bool:
-        with self._free_terminal():
+        async with self._free_terminal():
             return await self._confirm(info)
 
     async def _confirm(self, info: HostKeyInfo) -> bool:
@@ -66,16 +66,16 @@ class TerminalPrompts:
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
-        with self._free_terminal():
+        async with self._free_terminal():
             return await read_line(f"Passphrase for {neutralise(path)}{again}: ", hidden=True)
 
     async def password(self, prompt: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
-        with self._free_terminal():
+        async with self._free_terminal():
             return await read_line(f"Password for {neutralise(prompt)}{again}: ", hidden=True)
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        with self._free_terminal():
+        async with self._free_terminal():
             return await self._challenge((title, instructions), prompts)
 
     async def _challenge(self, texts: Sequence[str], prompts: Sequence[tuple[str, bool]]) -> list[str] | None:

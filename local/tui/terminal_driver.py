@@ -1,4 +1,4 @@
-"""The terminal under the interface: its driver, which survives a closed window, and handing the terminal to a login.
+"""The driver of the terminal under the interface, which survives a closed window.
 
 Textual writes from a thread through a short queue. A write to a closed window raises an error, which ends the thread.
 The queue then fills, and the event loop waits for ever for room in it, so that no signal could end the program.
@@ -10,11 +10,10 @@ import errno
 import os
 import selectors
 import signal
-import sys
 import termios
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
@@ -168,45 +167,3 @@ class TerminalDriver(LinuxDriver):
 
     def _window_closed(self) -> None:
         self._soon(partial(self._app.exit, int(ExitCode.HANGUP)))
-
-
-class _AppHasEnded(Exception):
-    """The app ended while it was suspended, so it must not come back."""
-
-
-class LoginHandover:
-    """Gives the terminal to a login that asks a question, and takes it back. `active`: a login has it now."""
-
-    def __init__(self, app: App[Any], host: str) -> None:
-        self._app = app
-        self._host = host
-        self.active = False
-
-    @contextmanager
-    def suspend(self) -> Iterator[None]:
-        """Suspend the interface. It draws nothing until it resumes, which it does unless the person has left."""
-        self.active = True
-        try:
-            with _suspended(self._app, f"ccb: logging in to {self._host} again"):
-                yield
-        finally:
-            self.active = False
-
-
-@contextmanager
-def _suspended(app: App[Any], why: str) -> Iterator[None]:
-    failure: BaseException | None = None
-    try:
-        with app.batch_update(), app.suspend():
-            sys.stderr.write(f"{why}\n")
-            sys.stderr.flush()
-            try:
-                yield
-            except BaseException as error:  # noqa: BLE001 - raised again below, once the terminal is back
-                failure = error
-            if app.return_value is not None:
-                raise _AppHasEnded
-    except _AppHasEnded:
-        pass
-    if failure is not None:
-        raise failure

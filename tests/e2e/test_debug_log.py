@@ -127,7 +127,7 @@ async def test_a_session_of_the_terminal_interface(laptop: Laptop, fake_model: F
     )
     argv = [sys.executable, "-m", "ccb", str(directory), "--debug"]
     async with terminal(argv, laptop.env, str(laptop.home)) as running:
-        await running.shows("Ask for a change")
+        await running.shows("F1 or /help")
         running.type(PROMPT + "\r")
         await running.shows("ANSWER-5b5b")
         running.type("\x04")

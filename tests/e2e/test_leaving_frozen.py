@@ -25,7 +25,7 @@ async def test_leaving_is_quick_when_the_network_is_frozen(
         sshd.trust(between.port)
         argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
         async with terminal(argv, laptop.env, str(laptop.home)) as running:
-            await running.shows("Ask for a change")
+            await running.shows("F1 or /help")
             between.freeze()
             if noticed:
                 await running.until(lambda: "no answer for" in running.text, 8)

@@ -49,7 +49,7 @@ def _alive(laptop: Laptop) -> list[str]:
 async def repl(laptop: Laptop, project: Path, *arguments: str) -> AsyncIterator[Terminal]:
     argv = [sys.executable, "-m", "ccb", str(project), *arguments]
     async with terminal(argv, laptop.env, str(laptop.home)) as running:
-        await running.shows("Ask for a change")
+        await running.shows("F1 or /help")
         yield running
 
 

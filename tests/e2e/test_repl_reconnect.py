@@ -46,7 +46,7 @@ async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:
         {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]},
         {"text": "Counted-once."},
     )
-    await running.shows("Ask for a change")
+    await running.shows("F1 or /help")
     running.type("count to one\r")
     await running.shows(ASKED)
 
@@ -105,7 +105,7 @@ async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_i
     async with terminal([sys.executable, "-m", "ccb", *words], laptop.env, str(laptop.home)) as running:
         await running.shows("Enter passphrase for")
         running.type("open sesame\r")
-        await running.shows("Ask for a change")
+        await running.shows("F1 or /help")
         asked = running.text.count("Enter passphrase for")
         for client in psutil.Process(running.process.pid).children():
             client.kill()
@@ -130,7 +130,7 @@ async def test_an_answer_is_paid_once_although_another_terminal_takes_the_sessio
     fake_model.add({"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4})
     argv = [sys.executable, "-m", "ccb", str(tmp_path)]
     async with terminal(argv, laptop.env, str(laptop.home)) as first:
-        await first.shows("Ask for a change")
+        await first.shows("F1 or /help")
         first.type("go\r")
         await fake_model.until(lambda model: len(model.requests) == 1)
         again = [sys.executable, "-m", "ccb", "attach", "--local"]

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tests.support.attached_repl import repl_on
 from tests.support.scripted_session import MODEL, ScriptedSession
 from textual import events
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
@@ -137,9 +138,9 @@ class Desk:
 
     async def card_focused(self) -> None:
         """Wait for the approval card, go to it as a person does, and wait until it listens."""
-        await self.until(lambda: self.app.card is not None and self.app.card.can_focus)
+        await self.until(lambda: self.app.view.card is not None and self.app.view.card.can_focus)
         await self.pilot.press("alt+a")
-        await self.until(lambda: self.app.card is not None and self.app.card.listens)
+        await self.until(lambda: self.app.view.card is not None and self.app.view.card.listens)
         await self.pause_of_a_person()
 
     async def answer(self, *keys: str) -> None:
@@ -147,7 +148,7 @@ class Desk:
         for key in keys:
             await self.pause_of_a_person()
             await self.pilot.press(key)
-            await self.until(lambda: self.app.card is None or not self.app.card.deciding)
+            await self.until(lambda: self.app.view.card is None or not self.app.view.card.deciding)
 
     async def pause_of_a_person(self) -> None:
         """Wait for as long as a person does between two keys that are not typed as text."""
@@ -165,9 +166,12 @@ async def desk(
 ) -> AsyncIterator[Desk]:
     """The REPL over a scripted session, on a screen of `size`."""
     session = session or ScriptedSession()
-    app = Repl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt), environ)
+    app = repl_on(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt), environ)
     async with app.run_test(size=size):
         pilot = QuickPilot(app)
-        await pilot.pause()
+        await wait_until(pilot, lambda: app.attached)
         yield Desk(app, session, pilot)
+    app.left.set()
+    assert app.session_task is not None
+    await app.session_task
     await session.close()

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from tests.support.attached_repl import repl_on
 from tests.support.demo import demo_host
 from tests.support.pilot import screen_text
 
@@ -121,6 +122,12 @@ class RenamedSession:
                 yield item
 
 
+def _is_complete(app: Repl) -> bool:
+    """Whether the card is there, all of it was shown, and it has the focus."""
+    card = app.view.card if app.attached is not None else None
+    return WAITS in screen_text(app) and card is not None and card.listens and not card.unseen
+
+
 async def _draw(words: list[str], real: str) -> str:
     """Attach to a session with the command line `words`, and return the picture."""
     session_id, prompts = str(uuid.uuid4()), prompts_for(headless=True)
@@ -128,11 +135,11 @@ async def _draw(words: list[str], real: str) -> str:
         session = cast(SessionClient, RenamedSession(connected.session, real))
         options = connected.options
         info = ReplInfo(HOST, PLACE, options.model or "", options.permission_mode, __version__, first_prompt=PROMPT)
-        app = Repl(session, info, {"TERM": "xterm-256color", "COLORTERM": "truecolor"})
+        app = repl_on(session, info, {"TERM": "xterm-256color", "COLORTERM": "truecolor"})
         try:
             async with app.run_test(size=SIZE) as pilot:
                 end = time.monotonic() + 60
-                while WAITS not in screen_text(app) or app.card is None or not app.card.listens or app.card.unseen:
+                while not _is_complete(app):
                     if time.monotonic() > end:
                         raise TimeoutError(f"there is nothing to draw:\n{screen_text(app)}")
                     app.action_to_approval()

@@ -348,17 +348,17 @@ def _id() -> str:
 
 def main() -> int:
     """The REPL over a scripted session."""
+    from tests.support.attached_repl import run_on
     from tests.support.scripted_work import work
 
     from ccb import __version__
-    from ccb.local.tui.app import run_repl
     from ccb.local.tui.widgets.info import ReplInfo
 
     async def run() -> int:
         session = ScriptedSession(play=work)
         info = ReplInfo("devbox", "/srv/shop", MODEL, "default", __version__, first_prompt=" ".join(sys.argv[1:]))
         try:
-            return (await run_repl(session, info)).code
+            return await run_on(session, info)
         finally:
             await session.close()
 

@@ -31,14 +31,6 @@ class ReplInfo:
 
 
 @dataclass(frozen=True)
-class ReplExit:
-    """How the person left: the exit `code`, and whether the session was `stopped` on the host."""
-
-    code: int
-    stopped: bool = False
-
-
-@dataclass(frozen=True)
 class LeftSession:
     """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps
     it only as long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of

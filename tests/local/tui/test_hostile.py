@@ -123,7 +123,7 @@ async def test_the_model_and_mode_that_the_remote_names_are_harmless_in_answers_
     async with desk(ScriptedSession(greeting=hello(notes=[EVIL]))) as at:
         await at.prompt("go")
         at.session.begin(model=EVIL, mode=EVIL)
-        await at.until(lambda: at.app.reducer.model == EVIL)
+        await at.until(lambda: at.app.view.reducer.model == EVIL)
         for command in ("/model", "/mode", "/status"):
             await at.type(command)
             await at.pilot.press("enter")
@@ -137,7 +137,7 @@ async def test_an_answer_that_is_copied_is_what_was_shown() -> None:
         at.session.begin()
         at.session.text(EVIL)
         at.session.finish()
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
         await at.type("/copy")
         await at.pilot.press("enter")
         await at.until(lambda: at.app.clipboard)

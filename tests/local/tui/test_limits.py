@@ -48,7 +48,7 @@ async def test_a_lot_at_once_is_shown_in_bounded_time(say: Callable[[ScriptedSes
         await at.prompt("go")
         began = time.process_time()
         say(at.session)
-        await at.until(lambda: "END" in at.screen or (at.app.card is not None and "3 deny" in at.screen))
+        await at.until(lambda: "END" in at.screen or (at.app.view.card is not None and "3 deny" in at.screen))
         await at.pilot.pause()
         assert time.process_time() - began < LIMIT_S
 
@@ -86,9 +86,9 @@ async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
         await _asked(at, "Bash", command="\n".join(f"echo {n}" for n in range(1_999)))
         await at.sees("echo 0", "1,9", "lines to see before you can allow it")
         assert "Too long" not in at.screen
-        assert at.app.card is not None
+        assert at.app.view.card is not None
         for _ in range(100):
-            if not at.app.card.unseen:
+            if not at.app.view.card.unseen:
                 break
             await at.pilot.press("pagedown")
         await at.sees("echo 1998", "1 once")
@@ -131,7 +131,7 @@ async def test_an_answer_of_many_parts_is_one_answer() -> None:
         await at.prompt("go")
         at.session.text(text)
         await at.sees("Paragraph 1999 is here.")
-        assert at.app.reducer.last_answer == text
+        assert at.app.view.reducer.last_answer == text
         at.session.fact("withdrawn", message_id="msg_1")
         await at.until(lambda: "Paragraph" not in at.screen)
 
@@ -144,7 +144,7 @@ async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
             at.session.done(call, "written")
         await at.sees("● Write 59")
         held = sum(
-            len(block.tool_input["content"]) for block in at.app.transcript.blocks if isinstance(block, ToolBlock)
+            len(block.tool_input["content"]) for block in at.app.view.transcript.blocks if isinstance(block, ToolBlock)
         )
         assert held <= block_layout.MAX_CHARS
         await at.pilot.press(*["pageup"] * 40)

@@ -15,9 +15,9 @@ PROGRAM = """
 import asyncio, sys
 from ccb.local.session.client import LinkState
 from ccb.local.login.prompts import TerminalPrompts
-from ccb.local.tui.app import run_repl
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.login.host_keys import HostKeyInfo
+from tests.support.attached_repl import run_on
 from tests.support.scripted_session import ScriptedSession
 
 prompts = TerminalPrompts()
@@ -52,7 +52,7 @@ class Asking(ScriptedSession):
         return answers and " and ".join(answers)
 
     async def failing(self):
-        with prompts.pause():
+        async with prompts.pause():
             1 / 0
 
 async def says_later(says):  # a task of a connection is older than the interface
@@ -65,9 +65,9 @@ async def main():
     saying = asyncio.create_task(says_later(says))
     session = Asking()
     session.link(LinkState.NEEDS_PERSON, "devbox asks for something")
-    left = await run_repl(session, ReplInfo("devbox", "/srv", "m", "default", "0"), prompts=prompts)
+    code = await run_on(session, ReplInfo("devbox", "/srv", "m", "default", "0"), prompts=prompts)
     assert prompts.pause is None
-    return left.code
+    return code
 
 sys.exit(asyncio.run(main()))
 """

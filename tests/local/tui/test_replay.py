@@ -11,7 +11,7 @@ from textual import events
 
 from ccb.local.session.client import LinkState
 from ccb.local.session.messages import ControlRequest, parse_message
-from ccb.local.tui.approvals import Approvals
+from ccb.local.tui.attached.approvals import Approvals
 from ccb.local.tui.model.questions import OpenQuestions, ReplayMonitor
 
 MAKE = {"command": "make"}
@@ -52,7 +52,7 @@ async def test_a_fresh_terminal_is_told_a_whole_session_without_bells() -> None:
             session.finish()
         await at.sees("❯ what the person asked", "● Bash make", "Everything is made.", "1.2k in, 345 out")
         assert rung == []
-        assert not at.app.reducer.running
+        assert not at.app.view.reducer.running
 
 
 async def test_a_question_that_was_answered_in_the_replay_never_flashes() -> None:
@@ -109,17 +109,17 @@ async def test_a_question_that_is_asked_again_under_its_id_is_one_question() -> 
         await at.prompt("go")
         at.session.ask("ask", "Bash", MAKE)
         await at.card_focused()
-        card = at.app.card
+        card = at.app.view.card
         at.session.link(LinkState.RECONNECTING, "eof")
         at.session.link(LinkState.CONNECTED)
         with at.session.replay():
             at.session.ask("ask", "Bash", MAKE)
         at.session.text("A word.")
         await at.sees("A word.")
-        assert at.app.card is card
+        assert at.app.view.card is card
         assert "more waiting" not in at.screen
         await at.answer("1")
-        await at.until(lambda: list(at.session.answers) == ["ask"] and at.app.card is None)
+        await at.until(lambda: list(at.session.answers) == ["ask"] and at.app.view.card is None)
 
 
 async def test_a_question_that_another_client_answers_goes_away_with_a_word() -> None:
@@ -129,7 +129,7 @@ async def test_a_question_that_another_client_answers_goes_away_with_a_word() ->
         await at.card_focused()
         at.session.answered("ask")
         await at.sees("The question was answered by another client.")
-        await at.until(lambda: at.app.card is None and at.app.focused is at.app.composer)
+        await at.until(lambda: at.app.view.card is None and at.app.focused is at.app.composer)
         assert at.session.answers == {}
 
 
@@ -303,7 +303,7 @@ async def test_a_message_that_ended_while_away_is_shown_once() -> None:
             at.session.text("Half a sentence and the rest.")
             at.session.finish()
         await at.sees("Half a sentence and the rest.")
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
         assert at.screen.count("Half a sen") == 1
 
 
@@ -338,11 +338,11 @@ async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_an
     async with desk(session) as at:
         _tell_a_copy(session, asks=asks)
         await at.sees("❯ make it", "? Bash make", "its result is not known here")
-        await at.until(lambda: not at.app.approvals.replaying)
+        await at.until(lambda: not at.app.view.approvals.replaying)
         assert "working" not in at.status
-        assert at.app.card is None
+        assert at.app.view.card is None
         assert "and then test it" not in at.screen  # only the original has it
-        assert "The agent" not in at.app.farewell()
+        assert "The agent" not in at.app.view.farewell()
         await at.pilot.press("ctrl+c")
         await at.sees("press Ctrl+C again to quit")
         await at.pilot.press("ctrl+c")
@@ -356,7 +356,7 @@ async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what
         with session.replay():
             session.prompted("make it")
             session.begin()
-        await at.until(lambda: at.app.reducer.running)
+        await at.until(lambda: at.app.view.reducer.running)
         await at.prompt("go another way")
         await at.sees("❯ go another way  (queued)")
         with session.replay():

@@ -37,9 +37,9 @@ DONE = """\
 
 async def allow_once(at: Desk) -> None:
     await at.card_focused()
-    answered = at.app.card
+    answered = at.app.view.card
     await at.answer("1")
-    await at.until(lambda: at.app.card is not answered)
+    await at.until(lambda: at.app.view.card is not answered)
 
 
 async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
@@ -47,7 +47,7 @@ async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
         await at.prompt("fix the cart")
         for _ in range(2):
             await allow_once(at)
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
         await at.sees("Nothing else was changed.", "1.2k in, 345 out")
         assert DONE in "\n".join(at.lines)
         assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
@@ -76,7 +76,9 @@ async def test_what_does_not_fit_in_the_status_line_is_left_out_and_the_place_st
 async def test_a_note_stands_out_when_the_session_may_not_last(storage: str, level: Level) -> None:
     async with desk(ScriptedSession(greeting=hello(notes=["kept somewhere"], storage=storage))) as at:
         await at.sees("On the host: kept somewhere")
-        (note,) = [b for b in at.app.transcript.blocks if isinstance(b, NoticeBlock) and "kept somewhere" in b.text]
+        (note,) = [
+            b for b in at.app.view.transcript.blocks if isinstance(b, NoticeBlock) and "kept somewhere" in b.text
+        ]
         assert note.level is level
 
 
@@ -102,7 +104,7 @@ async def test_the_bell_rings_for_a_question_and_for_the_end_only_while_another_
         at.app.post_message(events.AppFocus())
         await at.pilot.pause()
         at.session.finish(output_tokens=7)
-        await at.until(lambda: at.app.reducer.totals.output_tokens == 352)
+        await at.until(lambda: at.app.view.reducer.totals.output_tokens == 352)
         assert rung == ["bell", "bell"]
 
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.programs
 
 HOSTILE = """
 import asyncio, sys
-from ccb.local.tui.app import run_repl
 from ccb.local.tui.widgets.info import ReplInfo
+from tests.support.attached_repl import run_on
 from tests.support.scripted_session import ScriptedSession
 
 EVIL = "\\x1b]52;c;ZXZpbA==\\x07\\x1b]2;owned\\x07\\x9d52;c;eA==\\x9c" \\
@@ -35,14 +35,14 @@ async def play(session, prompt):
 
 async def main():
     info = ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go")
-    return (await run_repl(ScriptedSession(play=play), info)).code
+    return await run_on(ScriptedSession(play=play), info)
 
 sys.exit(asyncio.run(main()))
 """
 BUSY = """
 import asyncio, signal, sys
-from ccb.local.tui.app import run_repl
 from ccb.local.tui.widgets.info import ReplInfo
+from tests.support.attached_repl import run_on
 from tests.support.scripted_session import ScriptedSession
 
 if sys.argv[1] == "deaf":
@@ -56,7 +56,7 @@ async def play(session, prompt):
 
 async def main():
     info = ReplInfo("host", "/srv", "m", "default", "0", first_prompt="go")
-    return (await run_repl(ScriptedSession(play=play), info)).code
+    return await run_on(ScriptedSession(play=play), info)
 
 sys.exit(asyncio.run(main()))
 """
@@ -84,7 +84,7 @@ def python(*arguments: str) -> AbstractAsyncContextManager[Terminal]:
 
 async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> None:
     async with python("-m", "tests.support.scripted_session") as at:
-        await at.shows("/help")
+        await at.shows("F1 or /help")
         assert b"\x1b]2;ccb devbox:/srv/shop\x07" in at.written
         at.type("\x04")
         assert await at.ended() == 0

@@ -107,7 +107,7 @@ async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus() -> No
         await at.until(lambda: at.app.focused is at.app.composer)
         await at.loses("Why not?")
         at.session.answered("ask")
-        await at.until(lambda: at.app.card is None)
+        await at.until(lambda: at.app.view.card is None)
 
 
 async def test_it_can_be_left() -> None:
@@ -193,7 +193,7 @@ async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
         await at.card_focused()
         await at.answer("1")
         await at.sees("another client drives this session")
-        await at.until(lambda: at.app.card is not None)
+        await at.until(lambda: at.app.view.card is not None)
         await at.sees("1 once")
 
 

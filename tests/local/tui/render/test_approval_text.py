@@ -128,18 +128,18 @@ def test_a_change_of_a_file_can_be_applied_from_the_card(
 async def _read_from_the_screen(at: Desk) -> list[str]:
     """All rows of the card, read page by page as a person does."""
     await at.card_focused()
-    assert at.app.card is not None
-    subject = at.app.card.query_one("ApprovalSubject")
+    assert at.app.view.card is not None
+    subject = at.app.view.card.query_one("ApprovalSubject")
     rows: dict[int, str] = {}
     for _ in range(100):
         region = subject.content_region
         top = round(subject.scroll_y)
         for number, line in enumerate(at.screen.splitlines()[region.y : region.bottom]):
             rows[top + number] = line[region.x :].rstrip("┃│ ▁▂▃▄▅▆▇█")
-        if not at.app.card.unseen:
+        if not at.app.view.card.unseen:
             break
         await at.answer("space")
-    return [rows[number] for number in range(len(at.app.card.rows))]
+    return [rows[number] for number in range(len(at.app.view.card.rows))]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (41, 12)])

@@ -68,7 +68,7 @@ async def test_1_allows_once_with_the_input_as_asked() -> None:
         await at.answer("1")
         await at.until(lambda: at.session.answers)
         assert at.session.answers == {"ask": {"behavior": "allow", "updatedInput": COMMAND}}
-        await at.until(lambda: at.app.card is None and at.app.focused is at.app.composer)
+        await at.until(lambda: at.app.view.card is None and at.app.focused is at.app.composer)
 
 
 async def test_2_allows_for_this_session_only_whatever_place_was_suggested() -> None:
@@ -195,7 +195,7 @@ async def test_a_click_leads_to_the_card_and_answers_nothing() -> None:
         ask(at.session)
         await at.sees("Tab to answer")
         await at.pilot.click(".choices", offset=(16, 0))
-        await at.until(lambda: at.app.card is not None and at.app.card.listens)
+        await at.until(lambda: at.app.view.card is not None and at.app.view.card.listens)
         await at.pause_of_a_person()
         assert at.session.answers == {}
         await at.answer("1")
@@ -335,7 +335,7 @@ async def test_a_cancelled_question_disappears_and_the_next_one_comes() -> None:
         at.session.withdraw_question("first")
         await at.sees("echo three")
         at.session.withdraw_question("third")
-        await at.until(lambda: at.app.card is None)
+        await at.until(lambda: at.app.view.card is None)
         assert at.app.focused is at.app.composer
 
 
@@ -373,7 +373,7 @@ async def test_lines_that_were_jumped_over_have_to_be_seen() -> None:
                 break
             assert "to see before" in at.screen
             await at.answer("space")
-        assert at.app.card is not None and at.app.card.unseen == 0
+        assert at.app.view.card is not None and at.app.view.card.unseen == 0
         await at.sees("line 299.")
 
 
@@ -385,9 +385,9 @@ async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_pai
         for _ in range(30):
             at.app.post_message(events.Key("pagedown", None))
         await at.until(lambda: "line 0." not in at.screen)
-        assert at.app.card is not None
+        assert at.app.view.card is not None
         shown = [int(number) for number in re.findall(r"line (\d+)\.", at.screen)]
-        assert at.app.card.unseen == 0 or shown[0] <= len(at.app.card.rows) - at.app.card.unseen
+        assert at.app.view.card.unseen == 0 or shown[0] <= len(at.app.view.card.rows) - at.app.view.card.unseen
 
 
 async def test_what_was_seen_stays_seen_when_the_window_changes_its_size() -> None:
@@ -397,7 +397,7 @@ async def test_what_was_seen_stays_seen_when_the_window_changes_its_size() -> No
         await at.card_focused()
         await at.sees("1 once")
         await at.pilot.resize_terminal(50, 20)
-        await at.until(lambda: at.app.card is not None and len(at.app.card.rows) > 20)
+        await at.until(lambda: at.app.view.card is not None and len(at.app.view.card.rows) > 20)
         await at.sees("1 once")
 
 

@@ -9,7 +9,7 @@ from tests.support.pilot import desk
 from tests.support.scripted_session import MODEL, ScriptedSession
 from textual import events
 
-from ccb.local.tui.commands import COMMANDS, parse_command
+from ccb.local.tui.attached.commands import COMMANDS, parse_command
 from ccb.tunnel.errors import ConnectionLost
 
 
@@ -92,11 +92,11 @@ async def test_a_turn_that_ends_with_a_queued_prompt_goes_on() -> None:
         at.session.begin()
         await at.prompt("second")
         at.session.finish()
-        await at.until(lambda: at.app.reducer.totals.output_tokens)
-        assert at.app.reducer.running
+        await at.until(lambda: at.app.view.reducer.totals.output_tokens)
+        assert at.app.view.reducer.running
         at.session.begin()
         at.session.finish()
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
 
 
 async def test_a_prompt_that_could_not_be_sent_says_so() -> None:
@@ -117,7 +117,7 @@ async def test_esc_interrupts_a_running_turn_and_nothing_else() -> None:
         await at.pilot.press("escape")
         await at.until(lambda: at.session.interrupts == 1)
         at.session.finish(is_error=True, terminal_reason="aborted_streaming", errors=["aborted"])
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
         assert "aborted" not in at.screen
 
 
@@ -131,7 +131,7 @@ async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits() -> None:
         await at.pilot.press("ctrl+c")
         await at.until(lambda: at.session.interrupts == 1)
         at.session.finish()
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
         await at.pilot.press("ctrl+c")
         await at.sees("press Ctrl+C again to quit")
         assert at.app.is_running
@@ -286,7 +286,7 @@ async def test_copy_puts_the_last_answer_on_the_clipboard() -> None:
         at.session.begin()
         at.session.text("The **answer**.")
         at.session.finish()
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
         await at.type("/copy")
         await at.pilot.press("enter")
         await at.sees("The last answer was sent to the terminal's clipboard.")

@@ -240,7 +240,7 @@ async def test_typed_text_survives_every_change_of_the_connection() -> None:
             LinkState.FENCED, LinkState.RECONNECTING, LinkState.CONNECTED, LinkState.RECONNECTING,
         ):  # fmt: skip
             at.session.link(state, "why not")
-            await at.until(partial(lambda wanted: at.app.connection.state is wanted, state))
+            await at.until(partial(lambda wanted: at.app.view.connection.state is wanted, state))
         at.session.fail(ConnectionLost("gone for good"))
         await at.sees("gone for good")
         assert at.app.composer.text == "half a thought"
@@ -308,7 +308,7 @@ async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
         await at.sees("not sent: another client drives this session")
         assert at.app.composer.text == "my work"
         assert "❯ my work" not in at.screen
-        assert not at.app.reducer.running
+        assert not at.app.view.reducer.running
 
 
 async def test_the_turn_goes_on_while_the_connection_is_lost() -> None:
@@ -333,13 +333,13 @@ async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_c
         await at.sees("Not connected: the answer is sent when the connection is there again.", "1 once")
         await at.answer("1")
         await at.until(lambda: at.session.answers)
-        await at.until(lambda: at.app.card is None)
+        await at.until(lambda: at.app.view.card is None)
         await at.sees("sent when the connection is there again")
         at.session.link(LinkState.CONNECTED)
         at.session.deliver()
         at.session.text("Made.")
         await at.sees("Made.")
-        assert at.app.card is None
+        assert at.app.view.card is None
         assert "another client" not in at.screen
 
 
@@ -392,7 +392,7 @@ async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_
         await at.until(lambda: at.app.return_value is not None)
         assert at.app.return_value == ExitCode.LINK_LOST
         said = ["Session 5e55 on devbox:/srv/shop", "Lost: devbox is gone.", "Come back with:", f"  {RESUME}"]
-        assert at.app.farewell().splitlines() == said
+        assert at.app.view.farewell().splitlines() == said
 
 
 async def test_a_session_that_has_ended_on_the_host_is_left_with_code_0() -> None:
@@ -416,7 +416,7 @@ async def test_what_the_key_does_is_never_torn_apart(width: int) -> None:
     async with desk(size=(width, 24)) as at:
         for words in range(1, 12):
             at.session.link(LinkState.NEEDS_PERSON, "because " * words, 4)
-            await at.until(partial(lambda wanted: at.app.connection.reason.count("because") == wanted, words))
+            await at.until(partial(lambda wanted: at.app.view.connection.reason.count("because") == wanted, words))
             await at.sees("r logs in")
 
 
@@ -443,12 +443,12 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(w
             at.session.begin()
         if work == "ask":
             at.session.ask("ask", "Bash", {"command": "make"})
-            await at.until(lambda: at.app.card is not None)
-        await at.until(lambda: at.app.reducer.running == (work != "none"))
+            await at.until(lambda: at.app.view.card is not None)
+        await at.until(lambda: at.app.view.reducer.running == (work != "none"))
         await at.pilot.press("ctrl+d")
         await at.until(lambda: at.app.return_value == 0)
         lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
-        assert at.app.farewell().splitlines() == lines
+        assert at.app.view.farewell().splitlines() == lines
         assert not at.app.leaving.stopped
 
 
@@ -461,7 +461,7 @@ async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_b
             await at.type("/stop")
         await at.pilot.press("enter" if stopped else "ctrl+d")
         await at.until(lambda: at.app.return_value == 0)
-        said = at.app.farewell()
+        said = at.app.view.farewell()
         assert "in memory only" in said and (RESUME in said) != stopped
 
 
@@ -472,7 +472,7 @@ async def test_stop_ends_the_session_on_the_host_and_leaves() -> None:
         await at.until(lambda: at.app.return_value == 0)
         assert at.session.stops == 1
         assert at.app.leaving.stopped
-        assert "It was stopped on the host." in at.app.farewell()
+        assert "It was stopped on the host." in at.app.view.farewell()
 
 
 async def test_stop_without_a_connection_waits_for_it() -> None:

@@ -87,8 +87,8 @@ async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> 
     session.text("Made.")
     async with desk(session) as at:
         await at.sees("Made.")
-        assert at.app.card is None
-        assert at.app.approvals.open_count == 0
+        assert at.app.view.card is None
+        assert at.app.view.approvals.open_count == 0
 
 
 def sent(identity: str, text: str, *, taken: bool) -> dict[str, object]:
@@ -163,9 +163,11 @@ async def test_everything_can_be_reached_in_order_and_each_once() -> None:
         await _top(at)
         await at.until(lambda: at.session.fetched == [26, 16, 6])
         await at.loses("not loaded")
-        at.app.transcript.scroll_home(animate=False)
+        at.app.view.transcript.scroll_home(animate=False)
         await at.sees("event 0001")
-        texts = [text for block in at.app.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")]
+        texts = [
+            text for block in at.app.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
+        ]
         assert texts == [f"event {n:04}" for n in range(1, 27)]
 
 
@@ -176,7 +178,7 @@ async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
             session.text(f"event {n:04}", message_id=f"msg_{n}")
     async with desk(session, size=(60, 14)) as at:
         await at.sees("event 0039")
-        at.app.transcript.scroll_home(animate=False)
+        at.app.view.transcript.scroll_home(animate=False)
         await at.sees(TOP)
         before = at.lines
         row = next(n for n, line in enumerate(before) if "event 0026" in line)
@@ -204,8 +206,10 @@ async def test_a_hole_after_a_long_drop_is_filled_from_below() -> None:
             await at.pilot.press("pageup")
             await at.pilot.pause()
         await at.until(lambda: session.fetched == [22, 12])
-        await at.until(lambda: not any("not loaded" in getattr(b, "text", "") for b in at.app.transcript.blocks))
-        texts = [text for block in at.app.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")]
+        await at.until(lambda: not any("not loaded" in getattr(b, "text", "") for b in at.app.view.transcript.blocks))
+        texts = [
+            text for block in at.app.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
+        ]
         assert texts == [f"event {n:04}" for n in range(1, 23)]
 
 
@@ -357,7 +361,7 @@ async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPa
         await _top(at)
         await at.sees("… earlier events are not loaded: this page is full")
         assert at.session.fetched == [101, 91]
-        assert len(at.app.transcript.blocks) <= 25
+        assert len(at.app.view.transcript.blocks) <= 25
 
 
 async def test_odd_snapshots_and_pages_hurt_nobody() -> None:

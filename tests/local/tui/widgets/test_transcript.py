@@ -24,7 +24,7 @@ async def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished(
         await at.sees("The answer is forty-two.")
         at.session.text("The answer is **forty-two**.")
         at.session.finish()
-        await at.until(lambda: not at.app.reducer.running)
+        await at.until(lambda: not at.app.view.reducer.running)
         assert at.screen.count("The answer") == 1
 
 
@@ -41,7 +41,7 @@ async def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
 
 
 async def _settled(at: Desk) -> None:
-    await at.until(lambda: not at.app.reducer.running and at.app.transcript.virtual_size.height > 300)
+    await at.until(lambda: not at.app.view.reducer.running and at.app.view.transcript.virtual_size.height > 300)
 
 
 async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> None:
@@ -246,9 +246,9 @@ async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
         await at.until(lambda: "↓ more below" in at.status)
         before = at.lines[:20]
         at.session.text("Something new at the end.", message_id="msg_2")
-        await at.until(lambda: at.app.transcript.virtual_size.height > 102)
+        await at.until(lambda: at.app.view.transcript.virtual_size.height > 102)
         assert at.lines[:20] == before
-        while at.app.transcript.lines_below:  # what has just come may still be laid out
+        while at.app.view.transcript.lines_below:  # what has just come may still be laid out
             await at.pilot.press("pagedown")
         await at.sees("Something new at the end.")
         at.session.text("And it follows again.", message_id="msg_3")
@@ -262,27 +262,32 @@ async def test_a_page_that_had_nothing_to_scroll_goes_on_following() -> None:
         at.session.begin()
         at.session.text("\n".join(f"- number {n}" for n in range(100)))
         await at.sees("number 99")
-        assert at.app.transcript.lines_below == 0 and at.app.transcript.scroll_y == at.app.transcript.max_scroll_y
+        assert (
+            at.app.view.transcript.lines_below == 0
+            and at.app.view.transcript.scroll_y == at.app.view.transcript.max_scroll_y
+        )
 
 
 async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
     async with desk() as at:
         await _long_talk(at)
-        page = at.app.transcript.scrollable_content_region.height
-        bottom = at.app.transcript.scroll_y
+        page = at.app.view.transcript.scrollable_content_region.height
+        bottom = at.app.view.transcript.scroll_y
         at.app.action_page(-1)
-        assert at.app.transcript.scroll_y == bottom - page
+        assert at.app.view.transcript.scroll_y == bottom - page
         for n in range(20):
             at.session.text(f"More of it: {n}.", message_id=f"more_{n}")
-        await at.until(lambda: "↓ more below" in at.status and at.app.transcript.virtual_size.height > 120)
-        assert at.app.transcript.scroll_y == bottom - page
+        await at.until(lambda: "↓ more below" in at.status and at.app.view.transcript.virtual_size.height > 120)
+        assert at.app.view.transcript.scroll_y == bottom - page
 
 
 async def test_the_wheel_scrolls_and_sending_goes_back_to_the_bottom() -> None:
     async with desk() as at:
         await _long_talk(at)
         for _ in range(3):
-            at.app.transcript.post_message(events.MouseScrollUp(at.app.transcript, 5, 5, 0, -1, 0, False, False, False))
+            at.app.view.transcript.post_message(
+                events.MouseScrollUp(at.app.view.transcript, 5, 5, 0, -1, 0, False, False, False)
+            )
         await at.loses("number 99")
         await at.prompt("next")
         await at.sees("number 99", "❯ next")
@@ -309,9 +314,9 @@ async def test_what_the_mouse_selects_is_copied_as_it_is_written() -> None:
         await at.sees("copy me please")
         row = next(n for n, line in enumerate(at.screen.splitlines()) if "copy me" in line)
         column = at.screen.splitlines()[row].index("copy") + 2  # two wide characters before it
-        await at.pilot.mouse_down(at.app.transcript, offset=(column, row))
-        await at.pilot.hover(at.app.transcript, offset=(column + 7, row))
-        await at.pilot.mouse_up(at.app.transcript, offset=(column + 7, row))
+        await at.pilot.mouse_down(at.app.view.transcript, offset=(column, row))
+        await at.pilot.hover(at.app.view.transcript, offset=(column + 7, row))
+        await at.pilot.mouse_up(at.app.view.transcript, offset=(column + 7, row))
         await at.until(lambda: at.app.clipboard)
         assert at.app.clipboard.startswith("copy me")
         await at.until(lambda: "sent to the terminal's clipboard" in at.status)
@@ -323,10 +328,10 @@ async def test_the_oldest_entries_go_when_there_are_too_many(details: bool) -> N
         if details:
             await at.pilot.press("ctrl+o")
         for n in range(MAX_BLOCKS + 10):
-            at.app.reducer.notice(f"entry {n}")
+            at.app.view.reducer.notice(f"entry {n}")
         await at.sees(f"entry {MAX_BLOCKS + 9}")
-        assert len(at.app.transcript.blocks) <= MAX_BLOCKS
-        transcript: Transcript = at.app.transcript
+        assert len(at.app.view.transcript.blocks) <= MAX_BLOCKS
+        transcript: Transcript = at.app.view.transcript
         transcript.scroll_home(animate=False)
         await at.sees("older entries are no longer shown here")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from textual.app import App
+from textual.message_pump import MessagePump
 
 _QUICK_S = 0.1
 _SLOW_S = 1.0
@@ -16,12 +16,12 @@ _AFTERWARDS_S = 1.5
 class Pulse:
     """Calls `beat` in an interval. `beat` returns whether the pulse has to be quick."""
 
-    def __init__(self, app: App[int], beat: Callable[[], bool]) -> None:
+    def __init__(self, pump: MessagePump, beat: Callable[[], bool]) -> None:
         self._beat = beat
         self._quick_until = 0.0
-        self._quick = app.set_interval(_QUICK_S, self._beat_quickly)
+        self._quick = pump.set_interval(_QUICK_S, self._beat_quickly)
         self._is_quick = True
-        app.set_interval(_SLOW_S, self._beat_slowly)
+        pump.set_interval(_SLOW_S, self._beat_slowly)
         self.wake()
 
     def wake(self) -> None:

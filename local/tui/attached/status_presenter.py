@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
+from ..model.transcript_reducer import TranscriptReducer
+from ..widgets.connection import ConnectionView
+from ..widgets.info import ReplInfo
+from ..widgets.status import StatusFacts, StatusLine
+from ..widgets.transcript import Transcript
 from .approvals import Approvals
-from .model.transcript_reducer import TranscriptReducer
-from .widgets.connection import ConnectionView
-from .widgets.info import ReplInfo
-from .widgets.status import StatusFacts, StatusLine
-from .widgets.transcript import Transcript
 
 _HINT_S = 3.0
 

@@ -6,8 +6,8 @@ from enum import Enum
 
 from ccb.tunnel.errors import CcbError
 
-from ..command_line.error_text import code_of
-from ..command_line.exit_codes import ExitCode
+from ...command_line.error_text import code_of
+from ...command_line.exit_codes import ExitCode
 
 QUIT_WINDOW_S = 2.0
 """Seconds within which Ctrl+C has to be pressed again to quit."""

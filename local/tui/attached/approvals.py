@@ -9,13 +9,13 @@ from enum import Enum
 
 from textual.containers import Vertical
 
-from ..session.client import Json, SessionClient
-from ..session.messages import ControlRequest
-from .model.questions import OpenQuestions, ReplayMonitor
-from .widgets.approval import ApprovalAnswer, ApprovalCard
-from .widgets.composer import Composer
-from .widgets.connection import ConnectionView
-from .widgets.transcript import Transcript
+from ...session.client import Json, SessionClient
+from ...session.messages import ControlRequest
+from ..model.questions import OpenQuestions, ReplayMonitor
+from ..widgets.approval import ApprovalAnswer, ApprovalCard
+from ..widgets.composer import Composer
+from ..widgets.connection import ConnectionView
+from ..widgets.transcript import Transcript
 
 _SENT_LATER = "Not connected: the answer is sent when the connection is there again."
 _ONLY_WATCHING = "Waits for the client that drives this session."

@@ -9,14 +9,14 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
-from ..session.client import LinkState, SessionClient
+from ...session.client import LinkState, SessionClient
+from ..model.blocks import Level
+from ..model.transcript_reducer import TranscriptReducer
+from ..widgets.approval import ApprovalAnswer
+from ..widgets.connection import ConnectionView
 from .approvals import Approvals
 from .leaving import Leaving
-from .model.blocks import Level
-from .model.transcript_reducer import TranscriptReducer
 from .status_presenter import StatusPresenter
-from .widgets.approval import ApprovalAnswer
-from .widgets.connection import ConnectionView
 
 _SENT_LATER = "sent when the connection is there again"
 _MODES = ("default", "acceptEdits", "plan")

@@ -8,12 +8,12 @@ from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, Cont
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
-from ..session.client import Received, SessionClient, Skipped, parse_snapshot
-from ..session.messages import ControlRequest, StreamEvent, ToolProgress, parse_message
+from ...session.client import Received, SessionClient, Skipped, parse_snapshot
+from ...session.messages import ControlRequest, StreamEvent, ToolProgress, parse_message
+from ..model.blocks import Level
+from ..model.transcript_reducer import TranscriptReducer
+from ..widgets.history import HistoryLoader
 from .approvals import Approvals, Settlement
-from .model.blocks import Level
-from .model.transcript_reducer import TranscriptReducer
-from .widgets.history import HistoryLoader
 
 
 class EventRouter:

@@ -9,13 +9,14 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.model_names import ALIASES, may_be_model
 
+from ..model.blocks import Level
+from ..model.transcript_reducer import TranscriptReducer
+from ..widgets.connection import ConnectionView
+from ..widgets.info import ReplInfo
+from ..widgets.status import tokens
 from .commands import TypedCommand
-from .model.blocks import Level
-from .model.transcript_reducer import TranscriptReducer
 from .session_actions import SessionActions
-from .widgets.connection import ConnectionView
-from .widgets.info import ReplInfo
-from .widgets.status import tokens
+from .shell import Shell
 
 _JOURNAL = {
     "volatile": "journal in a directory that may not outlive a restart of the host",
@@ -24,27 +25,23 @@ _JOURNAL = {
 
 
 class CommandTarget(Protocol):
-    """The parts of the REPL that commands use."""
+    """The parts of a session's view that commands use."""
 
     reducer: TranscriptReducer
     connection: ConnectionView
-    theme: str
 
-    def choose_theme(self, name: str) -> bool: ...
-
-    async def copied(self, text: str) -> str: ...
-
-    def action_help(self) -> None: ...
-
-    def leave(self) -> None: ...
+    def help(self) -> None: ...
 
 
 class CommandReplies:
     """Answers the slash commands of one session."""
 
-    def __init__(self, repl: CommandTarget, actions: SessionActions, hello: Hello, info: ReplInfo) -> None:
-        self._repl = repl
-        self._reducer = repl.reducer
+    def __init__(
+        self, view: CommandTarget, shell: Shell, actions: SessionActions, hello: Hello, info: ReplInfo
+    ) -> None:
+        self._view = view
+        self._shell = shell
+        self._reducer = view.reducer
         self._actions = actions
         self._hello = hello
         self._info = info
@@ -54,9 +51,9 @@ class CommandReplies:
         argument = typed.argument
         match typed.name if typed.command is not None else "":
             case "help":
-                self._repl.action_help()
+                self._view.help()
             case "quit":
-                self._repl.leave()
+                self._shell.leave()
             case "stop":
                 await self._actions.stop(self._info.host)
             case "model":
@@ -92,13 +89,13 @@ class CommandReplies:
             self._show(f"Model: {one_line(name)}, from the next model call on{judged}")
 
     def _theme(self, name: str) -> None:
-        if not self._repl.choose_theme(name):
-            self._show(f"Theme: {self._repl.theme.rpartition('-')[2]}. /theme dark, /theme light")
+        if not self._shell.choose_theme(name):
+            self._show(f"Theme: {self._shell.theme.rpartition('-')[2]}. /theme dark, /theme light")
 
     async def _copy(self) -> None:
         answer = self._reducer.last_answer
         if answer:
-            self._show(f"The last answer was {await self._repl.copied(answer)}.")
+            self._show(f"The last answer was {await self._shell.copied(answer)}.")
         else:
             self._show("There is no answer yet.")
 
@@ -107,7 +104,7 @@ class CommandReplies:
         return f"{tokens(totals.input_tokens)} tokens in, {tokens(totals.output_tokens)} out, ${totals.cost_usd:.4f}"
 
     def _status(self) -> str:
-        hello, connection, reducer = self._hello, self._repl.connection, self._reducer
+        hello, connection, reducer = self._hello, self._view.connection, self._reducer
         reason = f": {connection.reason}" if connection.reason else ""
         if connection.unanswered_s:
             reason = f", but no answer for {connection.unanswered_s:.0f} s"

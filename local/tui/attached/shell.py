@@ -1,0 +1,31 @@
+"""What a session on the screen uses of the application around it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..widgets.composer import Composer
+from .leaving import Leaving
+
+
+class Shell(Protocol):
+    """The parts of the application that are there before a session is."""
+
+    theme: str
+    composer: Composer
+    leaving: Leaving
+
+    def choose_theme(self, name: str) -> bool:
+        """Use the dark or the light theme. Return False if `name` is neither."""
+
+    async def copied(self, text: str) -> str:
+        """Copy a text. Return what happened to it, in words that follow "it was"."""
+
+    def leave(self) -> None:
+        """Leave the session, which keeps running on the host."""
+
+    def ring(self) -> None:
+        """Ring the bell if another window has the focus."""
+
+    def action_retry(self) -> None:
+        """Connect now, or answer what a login asks."""

@@ -1,0 +1,313 @@
+"""One attached session on the screen: puts its parts together, and carries out what the person does with it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+
+from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
+from ..model.blocks import Level, MarkdownBlock
+from ..model.transcript_reducer import TranscriptReducer
+from ..widgets.approval import ApprovalCard
+from ..widgets.connection import Banner, ConnectionView
+from ..widgets.history import HistoryLoader
+from ..widgets.info import LeftSession, ReplInfo, farewell
+from ..widgets.status import StatusLine, used_text
+from ..widgets.transcript import Transcript
+from .approvals import Approvals
+from .command_replies import CommandReplies
+from .commands import help_markdown, parse_command, refusal
+from .connection_presenter import ConnectionPresenter
+from .event_router import EventRouter
+from .leaving import QUIT_WINDOW_S, SessionFate
+from .pulse import Pulse
+from .session_actions import SessionActions
+from .shell import Shell
+from .status_presenter import StatusPresenter
+
+
+class SessionView(Vertical):
+    """Everything that shows one session, above the composer; `status_line` is below it."""
+
+    DEFAULT_CSS = "SessionView { height: 1fr; background: $background; overflow: hidden; }"
+
+    def __init__(self, client: SessionClient, info: ReplInfo, shell: Shell) -> None:
+        super().__init__()
+        self._client = client
+        self._info = info
+        self._shell = shell
+        self.transcript = Transcript(info.path.rstrip("/"))
+        self.connection = ConnectionView(client)
+        self.reducer = TranscriptReducer(
+            self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+        )
+        self.approvals = Approvals(client, self.connection, self.transcript, shell.composer, info.place)
+        self._history = HistoryLoader(client, self.transcript, self.reducer)
+        self._status = StatusPresenter(info, self.reducer, self.connection, self.approvals, self.transcript)
+        self._actions = SessionActions(
+            client, self.reducer, self.connection, self.approvals, self._status, shell.leaving
+        )
+        self._pulse: Pulse | None = None
+        self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
+
+    @property
+    def status_line(self) -> StatusLine:
+        """The line below the composer."""
+        return self._status.line
+
+    @property
+    def card(self) -> ApprovalCard | None:
+        """The approval card on the screen."""
+        return self.approvals.card
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+        yield self.approvals
+        yield Banner()
+
+    def on_mount(self) -> None:
+        host = one_line(self._info.host)
+        self.reducer.notice(
+            f"ccb {self._info.version}  {self._info.place}\nThe agent works on {host}. F1 or /help shows the keys.",
+            Level.DIM,
+        )
+        hello = self._client.hello
+        level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
+        for note in hello.notes:
+            self.reducer.notice(f"On the host: {one_line(note)}", level)
+        banner, composer = self.query_one(Banner), self._shell.composer
+        presenter = ConnectionPresenter(
+            self.connection, banner, composer, self.approvals, self.transcript, self.reducer
+        )
+        self._pulse = Pulse(self, lambda: self._tick(presenter))
+        self._listen(presenter)
+
+    def on_resize(self) -> None:
+        self.approvals.fit_card()
+
+    def wake(self) -> None:
+        """Something has happened: bring the screen up to date quickly for a while."""
+        if self._pulse is not None:
+            self._pulse.wake()
+
+    def hint(self, text: str) -> None:
+        """Show a short answer to a key."""
+        self._status.hint(text)
+
+    def say(self, texts: Sequence[str], warnings: Sequence[str]) -> None:
+        """Show in the transcript what a login has said, and what the person should know about the session."""
+        for text in texts:
+            self.reducer.notice(text, Level.DIM)
+        for warning in warnings:
+            self.reducer.notice(warning, Level.WARNING)
+
+    def login_says(self, text: str) -> None:
+        """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""
+        if self.connection.state is not LinkState.CONNECTED:
+            self.reducer.notice(text)
+
+    def login_asks(self) -> None:
+        """Say that a question of a login waits."""
+        self.reducer.notice("The login asks you something: Alt+R answers it.", Level.WARNING)
+
+    # Events of the session.
+
+    @work(exit_on_error=True)
+    async def _listen(self, presenter: ConnectionPresenter) -> None:
+        """Show the events of the session until it ends."""
+        router = EventRouter(self._client, self.reducer, self.approvals, self._history, self._shell.ring)
+        try:
+            async for event in self._client.events():
+                self.wake()
+                if isinstance(event, LinkChange):
+                    self._link_changed(presenter, event)
+                elif isinstance(event, Skipped):
+                    router.skipped(event)
+                elif isinstance(event, LaptopNotice):
+                    self.reducer.notice(event.text, Level.WARNING)
+                else:
+                    router.received(event)
+        except CcbError as error:
+            self._link_changed(presenter, LinkChange(LinkState.LOST, error.what))
+            self._session_ended(error)
+        else:
+            self._link_changed(presenter, LinkChange(LinkState.CLOSED))
+            self._session_ended(None)
+
+    def _link_changed(self, presenter: ConnectionPresenter, change: LinkChange) -> None:
+        if not presenter.changed(change, time.monotonic()):
+            return
+        self._status.clear_hint()  # the attempt that a hint announced has succeeded or failed
+        if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
+            self._shell.ring()
+        self._status.show()
+
+    def _session_ended(self, error: CcbError | None) -> None:
+        self.reducer.session_ended()
+        self.approvals.clear()
+        fate = self._shell.leaving.session_ended(error)
+        if fate is SessionFate.STOPPED:
+            self._shell.leave()
+            return
+        if error is None:
+            self.reducer.notice("The session has ended on the host. Ctrl+D leaves.", Level.WARNING)
+        else:
+            self._actions.show_error(error)
+            command = self._info.resume
+            come_back = f" Come back with:\n{one_line(command)}" if command and command not in error.do else ""
+            self.reducer.notice(f"Ctrl+D leaves.{come_back}", Level.WARNING)
+        self._shell.composer.invite("Nothing can be sent any more: Ctrl+D leaves")
+
+    def _tick(self, presenter: ConnectionPresenter) -> bool:
+        """Bring everything up to date that changes with time. Return whether it should happen again soon."""
+        now = time.monotonic()
+        presenter.tick(now)
+        self._shell.leaving.tick(now)
+        self._status.tick(now)
+        return self.connection.shown is not LinkState.CONNECTED or not self.connection.up or self.approvals.unsettled
+
+    # What the person sends.
+
+    def submit(self, text: str) -> None:
+        """Send a prompt or run a slash command. It waits behind what `submit_all` has not sent yet."""
+        if self._backlog:
+            self._backlog.append(text)
+        else:
+            self._submit(text)
+
+    @work
+    async def _submit(self, text: str) -> None:
+        if not await self._submitted(text):
+            self._shell.composer.give_back(text)
+
+    @work
+    async def submit_all(self, texts: Sequence[str]) -> None:
+        """Send the first prompt of the command line, and then what was typed before the session was there, in order. If
+        something cannot be sent, it goes back to the composer with all that follows."""
+        first = self._info.first_prompt
+        self._backlog.extend([first, *texts] if first else texts)
+        is_prompt = bool(first)
+        while self._backlog:
+            text = self._backlog[0]
+            if not await (self._send(text) if is_prompt else self._submitted(text)):
+                self._shell.composer.give_back("\n".join(self._backlog))
+                self._backlog.clear()
+                return
+            self._backlog.popleft()
+            is_prompt = False
+
+    async def _submitted(self, text: str) -> bool:
+        """Handle one input. Return False if it must go back to the composer."""
+        command, why_not = parse_command(text.strip()), refusal(text)
+        if why_not:
+            self.reducer.notice(why_not, Level.WARNING)
+            return False
+        if command is None:
+            return await self._send(text.strip())
+        await CommandReplies(self, self._shell, self._actions, self._client.hello, self._info).answer(command)
+        return True
+
+    async def _send(self, text: str) -> bool:
+        self.transcript.anchor()
+        return await self._actions.send_prompt(text)
+
+    async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+        await self._actions.answer(event.answer)
+
+    def on_approval_card_left(self) -> None:
+        self._shell.composer.focus()
+
+    def on_approval_card_text_typed(self, event: ApprovalCard.TextTyped) -> None:
+        composer = self._shell.composer
+        composer.focus()
+        if composer.is_shortcut(event.text):
+            self._shell.action_retry()
+        else:
+            composer.type(event.text)
+
+    def on_transcript_wheel_up(self) -> None:
+        hole = self._history.hole_on_screen()
+        if hole is not None:
+            self.run_worker(self._history.load(hole, turn_page=False))
+
+    # Keys.
+
+    def retry(self) -> None:
+        """Connect now, or log in."""
+        self._status.hint(self.connection.retry())
+
+    def take_back(self) -> None:
+        """Drive the session."""
+        self._status.hint(self.connection.take_back())
+
+    def only_watches(self) -> None:
+        """Say why nothing can be sent."""
+        self._status.hint(self.connection.only_watches_hint())
+
+    @work
+    async def interrupt(self) -> None:
+        """End the running turn."""
+        await self._actions.interrupt()
+
+    def ladder(self) -> None:
+        """Clear the input, else interrupt, else quit if pressed twice. It also quits while an interrupt is on its way.
+        A terminal that only watches can only quit."""
+        drives, focused, composer = not self.connection.watching, self.screen.focused, self._shell.composer
+        if isinstance(focused, Input) and focused.value:
+            focused.clear()
+        elif drives and composer.text and focused is composer:
+            composer.clear()
+        elif drives and self._actions.can_interrupt:
+            self.interrupt()
+        else:
+            self.quit_if_pressed_twice("Ctrl+C")
+
+    def quit_if_pressed_twice(self, key: str) -> None:
+        """Leave if the person has pressed a quit key twice."""
+        if self._shell.leaving.quit_pressed(time.monotonic()):
+            self._shell.leave()
+        else:
+            self._status.hint(f"press {key} again to quit", QUIT_WINDOW_S)
+
+    @work
+    async def next_mode(self) -> None:
+        """Change to the next permission mode."""
+        await self._actions.next_mode()
+
+    def page(self, direction: int) -> None:
+        """Scroll the approval card if it has the focus and is longer than shown, else the transcript."""
+        if self.approvals.turn_page(direction):
+            return
+        hole = self._history.hole_on_screen() if direction < 0 else None
+        if hole is not None:
+            self.run_worker(self._history.load(hole, turn_page=True))
+        else:
+            self.transcript.turn(direction)
+
+    def help(self) -> None:
+        """Show the keys and commands."""
+        self.transcript.add(MarkdownBlock(text=help_markdown()))
+        self.transcript.anchor()
+
+    def farewell(self) -> str:
+        """Return the text that stays on the terminal."""
+        hello, error = self._client.hello, self._shell.leaving.error
+        left = LeftSession(
+            session_id=hello.session,
+            used=used_text(self.reducer.totals),
+            in_memory=hello.storage == "memory",
+            stopped=self._shell.leaving.stopped,
+            lost=error.what if error is not None else "",
+            asking=self.approvals.open_count > 0,
+            working=self.reducer.running,
+        )
+        return farewell(self._info, left)

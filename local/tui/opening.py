@@ -1,0 +1,94 @@
+"""The screen before the session is there: what the connection waits for, and the prompts that wait for the session."""
+
+from __future__ import annotations
+
+import time
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from ccb.tunnel.plain_text import neutralise, one_line
+
+from .theme.palette import palette_of
+
+_LONG_S = 3.0
+"""Seconds of connecting after which the screen says how long it takes."""
+
+_MAX_SAID = 20
+_ASKS = "The login asks you something: Alt+R answers it. What you have typed stays here."
+
+
+class OpeningLine(Static):
+    """The line at the bottom of the screen while the connection is made."""
+
+    DEFAULT_CSS = "OpeningLine { height: 1; padding: 0 1; background: $surface; color: $foreground 80%; }"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(markup=False)
+        self._text = f"◌ {one_line(host)}  connecting  ·  Enter queues a prompt  ·  Ctrl+C leaves"
+
+    def on_mount(self) -> None:
+        self.update(self._text)
+
+    def hint(self, text: str) -> None:
+        """Show an answer to a key."""
+        self.update(text)
+
+
+class Opening(Vertical):
+    """Shows what goes on while the connection is made, and keeps the prompts that the person sends meanwhile."""
+
+    DEFAULT_CSS = """
+    Opening { height: 1fr; background: $background; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 0; }
+    Opening Static { height: auto; }
+    """
+
+    def __init__(self, host: str, first_prompt: str = "") -> None:
+        super().__init__()
+        self.line = OpeningLine(host)
+        self.said: list[str] = []
+        self.queued: list[str] = []
+        self._host = one_line(host)
+        self._first_prompt = first_prompt
+        self._began = time.monotonic()
+        self._asks = False
+        self._shown = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        yield self._shown
+
+    def on_mount(self) -> None:
+        self._draw()
+        self.set_interval(1.0, self._draw)
+
+    def queue(self, text: str) -> None:
+        """Keep a prompt until the session is there."""
+        self.queued.append(text)
+        self._draw()
+        self.call_after_refresh(self.scroll_end, animate=False)
+
+    def say(self, text: str) -> None:
+        """Show what the login says."""
+        self.said.append(neutralise(text))
+        del self.said[:-_MAX_SAID]
+        self._draw()
+
+    def asks(self, waiting: bool) -> None:
+        """Show whether a question of the login waits until the person wants to answer it."""
+        self._asks = waiting
+        self._draw()
+
+    def _draw(self) -> None:
+        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        took = time.monotonic() - self._began
+        text = Text(f"Connecting to {self._host} …" + (f" {took:.0f} s" if took >= _LONG_S else ""), palette.dim)
+        for said in self.said:
+            text.append(f"\n{said}")
+        if self._asks:
+            text.append(f"\n{_ASKS}", palette.warn)
+        for prompt in ([self._first_prompt] if self._first_prompt else []) + self.queued:
+            text.append("\n\n❯ ", f"bold {palette.accent}")
+            text.append(neutralise(prompt).replace("\n", "\n  ")).append("  (queued)", palette.dim)
+        self._shown.update(text)

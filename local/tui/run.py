@@ -1,0 +1,61 @@
+"""Run the REPL on the terminal, and say what becomes of what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+
+from ccb.tunnel.plain_text import neutralise
+
+from ..command_line.exit_codes import ExitCode
+from ..terminal.signals import Interrupts
+from .app import Repl
+
+_WORDS: dict[int, str] = {
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "terminated",
+    ExitCode.HANGUP: "hung up",
+}
+
+
+async def run_repl(app: Repl) -> int:
+    """Show the interface until the person leaves, a signal ends it or the task of its session fails. Return the exit
+    code.
+
+    The session goes on on its host, unless the person gave /stop. Raises what the session's task raises.
+    """
+    try:
+        with Interrupts() as signals:
+            signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
+            code = await app.run_async() or ExitCode.OK
+        if app.return_code:
+            raise app.bug or RuntimeError("the interface ended")
+        failed = app.session_task is not None and app.session_task.done()
+        with suppress(OSError):  # the window may be closed
+            if app.attached is not None:
+                sys.stdout.write(app.attached.farewell() + "\n")
+                sys.stdout.flush()
+            else:
+                _tell_of_no_session(app, said=failed, why="" if failed else _WORDS.get(code, ""))
+        app.left.set()
+        if app.session_task is not None and (failed or app.attached is not None):
+            await app.session_task
+        return code
+    finally:
+        if app.session_task is not None:
+            app.session_task.cancel()
+            await asyncio.gather(app.session_task, return_exceptions=True)
+
+
+def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
+    """Write what the person would miss: what the login `said`, what they typed, and `why` ccb ends."""
+    texts = list(app.opening.said) if said else []
+    unsent = [text for text in (*app.opening.queued, app.composer.text.strip()) if text]
+    if unsent:
+        texts.append("ccb: this was not sent:\n" + "\n".join(unsent))
+    if why:
+        texts.append(f"ccb: {why}")
+    if texts:
+        sys.stderr.write(neutralise("\n".join(texts)) + "\n")
+        sys.stderr.flush()

@@ -1,0 +1,263 @@
+"""Before the session is there: the interface takes typing, keeps it in order, and never gives it to a login."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from tests.support.pilot import COLOURFUL, QuickPilot, screen_text, wait_until
+from tests.support.scripted_session import MODEL, ScriptedSession
+from tests.support.terminal import Terminal, terminal
+
+from ccb.local.session.client import LinkState
+from ccb.local.tui.app import Repl
+from ccb.local.tui.widgets.info import ReplInfo
+
+
+@dataclass
+class Waiting:
+    """A REPL whose session comes when `come` is called."""
+
+    app: Repl
+    pilot: QuickPilot
+    session: ScriptedSession
+    arrived: asyncio.Event
+
+    async def submits(self, *texts: str) -> None:
+        for text in texts:
+            self.app.composer.type(text)
+            await self.pilot.press("enter")
+
+    async def come(self) -> None:
+        self.arrived.set()
+        await wait_until(self.pilot, lambda: self.app.attached)
+
+    @property
+    def screen(self) -> str:
+        return screen_text(self.app)
+
+
+@asynccontextmanager
+async def waiting(
+    session: ScriptedSession | None = None, *, prompt: str = "", watching: bool = False
+) -> AsyncIterator[Waiting]:
+    session, arrived = session or ScriptedSession(), asyncio.Event()
+
+    async def attend(app: Repl) -> None:
+        await arrived.wait()
+        info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0", first_prompt=prompt)
+        await app.attach(session, info, ["the settings are odd"])
+        await app.left.wait()
+
+    app = Repl("devbox", attend, first_prompt=prompt, watching=watching, environ=COLOURFUL)
+    async with app.run_test(size=(100, 30)):
+        pilot = QuickPilot(app)
+        await wait_until(pilot, lambda: app.session_task)
+        yield Waiting(app, pilot, session, arrived)
+    app.left.set()
+    assert app.session_task is not None
+    app.session_task.cancel()
+    await asyncio.gather(app.session_task, return_exceptions=True)
+    await session.close()
+
+
+async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_order() -> None:
+    async with waiting(prompt="/etc is first") as at:
+        await at.submits("second", "third\nof two lines", "/mode plan", "last")
+        at.app.composer.type("half a though")
+        assert at.screen.count("(queued)") == 5
+        assert at.session.prompts == []
+        await at.come()
+        await wait_until(at.pilot, lambda: len(at.session.prompts) == 4)
+        assert at.session.prompts == ["/etc is first", "second", "third\nof two lines", "last"]
+        assert at.app.view.reducer.mode == "plan"
+        await at.pilot.press("t")
+        assert at.app.composer.text == "half a thought"
+        assert at.app.focused is at.app.composer
+        assert "the settings are odd" in at.screen
+        assert "Connecting" not in at.screen
+
+
+async def test_what_is_sent_while_the_first_ones_are_on_their_way_comes_after_them() -> None:
+    class Slow(ScriptedSession):
+        async def prompt(self, content, *, uuid=None):  # type: ignore[no-untyped-def]
+            if not self.prompts:
+                await gate.wait()
+            return await super().prompt(content, uuid=uuid)
+
+    gate = asyncio.Event()
+    async with waiting(Slow()) as at:
+        await at.submits("one", "two")
+        await at.come()
+        await at.submits("three")
+        gate.set()
+        await wait_until(at.pilot, lambda: len(at.session.prompts) == 3)
+        assert at.session.prompts == ["one", "two", "three"]
+
+
+async def test_what_a_terminal_that_only_watches_cannot_send_comes_back_in_order() -> None:
+    session = ScriptedSession(driving=False)
+    session.link(LinkState.FENCED, "bob drives")
+    async with waiting(session) as at:
+        await at.submits("one", "two")
+        at.app.composer.type("three")
+        await at.come()
+        await wait_until(at.pilot, lambda: at.app.composer.text == "one\ntwo\nthree")
+        assert at.session.prompts == []
+
+
+async def test_a_viewer_takes_no_text_from_the_beginning() -> None:
+    async with waiting(watching=True) as at:
+        await at.pilot.press("h", "i", "enter")
+        assert at.app.composer.text == ""
+        assert "only watches" in at.screen
+
+
+async def test_an_input_that_ccb_does_not_understand_comes_back_at_once() -> None:
+    async with waiting() as at:
+        await at.submits("!ls")
+        assert at.app.composer.text == "!ls"
+        assert "run a command on the host" in at.screen
+        assert "(queued)" not in at.screen
+
+
+@pytest.mark.parametrize(
+    ("keys", "code"),
+    [(("ctrl+c",), 130), (("h", "ctrl+c"), 130), (("ctrl+d",), 0), (("ctrl+q",), 0), ((*"/quit", "enter"), 0)],
+)
+async def test_who_leaves_before_the_session_is_there_leaves_at_once(keys: tuple[str, ...], code: int) -> None:
+    async with waiting() as at:
+        await at.pilot.press(*("slash" if key == "/" else key for key in keys))
+        assert at.app.return_value == code
+
+
+async def test_keys_that_need_a_session_do_nothing_yet() -> None:
+    async with waiting() as at:
+        for key in ("escape", "tab", "shift+tab", "alt+a", "alt+t", "alt+r", "ctrl+o", "pageup", "pagedown", "f1"):
+            await at.pilot.press(key)
+        await at.submits("still here")
+        assert "still here  (queued)" in at.screen
+
+
+async def test_what_the_login_says_is_shown_and_stays() -> None:
+    async with waiting() as at:
+        at.app.opening.say("Only for\x00 friends.\x1b[2J")
+        await wait_until(at.pilot, lambda: "Only for\u2400 friends." in at.screen)
+        await at.come()
+        await wait_until(at.pilot, lambda: "Only for\u2400 friends." in at.screen)
+
+
+PROGRAM = """
+import asyncio, sys
+from ccb.local.login.prompts import TerminalPrompts
+from ccb.local.tui.app import Repl
+from ccb.local.tui.run import run_repl
+from ccb.local.tui.widgets.info import ReplInfo
+from ccb.tunnel.errors import CcbError, Unreachable
+from tests.support.scripted_session import ScriptedSession
+
+async def attend(app):
+    prompts = TerminalPrompts()
+    with app.login_handover.serving(prompts):
+        while not app.opening.queued and sys.argv[1] != "at once":
+            await asyncio.sleep(0.01)
+        prompts.banner("Only for friends.")
+        if sys.argv[1] == "fails":
+            raise Unreachable("cannot reach devbox", do="Try again.")
+        first = await prompts.password("me@devbox", 1)
+        second = await prompts.password("me@devbox", 2)
+        session = ScriptedSession()
+        await app.attach(session, ReplInfo("devbox", "/srv", "m", "default", "0"))
+        session.text(f"WELCOME with {first} and {second}")
+        await app.left.wait()
+
+try:
+    code = asyncio.run(run_repl(Repl("devbox", attend)))
+except CcbError as error:
+    print("ERROR", error)
+    code = 69
+sys.exit(code)
+"""
+OUT = b"\x1b[?1049l"
+
+
+@asynccontextmanager
+async def program(kind: str) -> AsyncIterator[Terminal]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor"}
+    async with terminal([sys.executable, "-c", PROGRAM, kind], env, os.getcwd()) as at:
+        await at.shows("Connecting to devbox")
+        yield at
+
+
+@pytest.mark.programs
+async def test_questions_of_the_first_login_are_asked_on_the_plain_terminal() -> None:
+    async with program("at once") as at:
+        await at.shows("Password for me@devbox: ")
+        at.type("one\r")
+        await at.shows("Password for me@devbox (again): ")
+        at.type("two\r")
+        await at.shows("WELCOME with one and two")
+        plain = [part.split(b"\x1b[?1049h")[0] for part in at.written.split(OUT)[1:]]
+        shown = b"".join(plain).decode()
+        assert shown.count("ccb: connecting to devbox") == 1
+        assert "Only for friends." in shown
+        at.type("\x04")
+        assert await at.ended() == 0
+
+
+@pytest.mark.programs
+async def test_a_question_does_not_get_what_the_person_types_into_the_composer() -> None:
+    async with program("asks") as at:
+        at.type("a prompt\rand half a")
+        await at.shows("Alt+R answers it")
+        at.type(" secret\r")  # as somebody does who types and does not look
+        await at.shows("and half a secret")
+        assert OUT not in at.written
+        at.type("\x1br")
+        await at.shows("Password for me@devbox: ")
+        at.type("one\r")
+        await at.shows("Password for me@devbox (again): ")
+        at.type("two\r")
+        await at.shows("WELCOME with one and two")
+
+
+@pytest.mark.programs
+async def test_what_was_typed_for_a_session_that_never_came_stays_on_the_terminal() -> None:
+    async with program("fails") as at:
+        at.type("a long prompt\r")
+        assert await at.ended() == 69
+        await at.shows("ERROR cannot reach devbox")
+        after = at.text_from(at.written.rindex(OUT))
+        assert after.index("Only for friends.") < after.index("a long prompt") < after.index("ERROR")
+
+
+@pytest.mark.programs
+async def test_ctrl_c_while_connecting_says_what_was_not_sent() -> None:
+    async with program("nothing") as at:
+        at.type("half a thought")
+        await at.shows("half a thought")
+        at.type("\x03")
+        assert await at.ended() == 130
+        await at.shows("ccb: interrupted")
+        assert "half a thought" in at.text_from(at.written.rindex(OUT))
+
+
+HEAVY = (
+    "aiohttp", "asyncssh", "ccb.local.connect.connect", "ccb.local.session", "ccb.local.tui.attached.view",
+    "ccb.tunnel.wire", "markdown_it", "pydantic", "pygments", "rich.markdown",
+)  # fmt: skip
+
+
+@pytest.mark.programs
+def test_the_first_frame_waits_for_nothing_that_only_a_session_needs() -> None:
+    code = (
+        "import sys, ccb.local.main, ccb.local.repl, ccb.local.tui.app, ccb.local.tui.run\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"

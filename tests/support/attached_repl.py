@@ -1,0 +1,36 @@
+"""The REPL on a session that needs no connection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from ccb.local.login.prompts import TerminalPrompts
+from ccb.local.session.client import SessionClient
+from ccb.local.tui.app import Repl
+from ccb.local.tui.run import run_repl
+from ccb.local.tui.widgets.info import ReplInfo
+
+
+def repl_on(
+    session: SessionClient,
+    info: ReplInfo,
+    environ: Mapping[str, str] = os.environ,
+    prompts: TerminalPrompts | None = None,
+) -> Repl:
+    """A REPL that shows `session` as soon as it has shown itself. Questions of a login come through `prompts`."""
+
+    async def attend(app: Repl) -> None:
+        with ExitStack() as stack:
+            if prompts is not None:
+                stack.enter_context(app.login_handover.serving(prompts))
+            await app.attach(session, info)
+            await app.left.wait()
+
+    return Repl(info.host, attend, first_prompt=info.first_prompt, environ=environ)
+
+
+async def run_on(session: SessionClient, info: ReplInfo, *, prompts: TerminalPrompts | None = None) -> int:
+    """Run the REPL on the terminal; its exit code."""
+    return await run_repl(repl_on(session, info, prompts=prompts))
