@@ -38,7 +38,7 @@ def _make_project(root: Path) -> None:
 async def _once(host: LocalHost, argv: list[str], root: Path, cage: CageRules | None) -> float:
     """Return the milliseconds until the command has ended."""
     began = time.perf_counter()
-    process = host.start(argv, str(root), lambda data: None, None, cage)
+    process = await host.start(argv, str(root), lambda data: None, None, cage)
     code = await process.wait()
     assert code == 0, argv
     return (time.perf_counter() - began) * 1000

@@ -159,7 +159,7 @@ class _Runner:
                 pieces.append(data)
 
         try:
-            process = self.host.start([*self.start, *command], self.cwd, take, _QUIET, self.cage)
+            process = await self.host.start([*self.start, *command], self.cwd, take, _QUIET, self.cage)
         except OSError:
             return None
         try:

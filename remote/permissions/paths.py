@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..sandbox.protected import NAMES_IN_REPOSITORY, is_repository, why_protected
 from ..system.host import is_under
 
 _WILD = re.compile(r"[*?\[]")
@@ -195,34 +196,6 @@ def _bracket(body: str, start: int) -> tuple[str, int]:
     return piece, end + 1
 
 
-_SHELL_START = {
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".login"),
-    *(
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".zlogin",
-        ".zlogout",
-        ".kshrc",
-        ".cshrc",
-        ".tcshrc",
-        ".xprofile",
-        ".xsessionrc",
-    ),
-    *(".gitconfig", ".gitmodules", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".envrc", ".mcp.json", ".claude.json"),
-}
-_EDITOR_START = {".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".emacs"}
-_TOOL_START = {".yarnrc", ".yarnrc.yml", ".pre-commit-config.yaml", "lefthook.yml", ".mise.toml", "mise.toml"}
-_INSTRUCTIONS = {
-    *("claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md", "copilot-instructions.md"),
-    *(".cursorrules", ".windsurfrules", ".clinerules", ".aider.conf.yml"),
-}
-_DIRECTORIES = {
-    *(".git", ".ssh", ".gnupg", ".husky", ".githooks"),
-    *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer"),
-    *(".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".roo", ".kiro"),
-}
-_AGENT_PLACES = ("settings", "hooks", "commands", "agents", "skills", "plugins", "rules", "output-styles")
 _HOME_PLACES = (
     *(".config/fish", ".config/git", ".config/systemd", ".config/autostart", ".config/ccb"),
     *(".local/bin", "bin", ".aws", ".kube", ".docker"),
@@ -233,25 +206,17 @@ _KERNEL_PLACES = ("/dev", "/proc", "/sys")
 def protection(real: str, home: str) -> str | None:
     """Return why writing the path always needs the approval of a person, or None. Such files start programs, hold keys
     or instruct agents: who can write them acts later, outside of any cage."""
-    name = real.casefold()
-    return _protection_by_name([part for part in name.split("/") if part]) or _protection_by_place(name, home)
+    return why_protected(real) or _protection_by_place(real.casefold(), home) or _protection_by_git(real)
 
 
-def _protection_by_name(parts: Sequence[str]) -> str | None:
-    """Return why a path with these names is protected wherever it is, or None."""
-    for part in parts:
-        if part in _DIRECTORIES:
-            return f"it is inside {part}"
-    last = parts[-1] if parts else ""
-    if last in _SHELL_START:
-        return f"{last} starts programs or holds credentials"
-    if last in _EDITOR_START | _TOOL_START:
-        return f"{last} starts programs"
-    if last in _INSTRUCTIONS:
-        return f"{last} instructs agents"
-    for directory, entry in zip(parts, parts[1:]):
-        if directory == ".claude" and entry.startswith(_AGENT_PLACES):
-            return "it sets up the agent itself"
+def _protection_by_git(real: str) -> str | None:
+    """Return why a path is protected that is in a repository without a `.git`, or that makes a directory one."""
+    above, name = os.path.split(real)
+    while name:
+        there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
+        if is_repository(there):
+            return f"{above} is a repository of git"
+        above, name = os.path.split(above)
     return None
 
 

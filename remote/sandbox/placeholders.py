@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 _MODE = 0o1700
-_ESCAPES = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"})
+_MOST_LISTS = 20
+_ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
+"""How mount points are written in mountinfo, the backslash last."""
 
 
 class Placeholders:
@@ -22,6 +24,11 @@ class Placeholders:
     def __init__(self) -> None:
         self._held: set[str] = set()
         self._starting = 0
+
+    @property
+    def held(self) -> Set[str]:
+        """The directories that are there because of this object, or of another session."""
+        return self._held
 
     def make(self, paths: Sequence[str]) -> list[str]:
         """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and
@@ -44,8 +51,8 @@ class Placeholders:
         """Remove the directories that no living process needs. One that something has filled stays."""
         if self._starting or not self._held:
             return
-        mounted = _mounted() | _mounted()  # twice: a process may fork while they are listed
-        for path in [path for path in self._held if path.translate(_ESCAPES) not in mounted]:
+        mounted = mounted_anywhere()
+        for path in [path for path in self._held if path not in mounted]:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
             self._held.discard(path)
@@ -59,16 +66,27 @@ def _is_placeholder(path: str) -> bool:
     return stat.S_ISDIR(info.st_mode) and stat.S_IMODE(info.st_mode) == _MODE and info.st_uid == os.geteuid()
 
 
-def _mounted() -> set[str]:
+def mounted_anywhere() -> set[str]:
     """Return the mount points of all mount namespaces in which a process lives that this user may look at."""
     seen: set[int] = set()
-    found: set[str] = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
+    points: set[str] = set()
+    looked_at: set[str] = set()
+    for _ in range(_MOST_LISTS):  # a process may fork while they are listed: then its child is new in the next list
+        new = {name for name in os.listdir("/proc") if name.isdigit()} - looked_at
+        if not new:
+            break
+        looked_at |= new
+        for name in new:
             with contextlib.suppress(OSError):
                 namespace = os.stat(f"/proc/{name}/ns/mnt").st_ino
                 if namespace not in seen:
                     with open(f"/proc/{name}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-                        found.update(line.split(" ", 5)[4] for line in file)
+                        points.update(line.split(" ", 5)[4] for line in file)
                     seen.add(namespace)
-    return found
+    return {_unescaped(point) for point in points}
+
+
+def _unescaped(point: str) -> str:
+    for escape, character in _ESCAPES if "\\" in point else ():
+        point = point.replace(escape, character)
+    return point

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .programs import program_directories
-from .protected import protected_paths
 
 
 class CageKind(enum.Enum):
@@ -22,8 +21,8 @@ class CageKind(enum.Enum):
 @dataclass(frozen=True)
 class CageRules:
     """A cage. `read`, `write` and `execute` are paths, with everything below a directory; what may be written or
-    executed may also be read. `protected` are paths below `write` that stay as they are. Only the cage for the
-    workspace can have `network`."""
+    executed may also be read. `protected` are paths below `write` that stay as they are, beside what the server of the
+    cages finds there. Only the cage for the workspace can have `network`."""
 
     kind: CageKind
     read: tuple[str, ...]
@@ -86,7 +85,7 @@ def workspace_rules(
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories((), environ, home)
     read = (*_outside(_system(), execute), *_configuration(environ, home))
-    return CageRules(CageKind.WORKSPACE, read, own, execute, protected_paths(own), network)
+    return CageRules(CageKind.WORKSPACE, read, own, execute, (), network)
 
 
 def holds_home(directories: Sequence[str], home: str) -> bool:

@@ -21,12 +21,14 @@ from typing import IO, TYPE_CHECKING, Callable, cast
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .placeholders import Placeholders
+from .placeholders import Placeholders, mounted_anywhere
 from .rules import CageKind, CageRules
 from .temporary import TemporaryDirectories
 
-if TYPE_CHECKING:  # it imports much, and the worker needs it for nothing else
+if TYPE_CHECKING:  # the first imports much, and the second is needed only where commands change the workspace
     from importlib.abc import InspectLoader
+
+    from .guard import Guard
 
 _log = logging.getLogger(__name__)
 
@@ -88,41 +90,48 @@ class Availability:
 
 
 class CagedChild:
-    """A running caged command, as a child of this process. `wait` reaps it, once."""
+    """A running caged command, as a child of this process. `wait` reaps it, once; call `finish` after it."""
 
-    def __init__(self, pid: int, output: IO[bytes], on_end: Callable[[], None]) -> None:
+    def __init__(self, pid: int, output: IO[bytes], on_end: Callable[[], list[str]]) -> None:
         self.pid = pid
         self.stdout: IO[bytes] | None = output
         self._on_end = on_end
 
     def wait(self) -> int:
-        """Wait for the end of the command, and remove what was made for it. Return the exit code, negative for a
-        signal."""
+        """Wait for the end of the command. Return the exit code, negative for a signal."""
         try:
             _, status = os.waitpid(self.pid, 0)
         except ChildProcessError:
             return 255  # something else in this process has reaped it
-        finally:
-            self._on_end()
         return os.waitstatus_to_exitcode(status)
+
+    def finish(self) -> list[str]:
+        """Remove what was made for the command, and set aside what it may not leave behind. Return a line about each
+        such file. This takes a while: call it from any thread, and again when processes that were left have ended."""
+        return self._on_end()
 
 
 class CageServer:
-    """Starts caged commands. Close it at the end. `most_abi` makes the kernel look older, for tests: 0 stands for a
-    kernel without Landlock."""
+    """Starts caged commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests: 0
+    stands for a kernel without Landlock."""
 
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
-        self._lock = threading.RLock()  # a start that fails reaps its child within it
+        self._workspace = threading.Lock()  # held before the other one
+        self._guard: Guard | None = None  # made with the first command in the cage for the workspace
+        self._placeholders = Placeholders()
+        self._lock = threading.RLock()
+        self._closed = False
         self._zygote: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._available: Availability | None = None
         self._directories = TemporaryDirectories()
-        self._placeholders = Placeholders()
 
     def availability(self) -> Availability:
-        """Return which cages hold here. The first call starts the zygote, which takes about 50 ms; call it from any
-        thread. It never fails: where a trial fails, there is no cage."""
+        """Return which cages hold here. The first call starts the zygote, which takes about 50 ms. It never fails:
+        where a trial fails, there is no cage."""
+        if self._available is not None:  # without the lock, which a start may hold for long
+            return self._available
         with self._lock:
             return self._availability()
 
@@ -134,26 +143,52 @@ class CageServer:
     def start(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> CagedChild:
         """Start `argv` in its own session with stdin from /dev/null and its output in a pipe. TMPDIR in the cage is a
         new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be started."""
-        with self._lock:
-            available = self._availability()
-            workspace = rules.kind is CageKind.WORKSPACE
-            if available.mechanism is Mechanism.NONE or (workspace and not available.workspace):
-                raise CageUnavailable(f"there is no {rules.kind.value} cage on this host: {available.why}")
-            temporary = self._directories.make()
+        available = self.availability()
+        if rules.kind is CageKind.READ_ONLY:
+            if available.mechanism is Mechanism.NONE:
+                raise CageUnavailable(f"there is no read-only cage on this host: {available.why}")
+            return self._start(argv, cwd, env, rules)
+        if not available.workspace:
+            raise CageUnavailable(f"there is no workspace cage on this host: {available.why}")
+        with self._workspace:
+            paths = self._begin(rules)
             try:
-                rules = replace(rules, protected=tuple(self._placeholders.make(rules.protected)))
-                return self._start(_fields(argv, cwd, env, rules, temporary, available.abi), temporary)
-            except BaseException:
-                self._directories.remove(temporary)
-                raise
+                protected = tuple(self._placeholders.make([*paths, *rules.protected]))
+                return self._start(argv, cwd, env, replace(rules, protected=protected))
             finally:
                 self._placeholders.started()
 
+    @property
+    def watches(self) -> bool:
+        """Whether a command has run in the cage for the workspace."""
+        return self._guard is not None
+
+    def check(self) -> list[str]:
+        """Set aside what commands in the cage for the workspace may not leave behind. Return a line about each file."""
+        with self._workspace:
+            return self._guard.check(self._placeholders.held) if self._guard is not None else []
+
+    def accept(self) -> list[str]:
+        """Leave all that is there now where it is: a person has allowed what made it. Return no notes."""
+        with self._workspace:
+            if self._guard is not None:
+                self._guard.accept()
+        return []
+
+    def accept_path(self, path: str) -> None:
+        """Leave a file where it is that a person has allowed to be written."""
+        with self._workspace:
+            if self._guard is not None:
+                self._guard.accept_path(path)
+
     def close(self) -> None:
-        """End the zygote. Commands that run go on."""
-        with self._lock:
-            self._end_zygote()
-            self._directories.close()
+        """End the zygote, for good. Commands that run go on."""
+        self.check()
+        with self._workspace:
+            with self._lock:
+                self._closed = True
+                self._end_zygote()
+                self._directories.close()
             self._placeholders.sweep()
 
     def _availability(self) -> Availability:
@@ -168,7 +203,37 @@ class CageServer:
                 self._directories.remove(temporary)
         return self._available
 
-    def _start(self, fields: dict[str, object], temporary: str) -> CagedChild:
+    def _begin(self, rules: CageRules) -> list[str]:
+        """Return what a command that is about to start in the cage for the workspace may neither change nor make."""
+        from .census import TooLarge
+        from .guard import Guard
+
+        alone = self._guard is None or not self._lives()
+        self._guard = self._guard or Guard()
+        try:
+            return self._guard.begin(rules.write, alone)
+        except TooLarge as error:
+            raise CageUnavailable(f"there is no workspace cage here: {error}") from None
+
+    def _lives(self) -> bool:
+        """Return whether a process of a command in the cage for the workspace lives: each has the mark of this server
+        among its mounts."""
+        mark = self._directories.mark
+        return not mark or mark in mounted_anywhere()
+
+    def _start(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> CagedChild:
+        with self._lock:
+            temporary, mark = self._directories.make(), self._directories.mark
+            if rules.kind is CageKind.WORKSPACE and mark:
+                rules = replace(rules, protected=(*rules.protected, mark))
+            try:
+                fields = _fields(argv, cwd, env, rules, temporary, self.availability().abi)
+                return self._fork(fields, lambda: self._ended(rules, temporary))
+            except BaseException:
+                self._directories.remove(temporary)
+                raise
+
+    def _fork(self, fields: dict[str, object], on_end: Callable[[], list[str]]) -> CagedChild:
         with contextlib.ExitStack() as ends:
             output, output_end = _pipe(ends)
             report, report_end = _pipe(ends)
@@ -179,17 +244,22 @@ class CageServer:
                 raise CageUnavailable("the process that starts caged commands could not fork")
             failure = report.read(_MOST_REPORT)
             report.close()
-            child = CagedChild(pid, output, lambda: self._ended(temporary))
+            child = CagedChild(pid, output, on_end)
             if failure:
                 child.wait()
                 raise _start_error(failure, fields)
             ends.pop_all()
             return child
 
-    def _ended(self, temporary: str) -> None:
+    def _ended(self, rules: CageRules, temporary: str) -> list[str]:
         with self._lock:
             self._directories.remove(temporary)
+        if rules.kind is CageKind.READ_ONLY:
+            return []
+        set_aside = self.check()
+        with self._workspace:
             self._placeholders.sweep()
+        return set_aside
 
     def _ask(self, fields: dict[str, object], descriptors: Sequence[int]) -> dict[str, object]:
         """Return the zygote's answer; start the zygote if there is none. Raise CageUnavailable."""
@@ -212,6 +282,8 @@ class CageServer:
             self._end_zygote()
         if self._connection is not None:
             return self._connection
+        if self._closed:
+            raise OSError("the session has ended")
         if not sys.executable:
             raise OSError("the path of the Python interpreter is not known")
         ours, theirs = socket.socketpair()

@@ -25,6 +25,11 @@ class TemporaryDirectories:
         self._lock = -1
         self._count = 0
 
+    @property
+    def mark(self) -> str:
+        """A directory that is there as long as this object, "" if none was made."""
+        return f"{self._top}/mark" if self._top else ""
+
     def make(self) -> str:
         """Return the real path of a new directory."""
         if not os.path.isdir(self._top):  # also where the system has removed it as too old
@@ -61,6 +66,7 @@ class TemporaryDirectories:
             lock = _locked(top)
             if lock >= 0:
                 self._top, self._lock = top, lock
+                os.mkdir(self.mark, 0o700)
                 threading.Thread(target=_remove_left, name="cage-tmp").start()
                 return
         raise OSError("no directory could be locked")

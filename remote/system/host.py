@@ -106,7 +106,7 @@ class Host(Protocol):
         """Return the path of a program, None when there is none. Never return a program inside the project, or one that
         a relative entry of PATH leads to."""
 
-    def start(
+    async def start(
         self,
         argv: Sequence[str],
         cwd: str,
@@ -115,7 +115,7 @@ class Host(Protocol):
         cage: CageRules | None = None,
     ) -> Process:
         """Start a process (see `process.start`), with `env` added to the environment of children. With a `cage`, run
-        it in that cage with a TMPDIR of its own, or raise CageUnavailable."""
+        it in that cage with a TMPDIR of its own, or raise CageUnavailable. When it is cancelled, nothing runs."""
 
     def cages(self) -> Availability:
         """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""
@@ -167,7 +167,10 @@ class LocalHost:
 
     async def replace(self, path: str, data: bytes, expected: str, resolved: bool = False) -> FileInfo:
         real = path if resolved else os.path.realpath(path)
-        return await _in_thread(_replace, self._replacing, real, data, expected)
+        written = await _in_thread(_replace, self._replacing, real, data, expected)
+        if self._cages.watches:
+            await _in_thread(self._cages.accept_path, os.path.realpath(path))
+        return written
 
     def which(self, name: str) -> str | None:
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
@@ -176,7 +179,7 @@ class LocalHost:
                 return found
         return None
 
-    def start(
+    async def start(
         self,
         argv: Sequence[str],
         cwd: str,
@@ -187,8 +190,26 @@ class LocalHost:
         whole = {**child_environment(self._environ), **(env or {})}
         mark = new_mark(self.session)
         if cage is None:
-            return start(argv, cwd, whole, on_output, mark)
-        return Process(self._cages.start(argv, cwd, {**whole, MARK: mark}, cage), mark, on_output)
+            return await self._start_uncaged(argv, cwd, whole, on_output, mark)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(None, self._cages.start, argv, cwd, {**whole, MARK: mark}, cage)
+        try:
+            child = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                child = await work
+                await Process(child, mark, on_output, child.finish).stop()
+            raise
+        return Process(child, mark, on_output, child.finish)
+
+    async def _start_uncaged(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], on_output: Callable[[bytes], None], mark: str
+    ) -> Process:
+        """Start a process without a cage. What it makes is left where it is, unlike what caged ones leave."""
+        if not self._cages.watches:
+            return start(argv, cwd, env, on_output, mark)
+        await _in_thread(self._cages.check)
+        return start(argv, cwd, env, on_output, mark, self._cages.accept)
 
     def cages(self) -> Availability:
         return self._cages.availability()

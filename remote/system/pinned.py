@@ -59,7 +59,7 @@ class PinnedHost:
     def which(self, name: str) -> str | None:
         return self._host.which(name)
 
-    def start(
+    async def start(
         self,
         argv: Sequence[str],
         cwd: str,
@@ -67,7 +67,7 @@ class PinnedHost:
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
     ) -> Process:
-        return self._host.start(argv, cwd, on_output, env, cage)
+        return await self._host.start(argv, cwd, on_output, env, cage)
 
     def cages(self) -> Availability:
         return self._host.cages()

@@ -58,12 +58,22 @@ class RunningChild(Protocol):
 
 
 class Process:
-    """A running child. Make it with `start`; `stop` it on every path that does not see `wait` return."""
+    """A running child. Make it with `start`; `stop` it on every path that does not see `wait` return. A thread calls
+    `finish` when the child has ended, and when what it left behind was stopped; what it returns adds to `notes`."""
 
-    def __init__(self, child: RunningChild, mark: str, on_output: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        child: RunningChild,
+        mark: str,
+        on_output: Callable[[bytes], None],
+        finish: Callable[[], list[str]] | None = None,
+    ) -> None:
         self.pid = child.pid
         self.mark = mark
         self.returncode: int | None = None
+        self.notes: list[str] = []
+        self._finish_child = finish
+        self._finishing: asyncio.Future[None] | None = None
         self._child = child
         self._on_output = on_output
         self._loop = asyncio.get_running_loop()
@@ -87,6 +97,7 @@ class Process:
         if not self._drained.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._drained.wait(), _DRAIN)
+        await self._finished()
         assert self.returncode is not None
         return self.returncode
 
@@ -94,6 +105,7 @@ class Process:
         """Send SIGTERM, then SIGKILL, to the process and everything it started. Return when the process is reaped and
         the others are gone. When cancelled, send SIGKILL at once. May be called again, also after the process has
         ended: then it ends the processes left in the background."""
+        left = self.has_leftovers()
         self._signal(signal.SIGTERM)
         gone = False
         try:
@@ -105,6 +117,7 @@ class Process:
         await self._exited.wait()
         if not gone:
             await _killed(self.mark)
+        await self._finished(again=left)
 
     def kill(self) -> None:
         """Send SIGKILL to the process and everything it started, at once."""
@@ -170,6 +183,23 @@ class Process:
         self._child.stdout.close()
         self._drained.set()
 
+    async def _finished(self, again: bool = False) -> None:
+        """Wait until `finish` has returned."""
+        if self._finish_child is None:
+            return
+        if self._finishing is None or again:
+            if self._finishing is not None:
+                await asyncio.wait({self._finishing})
+            self._finishing = asyncio.ensure_future(self._loop.run_in_executor(None, self._take_notes))
+        await asyncio.shield(self._finishing)
+
+    def _take_notes(self) -> None:
+        assert self._finish_child is not None
+        try:
+            self.notes += self._finish_child()
+        except Exception:  # noqa: BLE001 - the top of a thread
+            _log.exception("process %d could not be finished", self.pid)
+
     def _reap(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
@@ -185,14 +215,21 @@ class Process:
     def _finish(self, code: int) -> None:
         self.returncode = code
         self._exited.set()
+        if self._finish_child is not None and self._finishing is None:
+            self._finishing = asyncio.ensure_future(self._loop.run_in_executor(None, self._take_notes))
 
 
 def start(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], on_output: Callable[[bytes], None], mark: str = ""
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    on_output: Callable[[bytes], None],
+    mark: str = "",
+    finish: Callable[[], list[str]] | None = None,
 ) -> Process:
     """Start `argv` in its own session with stdin from /dev/null. `on_output` is called in the event loop with stdout
-    and stderr, merged in order. `env` is the whole environment (see `child_environment`). Raise OSError when the
-    program cannot be started."""
+    and stderr, merged in order. `env` is the whole environment (see `child_environment`), `finish` as in Process. Raise
+    OSError when the program cannot be started."""
     popen = subprocess.Popen(
         list(argv),
         cwd=cwd,
@@ -204,7 +241,7 @@ def start(
         close_fds=True,
         bufsize=0,
     )
-    return Process(popen, mark, on_output)
+    return Process(popen, mark, on_output, finish)
 
 
 def _nothing(data: bytes) -> None:

@@ -124,7 +124,7 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
 
     argv = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, load_program(), json.dumps(whole)]
     try:
-        process = host.start(argv, "/", take, cage=_cage(context, request))
+        process = await host.start(argv, "/", take, cage=_cage(context, request))
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None
     ended = False

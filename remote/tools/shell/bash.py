@@ -20,7 +20,7 @@ from ...system.host import is_under
 from ...system.process import Process
 from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
-from ..output import Output
+from ..output import Output, clean
 from .cwd_report import CwdReport
 from .shells import MAX_RUNNING
 
@@ -39,6 +39,12 @@ _TAIL_BYTES = 4096
 _MAX_STRUCTURED = 40_000  # characters; more than the model gets
 
 _HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again with {LEAVE_SANDBOX}: true."
+_SET_ASIDE = "set aside by the sandbox, because it would act outside of the sandbox later"
+_HOW_TO_KEEP = (
+    f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
+)
+_ASIDE_SHOWN = 5
+_ASIDE_CHARS = 200
 
 _BASH_SCHEMA: Json = {
     "type": "object",
@@ -115,7 +121,7 @@ class Bash(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         if tool_input.get("run_in_background"):
-            return _start_in_background(tool_input["command"], context)
+            return await _start_in_background(tool_input["command"], context)
         call = _Foreground(tool_input["command"], context)
         return await call.run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
 
@@ -128,13 +134,13 @@ def _roots(context: ToolContext) -> list[str]:
     return [context.cwd, *context.add_dirs]
 
 
-def _start_in_background(command: str, context: ToolContext) -> ToolResult:
+async def _start_in_background(command: str, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
         return refusal(f"{MAX_RUNNING} background commands are running already. End one with KillShell first.")
     cwd = context.shells.directory(context.host, _roots(context))
     output = Output(context.spill, "background", to_file=True)
     try:
-        process = context.host.start([_shell(context), "-c", command], cwd, output.add, cage=context.cage)
+        process = await context.host.start([_shell(context), "-c", command], cwd, output.add, cage=context.cage)
     except OSError as error:
         output.close()
         return _not_started(error)
@@ -164,7 +170,7 @@ class _Foreground:
         cage = _with_report(context.cage, report.path)
         try:
             argv = _arguments(_shell(context), self._command, report.path)
-            process = context.host.start(argv, cwd, self._output.add, cage=cage)
+            process = await context.host.start(argv, cwd, self._output.add, cage=cage)
         except OSError as error:
             report.take()
             self._output.close()
@@ -185,11 +191,11 @@ class _Foreground:
                 self._output.close()
                 moved = report.take()
         if not ended:
-            return self._timed_out(timeout)
+            return self._timed_out(timeout, aside_note(process))
         if process.has_leftovers():
             context.shells.left(process)
         code = process.returncode or 0
-        return self._result(code, _joined(self._move(moved), self._stop(code)))
+        return self._result(code, _joined(self._move(moved), self._stop(code), aside_note(process)))
 
     def _stop(self, code: int) -> str:
         """Return a note about what the cage stopped, "" for nothing."""
@@ -242,8 +248,8 @@ class _Foreground:
         context.shells.cwd = context.cwd
         return f"Shell cwd was reset to {context.cwd}"
 
-    def _timed_out(self, timeout: float) -> ToolResult:
-        note = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
+    def _timed_out(self, timeout: float, aside: str) -> ToolResult:
+        note = _joined(f"Command timed out after {timeout:g} s and was stopped, with all it had started.", aside)
         text = self._output.text(MAX_OUTPUT_CHARS - len(note) - 1)
         structured = _structured(text, interrupted=True, path=self._output.path)
         return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
@@ -265,6 +271,16 @@ def stop_note(cage: CageRules, output: str, code: int, cwd: str) -> str:
     command's output, and `cwd` the directory in which it began."""
     line = stopped(output, code, cage, cwd)
     return f"{line}\n{_HOW_TO_ASK}" if line else ""
+
+
+def aside_note(process: Process) -> str:
+    """Return the note for the model about files that were set aside when a command had ended, once; "" for none."""
+    lines, process.notes = process.notes, []
+    if not lines:
+        return ""
+    more = f"; and {len(lines) - _ASIDE_SHOWN:,} more" if len(lines) > _ASIDE_SHOWN else ""
+    shown = "; ".join(clean(line.encode("utf-8", "replace"))[:_ASIDE_CHARS] for line in lines[:_ASIDE_SHOWN])
+    return f"{_SET_ASIDE}: {shown}{more}\n{_HOW_TO_KEEP}"
 
 
 def _not_started(error: OSError) -> ToolResult:

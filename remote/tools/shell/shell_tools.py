@@ -11,7 +11,7 @@ from ..files.edit_common import refusal
 from ..output import clean, limited
 from ..search.program.main import BadRequest, compiled
 from ..search.run_program import MAX_PATTERN, SearchFailed, search
-from .bash import stop_note
+from .bash import aside_note, stop_note
 from .shells import Shell, Status
 
 Json = dict[str, Any]
@@ -58,6 +58,8 @@ class BashOutput(Tool):
         shell = context.shells.get(tool_input["bash_id"])
         if shell is None:
             return refusal(_unknown(tool_input["bash_id"], context) or "")
+        if shell.process.returncode is not None:
+            await shell.process.wait()  # until it is known what it has left behind
         status, start, end = shell.status, shell.position, shell.output.total
         code = shell.process.returncode
         shell.position = end
@@ -76,7 +78,7 @@ class BashOutput(Tool):
         note = (
             stop_note(shell.cage, text, code, context.shells.cwd) if shell.cage is not None and code is not None else ""
         )
-        parts += [note] if note else []
+        parts += filter(None, (note, aside_note(shell.process)))
         structured: Json = {
             "shellId": shell.id,
             "command": shell.command[:2000],
@@ -117,6 +119,7 @@ class KillShell(Tool):
             return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
         await context.shells.kill(shell)
         message = f"Successfully killed shell: {shell.id} ({shell.command[:500]})"
+        message = "\n".join(filter(None, (message, aside_note(shell.process))))
         return ToolResult(message, structured={"message": message, "shell_id": shell.id})
 
 

@@ -142,6 +142,19 @@ def test_a_mode_that_the_host_cannot_hold_is_refused_with_the_reason_and_falls_b
     assert engine.cage_in_force == "read-only cage"
 
 
+def test_a_repository_without_a_dot_git_is_asked_for_and_so_is_the_file_that_makes_one(desk: Desk) -> None:
+    engine = desk.engine(sandbox=sandbox("workspace"))
+    bare, linked = desk.cwd / "src" / "bare", desk.cwd / "src" / "linked"
+    for name in (bare / "objects", bare / "refs", linked):
+        name.mkdir(parents=True)
+    (linked / "HEAD").touch()
+    assert on_file(engine, "Write", "src/bare/config").behavior is ALLOW
+    assert on_file(engine, "Write", "src/bare/HEAD").behavior is ASK
+    assert on_file(engine, "Write", "src/linked/commondir").behavior is ASK
+    (bare / "HEAD").touch()
+    assert on_file(engine, "Write", "src/bare/hooks/pre-push").behavior is ASK
+
+
 @pytest.mark.parametrize("directory", ["home", ".", "link"])
 def test_a_home_directory_is_no_workspace(desk: Desk, tmp_path: Path, directory: str) -> None:
     """Too much in it acts outside of a cage later, as `.bash_profile`."""

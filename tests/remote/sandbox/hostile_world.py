@@ -235,7 +235,7 @@ class Runner:
 
     async def run(self, argv: list[str], forbidden: tuple[str, ...]) -> str:
         output = bytearray()
-        process = self.host.start(argv, str(self.world.project), output.extend, self.world.environ, self.rules)
+        process = await self.host.start(argv, str(self.world.project), output.extend, self.world.environ, self.rules)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(process.wait(), _LINE_S)
         await process.stop()
@@ -251,7 +251,7 @@ class Runner:
         output = bytearray()
         script = "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & sleep 100"
         argv, project = ["bash", "-c", script], str(self.world.project)
-        process = self.host.start(argv, project, output.extend, self.world.environ, self.rules)
+        process = await self.host.start(argv, project, output.extend, self.world.environ, self.rules)
         deadline = time.monotonic() + _LINE_S
         while not output.endswith(b"\n") and time.monotonic() < deadline:
             await asyncio.sleep(0.01)

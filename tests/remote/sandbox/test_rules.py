@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ccb.remote.sandbox.guard import Guard
 from ccb.remote.sandbox.programs import program_directories
-from ccb.remote.sandbox.protected import protected_paths
 from ccb.remote.sandbox.rules import CageKind, read_only_rules, workspace_rules
 from ccb.remote.sandbox.stops import stopped
 
@@ -64,7 +64,7 @@ def test_the_workspace_protects_a_repository_that_git_is_led_to(tmp_path: Path) 
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".git").symlink_to("kept/one")
     (tmp_path / "sub" / ".git").write_text("gitdir: ../kept/two\n")
-    found = {os.path.relpath(path, tmp_path) for path in protected_paths([str(tmp_path)])}
+    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)}
     assert {".git", "kept/one", "sub/.git", "kept/two"} <= found
 
 
@@ -73,7 +73,7 @@ def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".git" / "config").write_text('[core]\n\thooksPath = hooks\n[include]\n\tpath = "../more"\n')
     (tmp_path / "more").touch()
-    found = {os.path.relpath(path, tmp_path) for path in protected_paths([str(tmp_path)])}
+    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)}
     assert {".git", ".claude", ".envrc", "CLAUDE.md", "sub/.git", "sub/deep/.vscode", "hooks", "more"} <= found
     assert ".husky" not in found  # it is not there, and nothing would use it
     rules = workspace_rules([str(tmp_path)], _LOGIN, "/home/somebody", network=True)

@@ -32,12 +32,12 @@ class Caged:
         self.rules = read_only_rules([str(root)], os.environ, os.path.expanduser("~"))
         self.output = bytearray()
 
-    def start(self, *argv: str, rules: CageRules | None = None, env: dict[str, str] | None = None) -> Process:
+    async def start(self, *argv: str, rules: CageRules | None = None, env: dict[str, str] | None = None) -> Process:
         self.output.clear()
-        return self.host.start(argv, str(self.root), self.output.extend, env, rules or self.rules)
+        return await self.host.start(argv, str(self.root), self.output.extend, env, rules or self.rules)
 
     async def run(self, script: str) -> int:
-        return await self.start("sh", "-c", script).wait()
+        return await (await self.start("sh", "-c", script)).wait()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path)
     rules = read_only_rules([str(tmp_path / "project")], os.environ, "")
     rules = replace(rules, write=(str(tmp_path / "outputs" / "report"),))
     script = "cd ../outputs; echo x >report; echo x >other; echo x >new; rm report"
-    process = host.start(["sh", "-c", script], str(tmp_path / "project"), lambda data: None, None, rules)
+    process = await host.start(["sh", "-c", script], str(tmp_path / "project"), lambda data: None, None, rules)
     await process.wait()
     host.close()
     assert {path.name: path.read_text() for path in (tmp_path / "outputs").iterdir()} == {"report": "x\n", "other": ""}
@@ -105,7 +105,7 @@ async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Pat
     script = 'cat ../file; ./prog; echo x >../device && echo device; echo x >../file; echo x >a; echo x >"$TMPDIR/a"'
     argv = ["sh", "-c", f"{script} && echo fine"]
     rules = replace(rules, read=(*rules.read, "/"))
-    process = host.start(argv, str(tmp_path / "project"), output.extend, None, rules)
+    process = await host.start(argv, str(tmp_path / "project"), output.extend, None, rules)
     await process.wait()
     host.close()
     assert output.startswith(b"outside\n")
@@ -156,7 +156,7 @@ async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(cag
 
 
 async def test_what_leaves_the_group_is_found_by_its_mark_and_killed(caged: Caged) -> None:
-    process = caged.start("sh", "-c", "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait")
+    process = await caged.start("sh", "-c", "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait")
     await until(lambda: caged.output.endswith(b"\n"))
     child = int(caged.output)
     assert os.getpgid(child) != process.pid
@@ -169,16 +169,16 @@ async def test_what_leaves_the_group_is_found_by_its_mark_and_killed(caged: Cage
 async def test_a_program_or_directory_that_is_not_there_is_the_usual_error(caged: Caged) -> None:
     for argv in (["/no/such/program"], ["no-such-program"]):
         with pytest.raises(FileNotFoundError, match=r"no.such.program"):
-            caged.start(*argv)
+            await caged.start(*argv)
     with pytest.raises(FileNotFoundError, match="gone"):
-        caged.host.start(["true"], str(caged.root / "gone"), caged.output.extend, None, caged.rules)
+        await caged.host.start(["true"], str(caged.root / "gone"), caged.output.extend, None, caged.rules)
     assert await caged.run("true") == 0
 
 
 async def test_a_cage_that_cannot_be_made_runs_nothing(caged: Caged) -> None:
     impossible = replace(caged.rules, read=("/\0",), write=(str(caged.root),))
     with pytest.raises(CageUnavailable):
-        caged.start("touch", "a", rules=impossible)
+        await caged.start("touch", "a", rules=impossible)
     assert os.listdir(caged.root) == []
 
 
@@ -203,7 +203,7 @@ async def test_nothing_stays_open_and_nothing_is_inherited(caged: Caged) -> None
     secret = os.open("/etc/passwd", os.O_RDONLY)
     os.set_inheritable(secret, True)
     for _ in range(5):
-        process = caged.start("sh", "-c", "for fd in /proc/self/fd/*; do echo ${fd##*/}; done")
+        process = await caged.start("sh", "-c", "for fd in /proc/self/fd/*; do echo ${fd##*/}; done")
         await process.wait()
         await process.stop()
     os.close(secret)
@@ -221,7 +221,7 @@ async def test_a_zygote_that_was_killed_is_started_again(caged: Caged) -> None:
 
 
 async def test_environment_of_any_bytes_arrives(caged: Caged) -> None:
-    process = caged.start("sh", "-c", 'printf %s "$ODD"', env={"ODD": os.fsdecode(b"a\xff\nb")})
+    process = await caged.start("sh", "-c", 'printf %s "$ODD"', env={"ODD": os.fsdecode(b"a\xff\nb")})
     assert await process.wait() == 0
     assert caged.output == b"a\xff\nb"
 

@@ -4,49 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.remote.sandbox.workspace_kit import Workspace
 from tests.remote.tools_kit import until
 
 from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.sandbox.server import CageServer, CageUnavailable
 from ccb.remote.system.host import LocalHost
-from ccb.remote.system.process import Process
-
-_GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a"}
-
-
-class Workspace:
-    """A repository with instruction files, of which one is a link, and a host that runs commands in it."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.root = home / "project"
-        self.host = LocalHost()
-        self.output = bytearray()
-        (self.root / "sub").mkdir(parents=True)
-        for where in (self.root, self.root / "sub"):
-            subprocess.run(["git", "init", "-q"], cwd=where, check=True, env={**os.environ, **_GIT})
-        (self.root / "AGENTS.md").write_text("instructions\n")
-        (self.root / "CLAUDE.md").symlink_to("AGENTS.md")
-        (self.root / ".husky").mkdir()
-        (self.root / ".husky" / "pre-commit").write_text("true\n")
-        (self.root / "a").write_text("one\n")
-
-    def start(self, script: str, network: bool = False) -> Process:
-        self.output.clear()
-        rules = workspace_rules([str(self.root)], os.environ, str(self.home), network)
-        return self.host.start(["bash", "-c", script], str(self.root), self.output.extend, None, rules)
-
-    async def run(self, script: str) -> str:
-        process = self.start(script)
-        await process.wait()
-        await process.stop()
-        return self.output.decode()
 
 
 @pytest.fixture
@@ -82,7 +50,7 @@ print("all there")
 
 
 async def test_nothing_that_acts_later_can_be_changed_renamed_or_made(workspace: Workspace) -> None:
-    before = _everything(workspace.root)
+    before = workspace.everything()
     attempts = [
         "echo x >.git/config",
         "echo x >.git/hooks/pre-commit",
@@ -106,7 +74,7 @@ async def test_nothing_that_acts_later_can_be_changed_renamed_or_made(workspace:
     printed = await workspace.run("\n".join(f"({attempt})" for attempt in attempts))
     assert printed.count("Read-only file system") + printed.count("busy") > len(attempts)
     workspace.host.close()
-    assert _everything(workspace.root) == before
+    assert workspace.everything() == before
 
 
 async def test_nothing_outside_of_the_project_can_be_changed(workspace: Workspace) -> None:
@@ -134,7 +102,7 @@ async def test_placeholders_are_there_only_while_something_lives(workspace: Work
     before = sorted(os.listdir(workspace.root))
     assert (await workspace.run("ls -d .envrc")).strip() == ".envrc"
     await until(lambda: sorted(os.listdir(workspace.root)) == before)
-    process = workspace.start("setsid env -i /bin/sh -c 'echo $$; exec /bin/sleep 100' & wait $!; exit")
+    process = await workspace.start("setsid env -i /bin/sh -c 'echo $$; exec /bin/sleep 100' & wait $!; exit")
     await until(lambda: workspace.output.endswith(b"\n"))
     left = int(workspace.output)
     os.kill(process.pid, 9)
@@ -150,7 +118,7 @@ async def test_placeholders_stay_for_another_session_and_go_after_a_killed_worke
     before = sorted(os.listdir(workspace.root))
     (workspace.root / ".envrc").mkdir()
     (workspace.root / ".envrc").chmod(0o1700)  # a worker that was killed has left it
-    process = workspace.start("echo ready; exec sleep 100")
+    process = await workspace.start("echo ready; exec sleep 100")
     await until(lambda: workspace.output == b"ready\n")
     first, workspace.host = workspace.host, LocalHost()  # another session in the same project
     assert await workspace.run("echo done") == "done\n"
@@ -167,7 +135,7 @@ async def test_a_program_that_cannot_be_run_is_the_usual_error(workspace: Worksp
     (workspace.root / "program").chmod(0o755)
     rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
     with pytest.raises(OSError, match="program") as raised:
-        workspace.host.start(["./program"], str(workspace.root), workspace.output.extend, None, rules)
+        await workspace.host.start(["./program"], str(workspace.root), workspace.output.extend, None, rules)
     assert raised.value.errno == errno.ENOEXEC
 
 
@@ -180,13 +148,3 @@ async def test_without_landlock_there_is_no_cage_for_the_workspace(tmp_path: Pat
         server.start(["touch", "a"], str(tmp_path), os.environ, rules)
     server.close()
     assert os.listdir(tmp_path) == []
-
-
-def _everything(root: Path) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for directory, names, files in os.walk(root):
-        for path in (Path(directory) / name for name in (*names, *files)):
-            info = path.lstat()
-            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-            found[str(path)] = (info.st_mode, info.st_nlink if path.is_file() else 0, info.st_mtime_ns, content)
-    return found

@@ -64,6 +64,23 @@ async def test_a_command_in_the_background_is_caged_and_tells_of_the_stop(box: T
     assert "stopped by the sandbox: " in said and said.splitlines()[-1] == _HOW
 
 
+async def test_what_a_command_may_not_leave_behind_is_told_once(box: Toolbox) -> None:
+    if not box.context.host.cages().workspace:
+        pytest.skip(box.context.host.cages().why)
+    box.context = replace(box.context, cage=workspace_rules([str(box.root)], os.environ, "/nowhere"))
+    said = await box.text("Bash", command="mkdir d && echo x >d/.envrc")
+    assert "set aside by the sandbox" in said and "d/.envrc is now .envrc.stopped-by-ccb" in said
+    assert "dangerouslyDisableSandbox" in said.splitlines()[-1]
+    await box.text("Bash", command="for at in 1 2 3 4 5 6 7; do git init -q d/$at; done", run_in_background=True)
+    shell = box.context.shells.get("bash_1")
+    assert shell is not None
+    await until(lambda: shell.process.returncode is not None)
+    said = await box.text("BashOutput", bash_id="bash_1")
+    assert "d/1/.git is now .git.stopped-by-ccb" in said and "and 9 more" in said
+    assert "set aside" not in await box.text("BashOutput", bash_id="bash_1")
+    assert "set aside" not in await box.text("Bash", command="mkdir e")
+
+
 async def test_a_cage_that_cannot_be_made_runs_nothing(box: Toolbox) -> None:
     cage = workspace_rules([str(box.root)], os.environ, "/nowhere")  # needs Landlock, which this host has not
     with contextlib.closing(LocalHost(cages=CageServer(most_abi=0))) as host:
@@ -85,9 +102,11 @@ async def test_searches_run_in_the_read_only_cage(
     box.write("a.txt", "needle\n")
     start, cages = box.context.host.start, []
 
-    def noted(argv: Sequence[str], cwd: str, on_output: Callable[[bytes], None], *, cage: CageRules | None) -> Process:
+    async def noted(
+        argv: Sequence[str], cwd: str, on_output: Callable[[bytes], None], *, cage: CageRules | None
+    ) -> Process:
         cages.append(cage)
-        return start(argv, cwd, on_output, cage=cage)
+        return await start(argv, cwd, on_output, cage=cage)
 
     monkeypatch.setattr(box.context.host, "start", noted)
     box.context = replace(box.context, cage=None)

@@ -1,0 +1,101 @@
+"""Keeps what acts outside of a cage later as it is while commands run in the cage for the workspace.
+
+What exists before a command is a mount that the command cannot change. What is new after it is set aside: nobody knows
+a way to forbid a name in directories that the command makes itself. A person who makes such a file while a command
+runs finds it set aside as well: nothing tells whose it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence, Set
+from dataclasses import field
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .aside import set_aside
+from .census import Census
+
+_log = logging.getLogger(__name__)
+
+_MOST_ROUNDS = 20
+
+
+@dataclass
+class _Watched:
+    """One directory. `known` was there before any living command, or was accepted. `missing` was not, and is named by
+    the configuration of git."""
+
+    census: Census
+    known: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+
+
+class Guard:
+    """Watches the session's directories from the first command on. It belongs to one thread at a time."""
+
+    def __init__(self) -> None:
+        self._watched: dict[str, _Watched] = {}
+
+    def begin(self, tops: Sequence[str], alone: bool) -> list[str]:
+        """Return what the command that is about to start may neither change nor make. `alone`: no other command lives,
+        so all that is there now is accepted. Raise TooLarge."""
+        paths: list[str] = []
+        for top in filter(os.path.isdir, tops):
+            watched = self._watched.get(top) or _Watched(Census(top))
+            found = watched.census.take()
+            new = top not in self._watched
+            self._watched[top] = watched
+            named = watched.census.named_by_git(found)
+            if alone or new:
+                watched.known = found
+                watched.missing = {path for path in named if not os.path.lexists(path)}
+            paths += watched.census.protected(found)
+            paths += sorted(path for path in named if os.path.lexists(path))
+        return list(dict.fromkeys(paths))
+
+    def check(self, ours: Set[str]) -> list[str]:
+        """Set aside what is new, but for the paths that ccb itself has made. Return a line about each."""
+        lines: list[str] = []
+        for watched in self._watched.values():
+            lines += _set_new_aside(watched, ours)
+        return lines
+
+    def accept(self) -> None:
+        """Take what is there now for known: something made it that a person has allowed to run without the cage."""
+        for watched in self._watched.values():
+            watched.known = watched.census.take()
+            watched.missing = {path for path in watched.missing if not os.path.lexists(path)}
+
+    def accept_path(self, path: str) -> None:
+        """Take a file that a person has allowed to be written for known, with the directories above it."""
+        for top, watched in self._watched.items():
+            while path.startswith(top + "/"):
+                watched.known.add(path)
+                watched.missing.discard(path)
+                path = os.path.dirname(path)
+
+
+def _set_new_aside(watched: _Watched, ours: Set[str]) -> list[str]:
+    lines: list[str] = []
+    left = set(ours)
+    top = watched.census.top
+    for _ in range(_MOST_ROUNDS):  # what is set aside may hold more
+        found = watched.census.take()
+        watched.known &= found
+        new = (found - watched.known | {path for path in watched.missing if os.path.lexists(path)}) - left
+        if not new:
+            break
+        for path in sorted(new):
+            try:
+                renamed, new_name = set_aside(top, path)
+                lines.append(f"{os.path.relpath(renamed, top)} is now {new_name}")
+            except FileNotFoundError:
+                continue  # it was in what was set aside before it
+            except OSError as error:
+                left.add(path)
+                lines.append(f"{os.path.relpath(path, top)} could not be set aside: {error.strerror}")
+    if lines:
+        _log.warning("set aside in %s: %s", top, "; ".join(lines[:20]))
+    return lines

@@ -1,0 +1,182 @@
+"""What commands in the cage for the workspace leave behind: nothing that acts later, at any depth, whatever the line
+was. No parser stands in front."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.remote.sandbox.workspace_kit import Workspace
+from tests.remote.tools_kit import until
+
+from ccb.remote.sandbox.aside import set_aside
+from ccb.remote.sandbox.census import Census
+from ccb.remote.sandbox.protected import is_repository, why_protected
+from ccb.remote.sandbox.rules import workspace_rules
+from ccb.remote.sandbox.server import CageUnavailable
+
+_EVIL = "core.fsmonitor 'touch $HOME/pwned; false'"
+_MADE = f"git init -q {{0}} && git -C {{0}} config {_EVIL}"
+_HOSTILE = (
+    _MADE.format("new"),
+    f"mkdir -p aa/b/c/d/e/f && {_MADE.format('aa/b/c/d/e/f/deep')}",
+    f"git init -q --bare bare && git -C bare config {_EVIL}",
+    f"git init -q --bare b2 && git -C b2 config {_EVIL} && mv b2 b3 && mkdir in && mv b3 in/b4",
+    f"{_MADE.format('t')} && mv t/.git t/x && mkdir u && mv t/x u/.git",
+    f"{_MADE.format('w')} && cp -r w w2 && mv w w3 && mv w2 w && mv w3 w2",
+    "mkdir v && git init -q v/inner && echo 'gitdir: inner/.git' >v/.git",
+    "mkdir l && git init -q l/real && ln -s real/.git l/.git",
+    "git clone -q --no-local . clone || cp -r .git clone",
+    "cp -r .git copied && mkdir work && mv copied work/.git",
+    "mkdir -p d && echo 'touch $HOME/pwned' >d/.envrc",
+    "mkdir -p d/e && echo x >d/e/x && mv d/e/x d/e/.envrc",
+    "mkdir -p n && echo x >n/y && ln n/y n/.npmrc && rm n/y",
+    "mkdir -p s && echo x >s/y && ln -s y s/AGENTS.md",
+    "mkdir -p case && echo x >case/Claude.MD",
+    "mkdir -p p/.claude && echo '{}' >p/.claude/settings.json",
+    "mkdir -p q/.vscode && echo '{}' >q/.vscode/tasks.json",
+    "mkdir -p closed && echo x >closed/.envrc && chmod 300 closed",
+    "mkdir -p old && touch -d @1 old && echo x >old/.envrc && touch -d @1 old/.envrc old",
+    "mkdir -p sub/deep && echo x >sub/deep/.envrc",
+    "mkdir r && mv sub r/sub; mkdir -p far && mv far/../aa far/aa; echo x >far/aa/b/.envrc",
+    "mkdir 'odd\nname' && echo x >'odd\nname/.envrc'",
+    "mkdir -p hooks && echo 'touch $HOME/pwned' >hooks/pre-commit && chmod 755 hooks/pre-commit",
+    f"git config -f included {_EVIL}",
+    "echo evil >tools/clean.sh; rm -f tools/clean.sh; mv tools tools2",
+    "echo evil >tools/linked-hook; mv tools/linked-hook tools/x",
+    "for i in 1 2 3; do mkdir -p 'many'$i && echo x >many$i/mise.toml; done",
+    "mkdir k && mkfifo k/.envrc",
+    'python3 -c \'import os; f = os.open(".", os.O_TMPFILE | os.O_WRONLY); os.write(f, b"x"); os.mkdir("tmpfile");'
+    ' os.link("/proc/self/fd/%d" % f, "tmpfile/.envrc", follow_symlinks=True)\'',
+    f"mkdir x1 && cd x1 && git init -q --bare . && git config {_EVIL} && mkdir commondir_ && rm -rf refs && :",
+)
+
+
+@pytest.fixture
+async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+    made = Workspace(tmp_path)
+    if not made.host.cages().workspace:
+        pytest.skip(made.host.cages().why)
+    made.git("config", "core.hooksPath", "hooks")
+    made.git("config", "include.path", "../included")
+    made.git("config", "filter.x.clean", "sh tools/clean.sh %f")
+    (made.root / "tools").mkdir()
+    (made.root / "tools" / "clean.sh").write_text("cat\n")
+    (made.root / "tools" / "linked-hook").write_text("true\n")
+    (made.root / ".git" / "hooks" / "pre-push").symlink_to("../../tools/linked-hook")
+    yield made
+    made.host.close()
+
+
+async def test_nothing_that_acts_later_is_left_by_hostile_lines(workspace: Workspace) -> None:
+    before = workspace.everything()
+    ran = await workspace.run("\n".join(f"(\n{line}\n) 2>&1" for line in _HOSTILE))
+    assert "syntax" not in ran
+    assert len(list(workspace.root.rglob("*.stopped-by-ccb"))) > len(_HOSTILE) - 5
+    assert _acting(workspace.root, before) == []
+    for directory, _, _ in os.walk(workspace.root):
+        subprocess.run(["git", "status"], cwd=directory, capture_output=True, check=False, env=workspace.environ)
+    assert not (workspace.home / "pwned").exists()
+    for path in ("tools/clean.sh", "tools/linked-hook", ".git/config"):
+        assert workspace.everything()[str(workspace.root / path)] == before[str(workspace.root / path)]
+
+
+def _acting(root: Path, before: dict[str, object]) -> list[str]:
+    """Return what is new or changed and a Write would ask about, or what git would take for a repository."""
+    found = []
+    for directory, names, files in os.walk(root):
+        paths = (os.path.join(directory, name) for name in (*names, *files))
+        new = [path for path in paths if path not in before and not path.startswith(f"{root}/.git/")]
+        found += [path for path in new if why_protected(path)]
+        if is_repository([*names, *files]) and os.path.basename(directory) != ".git":
+            found.append(directory)
+    return found
+
+
+async def test_what_is_set_aside_is_told_and_can_be_moved_back(workspace: Workspace) -> None:
+    process = await workspace.start("mkdir -p aa/b && echo mine >aa/b/.envrc")
+    await process.wait()
+    assert process.notes == ["aa/b/.envrc is now .envrc.stopped-by-ccb"]
+    assert (workspace.root / "aa" / "b" / ".envrc.stopped-by-ccb").read_text() == "mine\n"
+    await workspace.run_uncaged("mv aa/b/.envrc.stopped-by-ccb aa/b/.envrc")
+    process = await workspace.start("echo changed >aa/b/.envrc; rm -r aa; mv aa c")
+    await process.wait()
+    assert process.notes == []
+    assert (workspace.root / "aa" / "b" / ".envrc").read_text() == "mine\n"
+
+
+async def test_what_people_make_between_commands_stays(workspace: Workspace) -> None:
+    await workspace.run("mkdir -p aa/b/c/d/e")
+    workspace.git("init", "-q", "aa/b/c/d/e")
+    process = await workspace.start("cd aa/b/c/d/e; echo x >.git/config; echo x >.git/hooks/x; mv .git g")
+    await process.wait()
+    assert process.notes == []
+    assert (workspace.root / "aa/b/c/d/e/.git/HEAD").exists()
+    assert "x" not in (workspace.root / "aa/b/c/d/e/.git/config").read_text().split()
+
+
+async def test_what_a_process_makes_after_its_command_is_found_with_the_next(workspace: Workspace) -> None:
+    """Also one that cannot be looked at like others, and left its session."""
+    hide = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"
+    late = f"{hide}; import os, time; print('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    late += "os.mkdir('late'); open('late/.envrc', 'w').close(); os.mkdir('done'); time.sleep(100)"
+    (workspace.root / "late.py").write_text(late)
+    first = await workspace.start("setsid python3 late.py & sleep 100")
+    await until(lambda: workspace.output == b"up\n")
+    os.kill(first.pid, 9)
+    await first.wait()
+    (workspace.root / "go").touch()
+    await until((workspace.root / "done").exists)
+    second = await workspace.start("true")
+    await second.wait()
+    assert second.notes == ["late/.envrc is now .envrc.stopped-by-ccb"]
+    await first.stop()
+
+
+async def test_a_file_that_was_allowed_to_be_written_stays(workspace: Workspace) -> None:
+    running = await workspace.start("echo up; sleep 100")
+    await until(lambda: workspace.output == b"up\n")
+    (workspace.root / "sub" / "more").mkdir()
+    await workspace.host.replace(str(workspace.root / "sub" / "more" / "AGENTS.md"), b"asked", "")
+    await running.stop()
+    assert running.notes == []
+    assert (workspace.root / "sub" / "more" / "AGENTS.md").read_text() == "asked"
+
+
+def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        (tmp_path / f"d{number}" / "inner").mkdir(parents=True)
+    monkeypatch.setattr("ccb.remote.sandbox.census._TICK_NS", 0)
+    census = Census(str(tmp_path))
+    assert census.take() == set()
+    scandir, listed = os.scandir, []
+
+    def noted(path: str) -> object:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    (tmp_path / "d3" / "inner" / ".envrc").touch()
+    os.utime(tmp_path / "d3" / "inner", (1, 1))
+    assert census.take() == {f"{tmp_path}/d3/inner/.envrc"}
+    assert listed == [f"{tmp_path}/d3/inner"]
+
+
+def test_a_link_leads_nothing_outside_to_be_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / ".envrc").touch()
+    (tmp_path / "project" / "link").symlink_to("../outside")
+    with pytest.raises(NotADirectoryError):
+        set_aside(str(tmp_path / "project"), str(tmp_path / "project" / "link" / ".envrc"))
+    assert (tmp_path / "outside" / ".envrc").exists()
+
+
+async def test_a_directory_that_is_itself_a_repository_has_no_cage(workspace: Workspace) -> None:
+    workspace.git("init", "-q", "--bare", "bare")
+    rules = workspace_rules([str(workspace.root / "bare")], os.environ, str(workspace.home))
+    with pytest.raises(CageUnavailable, match="is itself a repository"):
+        await workspace.host.start(["true"], str(workspace.root), workspace.output.extend, None, rules)

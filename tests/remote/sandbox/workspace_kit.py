@@ -1,0 +1,63 @@
+"""A project for tests of the cage for the workspace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from ccb.remote.sandbox.rules import workspace_rules
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import Process
+
+_GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a"}
+
+
+class Workspace:
+    """A repository with instruction files, of which one is a link, and a host that runs commands in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.root = home / "project"
+        self.host = LocalHost()
+        self.output = bytearray()
+        (self.root / "sub").mkdir(parents=True)
+        for where in (self.root, self.root / "sub"):
+            subprocess.run(["git", "init", "-q"], cwd=where, check=True, env={**os.environ, **_GIT})
+        (self.root / "AGENTS.md").write_text("instructions\n")
+        (self.root / "CLAUDE.md").symlink_to("AGENTS.md")
+        (self.root / ".husky").mkdir()
+        (self.root / ".husky" / "pre-commit").write_text("true\n")
+        (self.root / "a").write_text("one\n")
+
+    async def start(self, script: str, network: bool = False) -> Process:
+        self.output.clear()
+        rules = workspace_rules([str(self.root)], os.environ, str(self.home), network)
+        return await self.host.start(["bash", "-c", script], str(self.root), self.output.extend, None, rules)
+
+    async def run(self, script: str) -> str:
+        process = await self.start(script)
+        await process.wait()
+        await process.stop()
+        return self.output.decode()
+
+    async def run_uncaged(self, script: str) -> None:
+        process = await self.host.start(["bash", "-c", script], str(self.root), self.output.extend)
+        assert await process.wait() == 0
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, **_GIT, "HOME": str(self.home)}
+
+    def git(self, *arguments: str) -> None:
+        subprocess.run(["git", *arguments], cwd=self.root, check=True, env=self.environ)
+
+    def everything(self) -> dict[str, object]:
+        """Return the state of every file of the project."""
+        found: dict[str, object] = {}
+        for directory, names, files in os.walk(self.root):
+            for path in (Path(directory) / name for name in (*names, *files)):
+                info = path.lstat()
+                content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+                found[str(path)] = (info.st_mode, info.st_nlink if path.is_file() else 0, info.st_mtime_ns, content)
+        return found
