@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import ccb
 
 
+def _pack(data: bytes, form: str) -> bytes:
+    from .bundle_build import pack
+
+    return pack(data, form)
+
+
 @dataclass(frozen=True)
 class Bundle:
-    """The zip, and its SHA-256 in hex, which identifies it everywhere."""
+    """The zip, and its SHA-256 in hex, which identifies it everywhere. `pack` makes the zip smaller, or has kept the
+    result."""
 
     data: bytes
     sha256: str
+    pack: Callable[[bytes, str], bytes] = _pack
 
     @staticmethod
-    def of(data: bytes) -> Bundle:
-        return Bundle(data, hashlib.sha256(data).hexdigest())
+    def of(data: bytes, pack: Callable[[bytes, str], bytes] = _pack) -> Bundle:
+        return Bundle(data, hashlib.sha256(data).hexdigest(), pack)
+
+    def packed(self, form: str) -> bytes:
+        """Return the zip in the form `xz` or `zlib`. Raise ImportError if this Python cannot make that form."""
+        return self.pack(self.data, form)
 
 
 def load() -> Bundle:
     """Return the bundle that was built into the wheel, or, in a source tree, the bundle of its sources."""
+    built = Path(__file__).with_name("worker.zip")
     try:
-        return Bundle.of(Path(__file__).with_name("worker.zip").read_bytes())
+        return Bundle.of(built.read_bytes(), lambda _, form: built.with_suffix(f".{form}").read_bytes())
     except FileNotFoundError:
-        from .bundle_cache import cache_file, cached_bundle
+        from .bundle_cache import cache_file, cached_bundle, cached_form
 
-        return Bundle.of(cached_bundle(Path(ccb.__file__).parent, ccb.__version__, cache_file()))
+        file = cache_file()
+        data = cached_bundle(Path(ccb.__file__).parent, ccb.__version__, file)
+        return Bundle.of(data, lambda data, form: cached_form(data, form, file))

@@ -1,13 +1,13 @@
 """The bundle of a source tree, kept from one start of ccb to the next.
 
-Building takes 60 ms or more of every start. An installed wheel never comes here: its bundle is built in.
+Building takes 60 ms or more of every start, and packing 200 ms of every first contact with a host. An installed wheel
+never comes here: what it needs is built in.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import cache_from_source
@@ -33,21 +33,34 @@ def cached_bundle(package: Path, version: str, file: Path | None) -> bytes:
     `file`."""
     sources = (package / "remote", package / "tunnel" / "wire")
     key = _key(sources, version)
-    kept = _kept(file, key) if file else None
+    kept = _kept(file, key)
     if kept is not None:
         return kept
     from .bundle_build import build
 
     data = build(*sources, version)
-    if file and _key(sources, version) == key:  # else a source changed while the bundle was built
-        with suppress(OSError):  # a source tree that cannot be written
-            _keep(file, key, data)
+    if _key(sources, version) == key:  # else a source changed while the bundle was built
+        _keep(file, key, data)
     return data
+
+
+def cached_form(data: bytes, form: str, file: Path | None) -> bytes:
+    """Return the bundle `data`, packed in `form`. Pack it only if `file` was not kept with that bundle."""
+    file = file.with_suffix(f".{form}") if file else None
+    key = hashlib.sha256(data).digest()
+    kept = _kept(file, key)
+    if kept is not None:
+        return kept
+    from .bundle_build import pack
+
+    packed = pack(data, form)
+    _keep(file, key, packed)
+    return packed
 
 
 def _key(sources: tuple[Path, Path], version: str) -> bytes:
     """Return a digest of everything that the bundle depends on. For a file that is its name, size and times."""
-    digest = hashlib.sha256(f"{version}\0{zlib.ZLIB_RUNTIME_VERSION}\0".encode())
+    digest = hashlib.sha256(f"{version}\0".encode())
     found = {str(_BUILDER): _BUILDER.stat()}
     for folder in sources:
         found.update(_files(str(folder)))
@@ -65,8 +78,10 @@ def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
                 yield from _files(entry.path)
 
 
-def _kept(file: Path, key: bytes) -> bytes | None:
-    """Return the kept bundle, None if there is none, if it is of other sources, or if it is damaged."""
+def _kept(file: Path | None, key: bytes) -> bytes | None:
+    """Return what was kept under `key`, None if there is nothing, if it has another key, or if it is damaged."""
+    if file is None:
+        return None
     try:
         content = file.read_bytes()
     except OSError:
@@ -75,12 +90,16 @@ def _kept(file: Path, key: bytes) -> bytes | None:
     return data if content[:64] == key + hashlib.sha256(data).digest() else None
 
 
-def _keep(file: Path, key: bytes, data: bytes) -> None:
-    """Write the bundle so that another ccb, which may write at the same time, reads one of both whole."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    try:
-        temporary.write_bytes(key + hashlib.sha256(data).digest() + data)
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _keep(file: Path | None, key: bytes, data: bytes) -> None:
+    """Keep `data` in a source tree that can be written. Another ccb, which may write at the same time, reads one of
+    both whole."""
+    if file is None:
+        return
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
+        try:
+            temporary.write_bytes(key + hashlib.sha256(data).digest() + data)
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)

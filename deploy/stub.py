@@ -1,8 +1,8 @@
 # The first program of ccb that runs on a host: Python 3.9, standard library only. It is sent compressed inside the
 # command line, so it must stay short; comments and blank lines are left out.
 # argv: marker, SHA-256 of the bundle, size of the bundle in bytes, parameters (JSON in base64).
-# It sends a message behind the marker, reads the bundle from stdin unless a cached copy has the right SHA-256, and
-# becomes the bridge in the same process.
+# It sends a message behind the marker, reads the packed bundle from stdin unless a cached copy has the right SHA-256,
+# and becomes the bridge in the same process.
 from __future__ import annotations
 
 import base64
@@ -161,8 +161,8 @@ def no_input() -> bool:
         return True
 
 
-def receive() -> bytes:
-    chunks, left = [], size
+def receive(left: int) -> bytes:
+    chunks = []
     while left:
         chunk = os.read(0, min(left, 262144))
         if not chunk:
@@ -172,12 +172,39 @@ def receive() -> bytes:
     return b"".join(chunks)
 
 
+def packing() -> str:
+    # Return the smallest form of a packed bundle that this Python can unpack. Not every one is built with lzma.
+    try:
+        import lzma
+    except ImportError:
+        return "zlib"
+    return "xz" if lzma else ""
+
+
+def upload() -> bytes:
+    # Read the form of the bundle (x: xz, z: zlib, r: raw), its length in nine digits, and the bytes. What would become
+    # larger than the bundle is cut, and so has another SHA-256.
+    form, length = receive(1), int(receive(9))
+    packed = receive(min(length, size + 999))
+    if form == b"x":
+        import lzma
+
+        try:
+            return lzma.LZMADecompressor(memlimit=1 << 26).decompress(packed, size)
+        except lzma.LZMAError:
+            return b""
+    try:
+        return zlib.decompressobj().decompress(packed, size) if form == b"z" else packed
+    except zlib.error:
+        return b""
+
+
 class BundleImporter(Loader):
     # Imports modules from the bytes of the bundle. zipimport would compile every module twice on Python 3.10 and 3.11,
     # and would need the file for as long as the worker lives.
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.entries: dict[str, tuple[int, int]] = {}  # name: offset of the local header, compressed size
+        self.entries: dict[str, tuple[int, int]] = {}  # name: offset of the local header, size; nothing is compressed
         at = int.from_bytes(data[-6:-2], "little")  # the bundle has no comment, so its directory's offset stands here
         while data.startswith(b"PK\1\2", at):
             size, name, extra, comment, offset = struct.unpack_from("<20xI4xHHH8xI", data, at)
@@ -188,7 +215,7 @@ class BundleImporter(Loader):
         offset, size = self.entries[file]
         name, extra = struct.unpack_from("<26xHH", self.data, offset)
         start = offset + 30 + name + extra
-        return zlib.decompress(self.data[start : start + size], -15)
+        return self.data[start : start + size]
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         base = name.replace(".", "/")
@@ -228,8 +255,8 @@ def main() -> None:
             break
     storage, chosen = "memory", ""
     if data is None:
-        say(need=True, py=version, exe=sys.executable, notes=notes)
-        data = receive()
+        say(need=True, packed=packing(), py=version, exe=sys.executable, notes=notes)
+        data = upload()
         if hashlib.sha256(data).hexdigest() != digest:
             say(error="the bundle arrived damaged", py=version)
             sys.exit(95)

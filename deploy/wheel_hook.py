@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class WorkerBundleHook(BuildHookInterface[Any]):
-    """Adds `ccb/deploy/worker.zip`."""
+    """Adds `ccb/deploy/worker.zip`, and what it is packed in for the transfer."""
 
     PLUGIN_NAME = "custom"
 
@@ -29,15 +30,21 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         found = re.search(r'__version__ = "([^"]+)"', init)
         if found is None:
             raise ValueError("src/ccb/__init__.py names no version")
-        build = _load(root / "deploy" / "bundle_build.py").build
-        out = Path(self.directory) / "worker.zip"
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(build(root / "remote", root / "tunnel" / "wire", found.group(1)))
-        build_data["force_include"][str(out)] = "ccb/deploy/worker.zip"
+        builder = _load(root / "deploy" / "bundle_build.py")
+        bundle = builder.build(root / "remote", root / "tunnel" / "wire", found.group(1))
+        files = {"worker.zip": bundle, **{f"worker.{form}": builder.pack(bundle, form) for form in builder.FORMS}}
+        self._out.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (self._out / name).write_bytes(content)
+            build_data["force_include"][str(self._out / name)] = f"ccb/deploy/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the file: it is in the wheel now."""
-        (Path(self.directory) / "worker.zip").unlink(missing_ok=True)
+        """Remove the files: they are in the wheel now."""
+        shutil.rmtree(self._out, ignore_errors=True)
+
+    @property
+    def _out(self) -> Path:
+        return Path(self.directory) / ".worker"
 
 
 def _load(path: Path) -> ModuleType:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ccb.deploy import bundle_build
-from ccb.deploy.bundle_cache import cached_bundle
+from ccb.deploy.bundle_cache import cached_bundle, cached_form
 
 
 @pytest.fixture
@@ -121,3 +121,20 @@ def test_two_that_write_at_once_leave_a_whole_file(package: Path, file: Path, bu
     builds = len(built)
     assert cached_bundle(package, "1", file) == found[0]
     assert len(built) == builds
+
+
+def test_a_form_is_packed_once_for_a_bundle(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packs: list[str] = []
+    pack = bundle_build.pack
+
+    def counted(data: bytes, form: str) -> bytes:
+        packs.append(form)
+        return pack(data, form)
+
+    monkeypatch.setattr(bundle_build, "pack", counted)
+    for form in bundle_build.FORMS:
+        first = cached_form(b"bundle", form, file)
+        assert cached_form(b"bundle", form, file) == first
+        assert cached_form(b"newer", form, file) == pack(b"newer", form)
+    assert packs == ["xz", "xz", "zlib", "zlib"]
+    assert cached_form(b"newer", "xz", None) == cached_form(b"newer", "xz", file)

@@ -33,18 +33,18 @@ def tiny_bundle(text: str = "hello") -> Bundle:
     """A bundle whose worker prints where it came from."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("ccb/__init__.py"), "", zipfile.ZIP_DEFLATED)
-        archive.writestr(zipfile.ZipInfo("ccb/remote/__init__.py"), "", zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("ccb/__init__.py"), "")
+        archive.writestr(zipfile.ZipInfo("ccb/remote/__init__.py"), "")
         printing = f"os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())"
         worker = f"import os\ndef start(p, b, s):\n    {printing}\n    return 0\n"
-        archive.writestr(zipfile.ZipInfo("ccb/remote/main.py"), worker, zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("ccb/remote/main.py"), worker)
     return Bundle.of(out.getvalue())
 
 
 def fresh_bundle() -> Bundle:
     """The real worker in a zip that no cache on this machine has."""
     out = io.BytesIO(load().data)
-    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "a") as archive:
         archive.writestr("ccb/fresh", uuid.uuid4().hex)
     return Bundle.of(out.getvalue())
 

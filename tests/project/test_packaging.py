@@ -44,7 +44,12 @@ def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[
     with zipfile.ZipFile(built[1]) as archive:
         names = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
     expected = {f"ccb/{name}" for name in _tracked(*ROOMS)}
-    expected |= {"ccb/__init__.py", "ccb/__main__.py", "ccb/py.typed", "ccb/deploy/worker.zip"}
+    expected |= {
+        "ccb/__init__.py",
+        "ccb/__main__.py",
+        "ccb/py.typed",
+        *(f"ccb/deploy/worker.{each}" for each in ("zip", "xz", "zlib")),
+    }
     assert names == expected
 
 

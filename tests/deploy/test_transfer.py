@@ -1,0 +1,87 @@
+"""How the bundle gets to a host: packed in a form that both ends know, never more than was announced."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.deploy.test_deploy_local import Host, tiny_bundle
+
+from ccb.deploy.bootstrap import launch
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.transports.local import LocalTransport
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "home")
+
+
+def counted(bundle: Bundle, forms: list[str], *, lacks: str = "") -> Bundle:
+    """A bundle that notes the forms it is packed in. The laptop's Python `lacks` one of them."""
+
+    def pack(data: bytes, form: str) -> bytes:
+        forms.append(form)
+        if form == lacks:
+            raise ImportError(form)
+        return bundle.pack(data, form)
+
+    return replace(bundle, pack=pack)
+
+
+def without_lzma(host: Host) -> None:
+    """Let every Python of the host be one that was built without lzma."""
+    python = host.home / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(
+        f"#!{sys.executable}\n"
+        "import os, sys\n"
+        "args = ['import sys; sys.modules[\"lzma\"] = None; ' + each if 'import sys' in each else each\n"
+        "        for each in sys.argv[1:]]\n"
+        f"os.execv({sys.executable!r}, [{sys.executable!r}, *args])\n"
+    )
+    python.chmod(0o755)
+    host.env["PATH"] = f"{python.parent}:/usr/bin:/bin"
+
+
+@pytest.mark.parametrize(
+    ("host_has_lzma", "lacks", "asked"), [(True, "", ["xz"]), (True, "xz", ["xz", "zlib"]), (False, "", ["zlib"])]
+)
+async def test_the_smallest_form_that_both_ends_know_is_sent(
+    host: Host, host_has_lzma: bool, lacks: str, asked: list[str]
+) -> None:
+    if not host_has_lzma:
+        without_lzma(host)
+    forms: list[str] = []
+    launched, said = await host.start(counted(tiny_bundle(), forms, lacks=lacks))
+    assert (launched.uploaded, said) == (True, "hello disk /\n")
+    assert forms == asked
+    launched, said = await host.start(counted(tiny_bundle(), forms))
+    assert (launched.uploaded, said, forms) == (False, "hello disk /\n", asked)
+
+
+async def test_on_this_machine_nothing_is_packed(host: Host) -> None:
+    transport = LocalTransport(host.env, sys.executable)
+    forms: list[str] = []
+    launched = await launch(transport, {"cwd": "/", "keep": False}, counted(tiny_bundle(), forms))
+    assert b"hello memory /\n".startswith(launched.rest or await launched.pipe.read())
+    assert (launched.uploaded, forms) == (True, [])
+    await launched.pipe.close()
+    await transport.close()
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [b"", b"garbage", zlib.compress(tiny_bundle("evil").data), zlib.compress(bytes(1 << 20)), bytes(4096)],
+    ids=["nothing", "garbage", "another bundle", "a bomb", "too much"],
+)
+async def test_what_is_not_the_announced_bundle_is_not_run(host: Host, packed: bytes) -> None:
+    without_lzma(host)
+    launched, said = await host.start(replace(tiny_bundle(), pack=lambda data, form: packed))
+    assert launched.uploaded
+    assert '"error": "the bundle arrived damaged"' in said and "hello" not in said
+    assert await launched.pipe.exit_status() == 95
+    assert not list(host.home.rglob("*.zip"))
