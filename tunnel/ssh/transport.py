@@ -196,7 +196,9 @@ class SshTransport:
             async with asyncio.timeout(_OPEN_S):
                 process = await self._start(command)
         except asyncssh.ChannelOpenError as error:
-            if not self.alive:
+            from .pipelining.command import ChannelRefusedError
+
+            if not self.alive and not isinstance(error, ChannelRefusedError):
                 raise _lost(self._name, error) from error
             raise Unreachable(
                 f"{self._name} refused to run a command",
@@ -224,7 +226,7 @@ class SshTransport:
             else:
                 process = await start_command(self._connection, command, guess)
         except GuessedWrongError as error:
-            await self.pipelining.forget(str(error))
+            await self.pipelining.guessed_wrong(str(error))
             await self._log_in_again()
             return await self._connection.create_process(command, encoding=None)
         number = guess if guess is not None else number_of(process)

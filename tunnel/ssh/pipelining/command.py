@@ -11,9 +11,16 @@ from asyncssh.packet import SSHPacket
 
 from .connection import PipelinedConnection
 
+OPEN_S = 10.0
+"""Seconds for the server to open the channel."""
+
 
 class GuessedWrongError(Exception):
-    """The server gave the channel another number, or closed the connection instead. The command did not run."""
+    """The server gave the channel another number, ended the connection, or was silent."""
+
+
+class ChannelRefusedError(asyncssh.ChannelOpenError):
+    """The server opens no channel. It may have closed the connection because of the command that came behind."""
 
 
 async def start_command(
@@ -21,12 +28,13 @@ async def start_command(
 ) -> asyncssh.SSHClientProcess[bytes]:
     """Run `command` on a channel to which the server will give the number `guess`.
 
-    Raise GuessedWrongError, and what `create_process` of asyncssh raises.
+    Raise GuessedWrongError, ChannelRefusedError, and what `create_process` of asyncssh raises.
     """
     assert isinstance(connection, PipelinedConnection)
     options = connection.options
     env = {name.encode(): value.encode() for name, value in dict(cast(dict[str, str], options.env or {})).items()}
     channel = _AheadChannel(connection, guess)
+    limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
     try:
         process = await channel.create(
             asyncssh.SSHClientProcess, command, None, env, False, None, None, {}, False, None, None, False, False
@@ -38,6 +46,7 @@ async def start_command(
             raise GuessedWrongError(str(error)) from error
         raise
     finally:
+        limit.cancel()
         await channel.end_opening()
     assert isinstance(process, asyncssh.SSHClientProcess)
     await process.redirect(asyncssh.PIPE, asyncssh.PIPE, asyncssh.PIPE)
@@ -68,7 +77,7 @@ class _AheadChannel(SSHClientChannel[bytes]):
             options.max_pktsize,
         )
         self.opened = False
-        self.refusal: asyncssh.ChannelOpenError | None = None
+        self.refusal: ChannelRefusedError | None = None
         self._guess = guess
         self._opening: asyncio.Task[SSHPacket] | None = None
 
@@ -86,8 +95,13 @@ class _AheadChannel(SSHClientChannel[bytes]):
         super().process_open_confirmation(send_chan, send_window, send_pktsize, packet)
 
     def process_open_failure(self, code: int, reason: str, lang: str) -> None:
-        self.refusal = asyncssh.ChannelOpenError(code, reason, lang)
+        self.refusal = ChannelRefusedError(code, reason, lang)
         super().process_open_failure(code, reason, lang)
+
+    def give_up(self) -> None:
+        """End the connection if the server has not answered."""
+        if not self.opened and self.refusal is None:
+            self.get_connection().abort()
 
     async def end_opening(self) -> None:
         """End the task that waits for the answer."""

@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ...ssh_config.host_config import HostConfig
-from .past_logins import PastLogin, PastLogins
+from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
 
 if TYPE_CHECKING:
     from .connection import PipelinedConnection
@@ -86,8 +86,16 @@ class Pipelining:
     async def first_channel(self, number: int | None, *, ahead: bool) -> None:
         """Note the number of the first channel, and whether its command did not wait for it."""
         self._sent_ahead = ahead
-        if number is not None and self._stored is not None and self._stored.channel != number:
+        if number is not None and self._stored is not None and self._stored.channel != ALWAYS_WAIT:
             await self._store(dataclasses.replace(self._stored, channel=number))
+
+    async def guessed_wrong(self, why: str) -> None:
+        """Let the commands to this server wait from now on, because it did not bear one that did not."""
+        login = self._stored
+        await self.forget(why)
+        self.why_not = "the server did not bear a command that came behind the request for its channel"
+        if login is not None:
+            await self._store(dataclasses.replace(login, channel=ALWAYS_WAIT))
 
     def report(self) -> str:
         """Return whether this login was pipelined and what the next one will be, for the doctor."""

@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 MAX_HOSTS = 500
 """How many hosts are remembered. The ones that were written first are forgotten first."""
 
+ALWAYS_WAIT = -1
+"""Stands for the number of the first channel where a command that did not wait for it ended the connection."""
+
 _MAX_BYTES = 4096
 
 
@@ -29,7 +32,7 @@ class PastLogin:
 
     `host_key` and `key` are fingerprints; `server` is the version that the server sent. `algorithm` names the kind of
     key or certificate, `signature` that of its signature. `channel` is the number that the server gave to the first
-    channel, None if it is not known.
+    channel, None if it is not known, or ALWAYS_WAIT.
     """
 
     host_key: str

@@ -3,57 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 import subprocess
 from pathlib import Path
 
-import asyncssh
 import pytest
-from tests.support.login import Person, every_host, logged_in, only_config, target
+from tests.support.login import Person, every_host, only_config, target
+from tests.support.pipelined import PIPELINED, last_login, remembered, remembering, report
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
 from ccb.tunnel.errors import AuthFailed, HostKeyError
-from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
-from ccb.tunnel.ssh.jumps import route
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogin, PastLogins, fingerprint
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
 from ccb.tunnel.ssh.transport import connect
 from ccb.tunnel.ssh_config.target import SshTarget
 
-PIPELINED = "yes, the key signed at once and the command did not wait"
 PASSWORD = "open, sesame"
-
-
-async def report(where: SshTarget, past: PastLogins | None, prompts: Prompts | None = None) -> str:
-    """What the doctor would say of a login whose first command has run."""
-    async with logged_in(where, prompts, past) as transport:
-        pipe = await transport.execute("echo here; exec cat")
-        assert await pipe.read() == b"here\n"
-        await pipe.close()
-        return transport.pipelining.report()
-
-
-def last_login(server: Sshd, key: Path | None = None) -> PastLogin:
-    """A login to `server` by `key`, as it is remembered."""
-    with socket.create_connection(("127.0.0.1", server.port)) as stream:
-        version = stream.makefile(encoding="ascii").readline().strip()
-    shown, mine = (
-        fingerprint(asyncssh.read_public_key(path.with_suffix(".pub")).public_data)
-        for path in (server.host_key, key or server.identity)
-    )
-    return PastLogin(shown, version, mine, "ssh-ed25519", "ssh-ed25519", 0)
-
-
-async def remembering(directory: Path, where: SshTarget, login: PastLogin) -> PastLogins:
-    """A laptop whose last login to `where` was `login`."""
-    past = PastLogins(directory / "past")
-    past.remember((await route(where))[-1].config, login)
-    return past
-
-
-async def remembered(past: PastLogins, where: SshTarget) -> PastLogin | None:
-    return past.last((await route(where))[-1].config)
 
 
 def connections(server: Sshd) -> int:
@@ -83,7 +49,7 @@ async def test_the_second_login_saves_four_round_trips(sshd: Sshd, host_user: Ho
 
 async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     where = target(sshd, host_user)
-    past = await remembering(tmp_path, where, last_login(sshd))
+    past = await remembering(tmp_path, where, await last_login(sshd))
     sshd.identity.with_name("authorized_keys").write_text("")
     with pytest.raises(AuthFailed) as plain:
         await connect(where, NobodyToAsk())
@@ -98,11 +64,11 @@ async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: 
 async def test_another_key_logs_in_on_the_same_try(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     other = make_key(tmp_path / "other")
     where = target(sshd, host_user, f"IdentityFile={other}")
-    past = await remembering(tmp_path, where, last_login(sshd))
+    past = await remembering(tmp_path, where, await last_login(sshd))
     sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
     assert (await report(where, past)).startswith("no: the pipelined login failed")
     login = await remembered(past, where)
-    assert login is not None and login.key == last_login(sshd, other).key
+    assert login is not None and login.key == (await last_login(sshd, other)).key
     assert await report(where, past) == PIPELINED
 
 
@@ -112,7 +78,7 @@ async def test_a_second_factor_is_asked_for_as_ever(host_user: HostUser, tmp_pat
     options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password", tries]
     async with serve(tmp_path / "server", options) as server:
         where = target(server, host_user)
-        past = await remembering(tmp_path, where, last_login(server))
+        past = await remembering(tmp_path, where, await last_login(server))
         for why in ("the pipelined login failed", "no login with one key alone is remembered"):
             person = Person(passwords=[PASSWORD])
             text = await report(where, past, person)
@@ -125,7 +91,7 @@ async def test_a_key_that_is_refused_where_one_failure_is_the_end(host_user: Hos
     other = make_key(tmp_path / "other")
     async with serve(tmp_path / "server", ["MaxAuthTries 1"]) as server:
         where = target(server, host_user, key=other)
-        past = await remembering(tmp_path, where, last_login(server, other))
+        past = await remembering(tmp_path, where, await last_login(server, other))
         with pytest.raises(AuthFailed) as caught:
             await connect(where, NobodyToAsk(), past=past)
         assert "MaxAuthTries" in caught.value.what and "1 public key in files" in caught.value.evidence
@@ -136,7 +102,7 @@ async def test_a_key_that_is_refused_where_one_failure_is_the_end(host_user: Hos
 
 async def test_nothing_is_signed_for_another_host_key(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     where = target(sshd, host_user)
-    other = dataclasses.replace(last_login(sshd), host_key="SHA256:other")
+    other = dataclasses.replace(await last_login(sshd), host_key="SHA256:other")
     past = await remembering(tmp_path, where, other)
     text = await report(where, past)  # known_hosts has the key: it was changed, and the person has accepted that
     assert text == "no: the host shows another key than the last time; the next one is"
@@ -152,7 +118,7 @@ async def test_nothing_is_signed_for_another_version_of_the_server(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
     where = target(sshd, host_user)
-    past = await remembering(tmp_path, where, dataclasses.replace(last_login(sshd), server="SSH-2.0-OpenSSH_9.1"))
+    past = await remembering(tmp_path, where, dataclasses.replace(await last_login(sshd), server="SSH-2.0-OpenSSH_9.1"))
     assert await report(where, past) == "no: the server has another version than the last time; the next one is"
     assert await report(where, past) == PIPELINED
 

@@ -1,0 +1,51 @@
+"""Logins that are remembered, and what the doctor would say of the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncssh
+from tests.support.login import logged_in
+from tests.support.sshd import Sshd
+
+from ccb.tunnel.login.prompter import Prompts
+from ccb.tunnel.ssh.jumps import route
+from ccb.tunnel.ssh.pipelining.past_logins import PastLogin, PastLogins, fingerprint
+from ccb.tunnel.ssh_config.target import SshTarget
+
+SIGNED = "yes, the key signed at once"
+PIPELINED = f"{SIGNED} and the command did not wait"
+
+
+async def report(where: SshTarget, past: PastLogins | None, prompts: Prompts | None = None) -> str:
+    """What the doctor would say of a login whose first command has run."""
+    async with logged_in(where, prompts, past) as transport:
+        pipe = await transport.execute("echo here; exec cat")
+        assert await pipe.read() == b"here\n"
+        await pipe.close()
+        return transport.pipelining.report()
+
+
+async def last_login(server: Sshd, key: Path | None = None) -> PastLogin:
+    """A login to `server` by `key`, as it is remembered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    version = (await reader.readline()).decode("ascii").strip()
+    writer.close()
+    shown, mine = (
+        fingerprint(asyncssh.read_public_key(path.with_suffix(".pub")).public_data)
+        for path in (server.host_key, key or server.identity)
+    )
+    return PastLogin(shown, version, mine, "ssh-ed25519", "ssh-ed25519", 0)
+
+
+async def remembering(directory: Path, where: SshTarget, login: PastLogin) -> PastLogins:
+    """A laptop whose last login to `where` was `login`."""
+    past = PastLogins(directory / "past")
+    past.remember((await route(where))[-1].config, login)
+    return past
+
+
+async def remembered(past: PastLogins, where: SshTarget) -> PastLogin | None:
+    """What the laptop would use for a login to `where`."""
+    return past.last((await route(where))[-1].config)
