@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
@@ -16,6 +16,7 @@ from ccb.tunnel.link.refusals import too_many_processes
 from ccb.tunnel.login.server_messages import expired
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import OnTrial, Pipe, RunsBeside, SharesPython, Transport
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .bundle import Bundle
 from .command import CANDIDATES, NO_PYTHON_STATUS, TERMINAL_STATUS, bootstrap_command

@@ -7,6 +7,7 @@ path, so it imports nothing relative.
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import zipfile
@@ -78,6 +79,12 @@ def pack(data: bytes, form: str) -> bytes:
     if len(packed) > MAX_SIZE:
         raise ValueError(f"the packed worker bundle has {len(packed)} bytes, over the limit of {MAX_SIZE}")
     return packed
+
+
+def pack_stub(source: bytes) -> bytes:
+    """Return the stub as it travels in a command line: without comments and empty lines, compressed, in base64."""
+    lines = [line for line in without_prose(source.decode()).splitlines() if line]
+    return base64.b64encode(zlib.compress("\n".join(lines).encode(), 9))
 
 
 def _sources(folder: Path, prefix: str) -> dict[str, bytes]:

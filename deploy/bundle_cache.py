@@ -47,7 +47,7 @@ def cached_bundle(package: Path, version: str, file: Path | None) -> bytes:
 def cached_form(data: bytes, form: str, file: Path | None) -> bytes:
     """Return the bundle `data`, packed in `form`. Pack it only if `file` was not kept with that bundle."""
     file = file.with_suffix(f".{form}") if file else None
-    key = hashlib.sha256(data).digest()
+    key = hashlib.sha256(_BUILDER.read_bytes() + data).digest()
     kept = _kept(file, key)
     if kept is not None:
         return kept
@@ -56,6 +56,20 @@ def cached_form(data: bytes, form: str, file: Path | None) -> bytes:
     packed = pack(data, form)
     _keep(file, key, packed)
     return packed
+
+
+def cached_stub(source: bytes, file: Path | None) -> str:
+    """Return the stub with this source as it travels. Pack it only if it has changed since it was kept beside
+    `file`."""
+    file = file.with_name("stub.txt") if file else None
+    key = hashlib.sha256(_BUILDER.read_bytes() + source).digest()
+    packed = _kept(file, key)
+    if packed is None:
+        from .bundle_build import pack_stub
+
+        packed = pack_stub(source)
+        _keep(file, key, packed)
+    return packed.decode("ascii")
 
 
 def _key(sources: tuple[Path, Path], version: str) -> bytes:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from .bundle import Bundle
-from .bundle_build import without_prose
 from .probe import probe_script, python_lines
 
 NO_PYTHON_STATUS = 97
@@ -55,9 +53,13 @@ _RUN = (
 
 @cache
 def _stub() -> str:
-    source = without_prose(files("ccb.deploy").joinpath("stub.py").read_text(encoding="utf-8"))
-    lines = "\n".join(line for line in source.splitlines() if line)
-    return base64.b64encode(zlib.compress(lines.encode(), 9)).decode()
+    here = Path(__file__)
+    try:
+        return here.with_name("stub.txt").read_text(encoding="ascii")  # a wheel has it ready
+    except FileNotFoundError:
+        from .bundle_cache import cache_file, cached_stub
+
+        return cached_stub(here.with_name("stub.py").read_bytes(), cache_file())
 
 
 def bootstrap_command(

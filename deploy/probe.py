@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 _SHOWN_NOISE = 600
 

@@ -33,6 +33,7 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         builder = _load(root / "deploy" / "bundle_build.py")
         bundle = builder.build(root / "remote", root / "tunnel" / "wire", found.group(1))
         files = {"worker.zip": bundle, **{f"worker.{form}": builder.pack(bundle, form) for form in builder.FORMS}}
+        files["stub.txt"] = builder.pack_stub((root / "deploy" / "stub.py").read_bytes())
         self._out.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (self._out / name).write_bytes(content)

@@ -6,8 +6,10 @@ The table in `options` names group and field for each option; `arguments_from` f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .option_values import OptionValue
 from .options import Group, Option

@@ -7,8 +7,9 @@ docs/reference/command-line.md is generated from them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .option_values import (
     ReadValue,

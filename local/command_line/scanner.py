@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .option_values import OptionValue, is_session_id, shortened, split_rules
 from .options import BY_NAME, Option, OptionKind

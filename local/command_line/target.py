@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.dataclass import dataclass
 
 HOME = "~"
 _EXAMPLES = "Write [user@]host[:/path] or ssh://[user@]host[:port]/path."

@@ -11,13 +11,13 @@ import os
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import NoSuchSession, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command

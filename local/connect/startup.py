@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle

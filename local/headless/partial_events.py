@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.stream_events import (
     ContentBlockDelta,
     ContentBlockStart,

@@ -17,10 +17,10 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine
 from ccb.tunnel.wire.requests import A, Answer, Failure, P, RequestKind, RequestRefused, Success, public_answer
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import Record, parse_event
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from ccb.tunnel.link.backoff import waits
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.dataclass import dataclass
 
 PATIENCE = 24 * 3600.0
 """Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""

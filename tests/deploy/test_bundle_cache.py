@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ccb.deploy import bundle_build
-from ccb.deploy.bundle_cache import cached_bundle, cached_form
+from ccb.deploy.bundle_cache import cached_bundle, cached_form, cached_stub
 
 
 @pytest.fixture
@@ -138,3 +140,13 @@ def test_a_form_is_packed_once_for_a_bundle(file: Path, monkeypatch: pytest.Monk
         assert cached_form(b"newer", form, file) == pack(b"newer", form)
     assert packs == ["xz", "xz", "zlib", "zlib"]
     assert cached_form(b"newer", "xz", None) == cached_form(b"newer", "xz", file)
+
+
+def test_the_stub_is_packed_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = b"# prose\nprint(1)\n\nprint(2)\n"
+    first = cached_stub(source, file)
+    assert zlib.decompress(base64.b64decode(first)) == b"print(1)\nprint(2)"
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle_build, "pack_stub", None)
+        assert cached_stub(source, file) == first
+    assert cached_stub(b"print(3)", file) != first

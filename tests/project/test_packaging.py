@@ -48,6 +48,7 @@ def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[
         "ccb/__init__.py",
         "ccb/__main__.py",
         "ccb/py.typed",
+        "ccb/deploy/stub.txt",
         *(f"ccb/deploy/worker.{each}" for each in ("zip", "xz", "zlib")),
     }
     assert names == expected

@@ -14,11 +14,11 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import HostKeyError
+from ..wire.dataclass import dataclass
 
 if TYPE_CHECKING:
     import asyncssh

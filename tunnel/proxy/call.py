@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from ..wire.dataclass import dataclass
 from .policy import Refusal
 from .providers.provider import ProviderError
 

@@ -8,11 +8,11 @@ import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ..errors import ConfigError, UsageError
+from ..wire.dataclass import dataclass
 from .target import SshTarget
 from .unsupported import Lines, changed, without_effect
 

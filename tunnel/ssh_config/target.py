@@ -6,9 +6,9 @@ import dataclasses
 import getopt
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..errors import UsageError
+from ..wire.dataclass import dataclass
 
 _FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 

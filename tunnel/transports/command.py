@@ -9,10 +9,10 @@ import os
 import signal
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..errors import CcbError, ConnectionLost, UsageError
 from ..plain_text import neutralise
+from ..wire.dataclass import dataclass
 from .stderr_tail import LAST_WORDS_S, Notice, StderrTail
 
 _READ_LIMIT = 1024 * 1024

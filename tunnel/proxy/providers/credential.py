@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from ...secret import Secret
+from ...wire.dataclass import dataclass
 
 
 class CredentialKind(Enum):

@@ -10,10 +10,11 @@ import logging
 import os
 import secrets
 import stat
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from ...ssh_config.host_config import HostConfig
+from ...wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
