@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import marshal
 import os
 import select
 import stat
@@ -16,7 +17,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ class BundleImporter(Loader):
     # and would need the file for as long as the worker lives.
     def __init__(self, data: bytes) -> None:
         self.data = data
+        self.compiled: dict[str, bytes] = {}  # what the compiled copy has of the modules, see ccb.remote.compiled
         self.entries: dict[str, tuple[int, int]] = {}  # name: offset of the local header, size; nothing is compressed
         at = int.from_bytes(data[-6:-2], "little")  # the bundle has no comment, so its directory's offset stands here
         while data.startswith(b"PK\1\2", at):
@@ -228,8 +230,13 @@ class BundleImporter(Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        origin = str(module.__spec__ and module.__spec__.origin)
-        exec(compile(self.source(origin[6:]), origin, "exec", dont_inherit=True), module.__dict__)
+        file = str(module.__spec__ and module.__spec__.origin)[6:]
+        code = self.compiled.get(file)
+        exec(marshal.loads(code) if code else self.compile(file), module.__dict__)
+
+    def compile(self, file: str) -> CodeType:
+        code: CodeType = compile(self.source(file), "<ccb>/" + file, "exec", dont_inherit=True)
+        return code
 
     def get_source(self, name: str) -> str:  # for tracebacks
         spec = self.find_spec(name)
@@ -279,8 +286,13 @@ def main() -> None:
         except OSError:
             pass
     start_params.update(notes=notes, bundle_path=chosen)
-    sys.meta_path.insert(0, BundleImporter(data))
+    importer = BundleImporter(data)
+    sys.meta_path.insert(0, importer)
     sys.argv[1:] = []
+    if chosen and "ccb/remote/compiled/copy.py" in importer.entries:
+        from ccb.remote.compiled.copy import load
+
+        importer.compiled, start_params["no_copy"] = load(chosen, digest)
     from ccb.remote.main import start
 
     if start_params.pop("wait", False) and not os.read(0, 1):  # the laptop has given this connection up

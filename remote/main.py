@@ -47,6 +47,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
     - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
     - `notes`: the stub's notes for the person.
     - `bundle_path`: where the stub found or wrote the bundle, "" if nowhere.
+    - `no_copy`: why the stub has compiled the worker from the bundle, "" if it has used the compiled copy beside it.
     - `command`: run a host command instead of a session; see `host_commands`.
     """
     users_umask = os.umask(0o077)

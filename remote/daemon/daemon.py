@@ -10,11 +10,13 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ccb import __version__
 from ccb.tunnel.wire import Json, Refused, SessionOptions, encode_frame
 from ccb.tunnel.wire.records import WorkerRecord
 
+from ..compiled.writer import CopyWriter
 from ..journal.journal import Journal, JournalError
 from ..journal.summary import JournalSummary
 from ..sandbox.server import Mechanism
@@ -37,24 +39,18 @@ from .lifetime import GRACE_S, IDLE_S, Activity, LifeLimits, Lifetime
 from .model_streams import Calls
 from .upkeep import keep_reachable
 
+if TYPE_CHECKING:
+    from .start import Launch
+
 log = logging.getLogger(__name__)
 
 
-def run_daemon(
-    where: SessionPaths,
-    facts: dict[str, object],
-    listener: socket.socket,
-    first: socket.socket,
-    *,
-    grace_s: float | None,
-    idle_s: float | None,
-) -> int:
-    """Serve until the session ends. Return the exit status. `facts` go into every hello, `first` is a client that has
-    its hello, and a limit that is None has its default."""
+def run_daemon(launch: Launch, first: socket.socket) -> int:
+    """Serve until the session ends. Return the exit status. `first` is a client that has its hello."""
+    where = launch.where
     log_to(where.file("daemon.log"))
-    limits = LifeLimits(GRACE_S if grace_s is None else grace_s, IDLE_S if idle_s is None else idle_s)
     try:
-        return asyncio.run(_serve(where, facts, limits, listener, first))
+        return asyncio.run(_serve(launch, first))
     except RuntimeError as error:
         if "start new thread" not in str(error):
             raise
@@ -74,19 +70,21 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
         client.sendall(b"".join(encode_frame(frame)))
 
 
-async def _serve(
-    where: SessionPaths, facts: dict[str, object], limits: LifeLimits, listener: socket.socket, first: socket.socket
-) -> int:
+async def _serve(launch: Launch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
     await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
-    daemon = Daemon(where, facts, limits)
+    limits = LifeLimits(
+        GRACE_S if launch.grace_s is None else launch.grace_s, IDLE_S if launch.idle_s is None else launch.idle_s
+    )
+    copy = CopyWriter(launch.bundle_path, str(launch.facts["bundle"]), launch.no_copy)
+    daemon = Daemon(launch.where, launch.facts, limits, copy)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     asking = loop.run_in_executor(None, daemon.ask_for_cages)
     try:
-        await daemon.run(listener, first)
+        await daemon.run(launch.listener, first)
     finally:
         await asking
     return 0
@@ -95,17 +93,20 @@ async def _serve(
 class Daemon:
     """Owns the session, its journal, its clients and everything its tools started.
 
-    `facts` go into every hello: bundle, session, cwd, storage and notes.
+    `facts` go into every hello: bundle, session, cwd, storage and notes. `copy` writes the compiled copy of the bundle
+    after the first turn.
     """
 
-    def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits | None = None) -> None:
+    def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits, copy: CopyWriter) -> None:
         self.journal = Journal(where.file("journal.jsonl"))
         self.state_directory = where.state
         self.session: Session | None = None
         self._where = where
         self._facts = facts
         self._lease = Lease(where.file("epoch"), *read_lease(where.state))
-        self._lifetime = Lifetime(_for_storage(limits or LifeLimits(), where), self._activity)
+        self._lifetime = Lifetime(_for_storage(limits, where), self._activity)
+        self._copy = copy
+        self._has_worked = False  # a turn has begun in this worker
         self._calls = Calls()
         self.clients = Clients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
@@ -184,6 +185,9 @@ class Daemon:
             viewers=self.clients.viewers,
             **({} if self._where.state else {"bytes": self.journal.size}),
         )
+        self._has_worked = self._has_worked or self._state != "idle"
+        if self._has_worked and self._state == "idle" and not self._stopping.is_set():
+            self._copy.soon()
 
     def stop(self) -> None:
         """End the session now."""
@@ -245,6 +249,7 @@ class Daemon:
         await close_context(self._context)
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)
+        await self._copy.close()
         if self.session is not None:
             self._summary.update(state="ended", driver="", viewers=0)
             self._summary.remove_owner()

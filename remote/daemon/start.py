@@ -30,7 +30,7 @@ class Launch:
 
     `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are the descriptors
     that hold the session's locks, -1 for none. `log` is the open log file. `grace_s` and `idle_s` are limits in
-    seconds, None for the default.
+    seconds, None for the default. `bundle_path` and `no_copy` are start parameters, see `main.start`.
     """
 
     def __init__(self, where: paths.SessionPaths, facts: dict[str, object], listener: socket.socket) -> None:
@@ -42,6 +42,8 @@ class Launch:
         self.log = -1
         self.grace_s: float | None = None
         self.idle_s: float | None = None
+        self.bundle_path = ""
+        self.no_copy = ""
 
 
 def start_daemon(
@@ -87,6 +89,7 @@ def _start(
             launch = Launch(where, facts, listener)
             launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
             launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
+            launch.bundle_path, launch.no_copy = (str(params.get(name) or "") for name in ("bundle_path", "no_copy"))
             try:
                 if _fork():
                     os.umask(users_umask)  # files made by tools follow the user's umask; our own files set their modes
@@ -186,9 +189,7 @@ def _run(launch: Launch) -> None:
         _import_what_the_daemon_needs()
         from .daemon import run_daemon
 
-        status = run_daemon(
-            launch.where, launch.facts, launch.listener, first, grace_s=launch.grace_s, idle_s=launch.idle_s
-        )
+        status = run_daemon(launch, first)
     except SystemExit as end:
         status = int(str(end.code))
         if first is not None and status == 128 + signal.SIGINT:

@@ -14,7 +14,7 @@ from .stopping import all_targets, stop_all
 
 _WHY = ""  # no reason is reported: the person asked for the removal
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
-_WORKER = re.compile(r"[0-9a-f]{64}\.zip|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
+_WORKER = re.compile(r"[0-9a-f]{64}\.zip|[0-9a-f]{64}\.[\w.+-]+\.code|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 
 
 def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
@@ -70,7 +70,7 @@ def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
                 path = os.path.join(top, name)
                 if path in own:
                     continue
-                if name[:-4] in in_use:
+                if name[:64] in in_use:
                     remover.reports.kept(path, "a worker on another host may use it")
                 else:
                     remover.file(path, "temp" if name.startswith(".") else "bundle", _WHY)

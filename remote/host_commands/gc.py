@@ -44,6 +44,7 @@ _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
     r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
 )
+_BUNDLE = re.compile(r"[0-9a-f]{64}\.(zip|[\w.+-]+\.code)")  # a bundle, or the compiled copy of one
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
 _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 
@@ -268,10 +269,10 @@ def _remove_bundles(remover: Remover, current: str) -> None:
             continue
         for name in sorted(os.listdir(top)):
             path = os.path.join(top, name)
-            if not re.fullmatch(r"[0-9a-f]{64}\.zip", name):
+            if not _BUNDLE.fullmatch(name):
                 continue
-            if name[:-4] not in keep:
+            if name[:64] not in keep:
                 remover.file(path, "bundle", "no worker uses it")
-            elif name[:-4] != current:
+            elif name[:64] != current:
                 remover.reports.kept(path, "a living worker uses it")
         _remove_temporary(remover, top)

@@ -165,6 +165,9 @@ async def test_clean_leaves_nothing_of_ccb_on_the_host(
         os.chown(path, uid, -1)
     before = tree(host_user)
     async with at_work(laptop, fake_model, sshd, host_user):
+        (bundle,) = host_user.home.glob(".cache/ccb/worker/*.zip")
+        for name in (f"{bundle.stem}.cpython-39.code", f"{'f' * 64}.pypy310-pp73.code"):
+            bundle.with_name(name).write_text("compiled copy")
         would = await command(sshd, host_user, "clean", dry_run=True)
         assert len(processes_of(host_user)) > 2
         did = await command(sshd, host_user, "clean")
@@ -186,7 +189,8 @@ async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: Hos
     (session / "journal.jsonl").write_text(json.dumps(record) + "\n")
     owner = {"cwd": "/", "hostname": "nodeb", "boot": "b", "pid": 7, "bundle": "e" * 64}
     (session / "summary.json").write_text(json.dumps(owner))
-    (home / f".cache/ccb/worker/{'e' * 64}.zip").write_text("zip")
+    for ending in ("zip", "cpython-39.code"):
+        (home / f".cache/ccb/worker/{'e' * 64}.{ending}").write_text("bundle and compiled copy")
     (home / ".local/state/ccb/ccb-7.log").write_text("a laptop's own log")
     (home / "precious/sessions/file").write_text("x")
     (session.parent / "linked").symlink_to(home / "precious")

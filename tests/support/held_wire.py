@@ -14,7 +14,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
+from ccb.remote.compiled.writer import CopyWriter
 from ccb.remote.daemon.daemon import Daemon
+from ccb.remote.daemon.lifetime import LifeLimits
 from ccb.remote.sessions.paths import SessionPaths
 from ccb.tunnel.errors import ConnectionLost
 
@@ -151,7 +153,7 @@ class InProcessHost:
         self._facts: dict[str, object] = {
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip
-        self.daemon = daemon(self._where, self._facts)
+        self.daemon = daemon(self._where, self._facts, LifeLimits(), CopyWriter("", "b" * 64, ""))
         self.wires: list[Wire] = []
         self._anchor: socket.socket | None = None
         self._running: asyncio.Task[None] | None = None

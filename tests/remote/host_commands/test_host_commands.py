@@ -384,6 +384,7 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
     unused, theirs = uuid.uuid4().hex * 2, uuid.uuid4().hex * 2
     for digest in (CURRENT, unused, theirs):
         (cache / f"{digest}.zip").write_text("zip")
+        (cache / f"{digest}.cpython-39.code").write_text("compiled copy")
     (cache / f".{unused[:16]}.999999999").write_text("cut off")
     (cache / "notes.txt").write_text("the user's")
     (cache / f"{'d' * 64}.zip").symlink_to(host.project)
@@ -392,14 +393,17 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
     ) as login:
         reports = await command(host, "gc")
         login.communicate()
-    kinds = {Path(body["path"]).name[:8]: (kind, body.get("what")) for kind, body in reports}
+    kinds = {Path(body["path"]).name: (kind, body.get("what")) for kind, body in reports}
     assert kinds == {
-        unused[:8]: ("removed", "bundle"),
-        f".{unused[:7]}": ("removed", "temp"),
-        "dddddddd": ("removed", "bundle"),
-        theirs[:8]: ("kept", None),
+        f"{unused}.zip": ("removed", "bundle"),
+        f"{unused}.cpython-39.code": ("removed", "bundle"),
+        f".{unused[:16]}.999999999": ("removed", "temp"),
+        f"{'d' * 64}.zip": ("removed", "bundle"),
+        f"{theirs}.zip": ("kept", None),
+        f"{theirs}.cpython-39.code": ("kept", None),
     }
-    assert sorted(path.name for path in cache.iterdir()) == sorted([f"{CURRENT}.zip", f"{theirs}.zip", "notes.txt"])
+    left = {f"{digest}.{ending}" for digest in (CURRENT, theirs) for ending in ("zip", "cpython-39.code")}
+    assert {path.name for path in cache.iterdir()} == {*left, "notes.txt"}
     assert host.project.exists()
 
 

@@ -249,7 +249,7 @@ def test_the_zygote_starts_from_the_bundle(how: str, tmp_path: Path) -> None:
     """From a zip on the disk, and from one that was removed, as on a host: its bytes are in memory then."""
     root = Path(__file__).parents[3]
     bundle = tmp_path / "worker.zip"
-    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(bundle, "w") as archive:
         archive.writestr("ccb/__init__.py", "__version__ = 'x'")
         archive.writestr("ccb/tunnel/__init__.py", "")
         for top, name in ((root / "remote", "ccb/remote"), (root / "tunnel" / "wire", "ccb/tunnel/wire")):

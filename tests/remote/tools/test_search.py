@@ -488,7 +488,7 @@ async def test_glob_gives_absolute_paths_newest_first(box: Toolbox) -> None:
 async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path: Path) -> None:
     bundle = tmp_path / "worker.zip"
     packages = {"ccb/remote": ccb.remote, "ccb/tunnel/wire": ccb.tunnel.wire}
-    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(bundle, "w") as archive:
         archive.writestr("ccb/__init__.py", "")
         archive.writestr("ccb/tunnel/__init__.py", "")
         for name, package in packages.items():

@@ -1,0 +1,100 @@
+"""Where the compiled copy of the bundle is, and how it is read.
+
+The copy lies beside the bundle, one for each kind of Python. Whatever is odd about it, the worker is compiled from the
+bundle, whose hash the laptop names. No hash of the laptop vouches for the copy: it is code of this user's own account,
+as a `.pyc` file is. Therefore it counts only as a private file of this user in a private directory of this user, which
+is checked on the open directory and the open file.
+
+The stub calls `load` at every start, and compiles this module for it, so it is small and imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+import stat
+import sys
+from _frozen_importlib_external import MAGIC_NUMBER
+
+MISSING = "missing"
+"""The reason why there is no copy yet."""
+
+_MAX_BYTES = 16 * 1024 * 1024
+_SHA = 32
+
+
+class Odd(Exception):
+    """The copy cannot be used. The text says why."""
+
+
+def copy_path(bundle_path: str) -> str:
+    """Return the path of the copy for this Python of the bundle at `bundle_path`, "" if this Python has no name."""
+    tag = sys.implementation.cache_tag
+    return "%s.%s.code" % (bundle_path[: -len(".zip")], tag) if tag else ""
+
+
+def load(bundle_path: str, digest: str) -> tuple[dict[str, bytes], str]:
+    """Return the marshalled code of every module, by its file in the bundle with the hash `digest`, and "". If there is
+    no copy that can be used, return {} and the reason."""
+    try:
+        return parse(_read(copy_path(bundle_path)), digest), ""
+    except FileNotFoundError:
+        return {}, MISSING
+    except OSError as error:
+        return {}, error.strerror or str(error)
+    except Odd as odd:
+        return {}, str(odd)
+
+
+def pack(codes: dict[str, bytes], digest: str) -> bytes:
+    """Return the bytes of a copy."""
+    body = _header(digest) + marshal.dumps(codes)
+    return hashlib.sha256(body).digest() + body
+
+
+def parse(data: bytes, digest: str) -> dict[str, bytes]:
+    """Return what `pack` was given. Raise Odd."""
+    body = memoryview(data)[_SHA:]
+    if hashlib.sha256(body).digest() != data[:_SHA]:
+        raise Odd("it is damaged")
+    header = _header(digest)
+    if body[: len(header)] != header:
+        raise Odd("it is of another version")
+    codes: dict[str, bytes] = marshal.loads(body[len(header) :])  # noqa: S302 - a private file of this user
+    return codes
+
+
+def private_directory(path: str) -> int:
+    """Return a descriptor of a directory that belongs to this user and is closed to others. Raise Odd or OSError."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if _is_private(os.fstat(directory)):
+        return directory
+    os.close(directory)
+    raise Odd("its directory is not private")
+
+
+def _read(path: str) -> bytes:
+    if not path:
+        raise Odd("this Python has no name for compiled files")
+    directory = private_directory(os.path.dirname(path))
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(os.path.basename(path), flags, dir_fd=directory)
+    finally:
+        os.close(directory)
+    with os.fdopen(file, "rb") as opened:
+        info = os.fstat(file)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or not _is_private(info):
+            raise Odd("it is not a private file")
+        if info.st_size > _MAX_BYTES:
+            raise Odd("it is too large")
+        return opened.read(_MAX_BYTES)
+
+
+def _is_private(info: os.stat_result) -> bool:
+    return info.st_uid == os.getuid() and not stat.S_IMODE(info.st_mode) & 0o077
+
+
+def _header(digest: str) -> bytes:
+    return ("ccb 1 %s %s %s\n" % (sys.implementation.cache_tag, MAGIC_NUMBER.hex(), digest)).encode()

@@ -1,0 +1,115 @@
+"""Writes the compiled copy of the bundle, once in the life of a daemon that had to compile the worker itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import marshal
+import os
+import re
+import time
+from collections.abc import Iterable
+from types import CodeType
+from typing import Protocol, cast
+
+from . import copy
+from .copy import MISSING, Odd, copy_path, pack, private_directory
+
+log = logging.getLogger(__name__)
+
+DELAY_S = 1.0
+"""Seconds between the end of the first turn and the writing, so that what a client waits for comes first."""
+
+_COPY = re.compile(r"([0-9a-f]{64})\.[\w.+-]+\.code")
+
+
+class BundleSources(Protocol):
+    """The stub's importer: it names the files of the bundle and compiles them."""
+
+    @property
+    def entries(self) -> Iterable[str]: ...
+
+    def compile(self, file: str) -> CodeType: ...
+
+
+class CopyWriter:
+    """Writes the copy for the bundle at `bundle_path`, whose hash is `digest`. `no_copy` says why this daemon has not
+    used a copy; with "" it has, and nothing is written."""
+
+    def __init__(self, bundle_path: str, digest: str, no_copy: str) -> None:
+        self._path = bundle_path
+        self._digest = digest
+        self._wanted = bool(bundle_path and no_copy)
+        if self._wanted and no_copy != MISSING:
+            log.warning("the compiled copy of the worker beside %s was not used: %s", bundle_path, no_copy)
+        self._now = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def soon(self) -> None:
+        """Write the copy in a moment. Later calls do nothing."""
+        if self._wanted and self._task is None and not self._now.is_set():
+            self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def close(self) -> None:
+        """If the copy was to be written soon, write it now."""
+        self._now.set()
+        if self._task is not None:
+            await self._task
+
+    async def _write(self) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._now.wait(), DELAY_S)
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, write_copy, self._path, self._digest, _sources())
+        except (OSError, Odd) as error:
+            log.warning("the compiled copy of the worker cannot be written: %s", error)
+        except Exception:
+            log.exception("the compiled copy of the worker cannot be written")
+
+
+def _sources() -> BundleSources:
+    return cast("BundleSources", copy.__spec__ and copy.__spec__.loader)
+
+
+def write_copy(bundle_path: str, digest: str, sources: BundleSources) -> None:
+    """Compile every module of the bundle, and put the copy beside it in one step. Remove copies whose bundle is gone.
+    Raise Odd or OSError."""
+    path = copy_path(bundle_path)
+    if not path:
+        return
+    directory = private_directory(os.path.dirname(path))
+    try:
+        codes = {}
+        for file in sources.entries:
+            if file.endswith(".py"):
+                codes[file] = marshal.dumps(sources.compile(file))
+                time.sleep(0)  # the daemon's loop goes on between two modules
+        _put(directory, os.path.basename(path), digest, pack(codes, digest))
+        _remove_orphans(directory)
+    finally:
+        os.close(directory)
+
+
+def _put(directory: int, name: str, digest: str, data: bytes) -> None:
+    """Write the file under a temporary name, which `ccb gc` knows, and rename it. It need not survive a power cut."""
+    temporary = ".%s.%d-%s" % (digest[:16], os.getpid(), os.urandom(8).hex())
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(temporary, flags, 0o600, dir_fd=directory)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            opened.write(data)
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _remove_orphans(directory: int) -> None:
+    names = set(os.listdir(directory))
+    for name in names:
+        copy = _COPY.fullmatch(name)
+        if copy and copy[1] + ".zip" not in names:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=directory)

@@ -1,0 +1,277 @@
+"""The compiled copy of the bundle: used when it is a good and private file, and silently left alone when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import marshal
+import os
+import secrets
+import stat
+import subprocess
+import sys
+import uuid
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import content, says
+from tests.remote.bundle_in_memory import imports_from
+from tests.remote.worker_process import Laptop, WorkerHost, until, worker_host
+
+from ccb.deploy.bundle import Bundle, load
+from ccb.deploy.command import bootstrap_command
+from ccb.remote.compiled import copy
+from ccb.remote.compiled.writer import CopyWriter
+
+NOBODY = 65534
+
+
+class Visited:
+    """A host that sessions are started on through the real command line."""
+
+    def __init__(self, host: WorkerHost, bundle: Bundle) -> None:
+        self.host = host
+        self.bundle = bundle
+        self.cache = host.home / ".cache/ccb/worker"
+        self.path = Path(copy.copy_path(str(self.cache / f"{bundle.sha256}.zip")))
+        self.log = ""
+        self.notes: list[str] = []
+
+    async def visit(self, python: str = sys.executable) -> str:
+        """Run a session of one turn, and wait for the end of its daemon. Return the version that the worker names."""
+        laptop, session = await self._login(python), ""
+        try:
+            hello = await laptop.attach()
+            session, self.notes = hello.session, hello.notes
+            await laptop.say("hi")
+            opened, _ = await laptop.call()
+            await laptop.answer(opened, content(says("ok")))
+            await laptop.message("result")
+            await laptop.stop()
+        finally:
+            if laptop.process.returncode is None:
+                await laptop.drop()
+        lock = self.host.runtime / "ccb" / f"{session}.lock"
+        await until(lambda: not lock.exists(), "the daemon has ended")
+        self.log = (self.host.state(session) / "daemon.log").read_text(encoding="utf-8")
+        return opened.headers["user-agent"].partition("/")[2]
+
+    async def _login(self, python: str) -> Laptop:
+        marker = secrets.token_hex(16)
+        params = {"session": str(uuid.uuid4()), "cwd": "~/project", "create": True}
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", bootstrap_command(marker, self.bundle, params, python=python),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            env=self.host.env, limit=1024 * 1024,
+        )  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        await process.stdout.readuntil(marker.encode() + b" ")
+        if b'"need": true' in await process.stdout.readline():
+            process.stdin.write(b"r%09d" % len(self.bundle.data) + self.bundle.data)
+        return Laptop(process)
+
+    @property
+    def codes(self) -> dict[str, bytes]:
+        """What the copy holds. Raises for one that a start would not use."""
+        codes, why = copy.load(str(self.cache / f"{self.bundle.sha256}.zip"), self.bundle.sha256)
+        assert not why, why
+        return codes
+
+    def plant(self, version: str, *, digest: str = "") -> bytes:
+        """Put a copy in place that a start would use, whose worker names another version. Return its bytes."""
+        file = "ccb/remote/model/request.py"
+        source = zipfile.ZipFile(io.BytesIO(self.bundle.data)).read(file).decode()
+        told = source.replace('f"ccb/{version}"', f'"ccb/{version}"')
+        assert told != source
+        code = marshal.dumps(compile(told, "<ccb>/" + file, "exec", dont_inherit=True))
+        data = copy.pack({file: code}, digest or self.bundle.sha256)
+        self.path.write_bytes(data)
+        self.path.chmod(0o600)
+        return data
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return load()
+
+
+async def test_the_first_session_leaves_a_copy_and_the_next_uses_it(tmp_path: Path, bundle: Bundle) -> None:
+    async with worker_host(tmp_path / "home") as host:
+        visited = Visited(host, bundle)
+        version = await visited.visit()
+        assert stat.S_IMODE(visited.path.stat().st_mode) == 0o600
+        assert {"ccb/remote/main.py", "ccb/remote/daemon/daemon.py", "ccb/__init__.py"} <= set(visited.codes)
+        assert sorted(os.listdir(visited.cache)) == sorted([visited.path.name, f"{bundle.sha256}.zip"])
+        visited.plant("of-the-copy")
+        assert version and await visited.visit() == "of-the-copy"
+        assert "compiled copy" not in visited.log
+
+
+async def test_a_host_with_an_old_python_has_a_copy_of_its_own(tmp_path: Path, bundle: Bundle) -> None:
+    old = next(iter(sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*/bin/python3.9"))), None)
+    if old is None:
+        pytest.skip("no Python 3.9 is installed here")
+    async with worker_host(tmp_path / "home") as host:
+        visited = Visited(host, bundle)
+        visited.cache.mkdir(parents=True, mode=0o700)
+        visited.plant("of-another-python")
+        version = await visited.visit(str(old))
+        assert version != "of-another-python"
+        theirs = visited.path.with_name(f"{bundle.sha256}.cpython-39.code")
+        assert theirs.stat().st_size > 500_000 and visited.path.exists()
+        theirs.write_bytes(visited.path.read_bytes())  # what 3.11 has compiled would crash 3.9
+        assert await visited.visit(str(old)) == version
+        assert "it is of another version" in visited.log
+
+
+def _damaged(visited: Visited, data: bytes) -> None:
+    visited.path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def _truncated(visited: Visited, data: bytes) -> None:
+    visited.path.write_bytes(data[: len(data) // 2])
+
+
+def _empty(visited: Visited, data: bytes) -> None:
+    visited.path.write_bytes(b"")
+
+
+def _of_another_bundle(visited: Visited, data: bytes) -> None:
+    visited.plant("bad", digest="e" * 64)
+
+
+def _too_large(visited: Visited, data: bytes) -> None:
+    with visited.path.open("ab") as file:
+        file.truncate(64 * 1024 * 1024)
+
+
+def _link(visited: Visited, data: bytes) -> None:
+    visited.path.rename(visited.host.home / "elsewhere")
+    visited.path.symlink_to(visited.host.home / "elsewhere")
+
+
+def _second_name(visited: Visited, data: bytes) -> None:
+    (visited.host.home / "elsewhere").hardlink_to(visited.path)
+
+
+def _open_to_others(visited: Visited, data: bytes) -> None:
+    visited.path.chmod(0o604)
+
+
+def _pipe(visited: Visited, data: bytes) -> None:
+    visited.path.unlink()
+    os.mkfifo(visited.path, 0o600)
+
+
+def _of_another_user(visited: Visited, data: bytes) -> None:
+    if os.getuid():
+        pytest.skip("only root can give a file away")
+    os.chown(visited.path, NOBODY, -1)
+
+
+BAD = {
+    "it is damaged": (_damaged, _truncated, _empty),
+    "it is of another version": (_of_another_bundle,),
+    "it is too large": (_too_large,),
+    "Too many levels of symbolic links": (_link,),
+    "it is not a private file": (_second_name, _open_to_others, _pipe, _of_another_user),
+}
+_STATES = [(make, why) for why, states in BAD.items() for make in states]
+
+
+@pytest.mark.parametrize(("make", "why"), _STATES, ids=[make.__name__ for make, _ in _STATES])
+def test_an_odd_copy_is_not_read(
+    make: Callable[[Visited, bytes], None], why: str, tmp_path: Path, bundle: Bundle
+) -> None:
+    host = WorkerHost(tmp_path / "home")
+    try:
+        visited = Visited(host, bundle)
+        visited.cache.mkdir(parents=True, mode=0o700)
+        data = visited.plant("bad")
+        assert visited.codes
+        make(visited, data)
+        zip_path = str(visited.cache / f"{bundle.sha256}.zip")
+        assert copy.load(zip_path, bundle.sha256) == ({}, why)
+    finally:
+        host.runtime.rmdir()
+
+
+@pytest.mark.parametrize("make", [_damaged, _link, _of_another_bundle], ids=lambda make: str(make.__name__))
+async def test_a_session_starts_beside_an_odd_copy_and_replaces_it(
+    make: Callable[[Visited, bytes], None], tmp_path: Path, bundle: Bundle
+) -> None:
+    """The person hears nothing of it, the log does."""
+    why = next(reason for reason, states in BAD.items() if make in states)
+    async with worker_host(tmp_path / "home") as host:
+        visited = Visited(host, bundle)
+        visited.cache.mkdir(parents=True, mode=0o700)
+        data = visited.plant("bad")
+        make(visited, data)
+        assert await visited.visit() != "bad"
+        assert f"was not used: {why}" in visited.log and visited.notes == []
+        assert "ccb/remote/main.py" in visited.codes
+        assert make is not _link or (host.home / "elsewhere").read_bytes() == data
+
+
+async def test_two_first_sessions_at_once_leave_one_good_copy(tmp_path: Path, bundle: Bundle) -> None:
+    async with worker_host(tmp_path / "home") as host:
+        first, second = Visited(host, bundle), Visited(host, bundle)
+        await asyncio.gather(first.visit(), second.visit())
+        assert "ccb/remote/main.py" in first.codes
+        assert sorted(os.listdir(first.cache)) == sorted([first.path.name, f"{bundle.sha256}.zip"])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run a program as another user")
+def test_a_copy_that_cannot_be_opened_and_a_directory_of_others_are_left_alone(tmp_path: Path, bundle: Bundle) -> None:
+    """As a user who does not own what is there."""
+    program = """
+import json, os, sys
+from ccb.remote.compiled import copy
+os.setuid(65534)
+print(json.dumps([copy.load(path, "d" * 64)[1] for path in sys.argv[1:]]))
+"""
+    for path in [tmp_path, *list(tmp_path.parents)[:-1]]:
+        if path.stat().st_uid == 0 and path != Path("/tmp"):
+            path.chmod(path.stat().st_mode | 0o011)
+    theirs, open_to_all, own = tmp_path / "theirs", tmp_path / "open", tmp_path / "own"
+    for directory, owner, mode in ((theirs, 0, 0o755), (open_to_all, NOBODY, 0o777), (own, NOBODY, 0o700)):
+        directory.mkdir()
+        file = Path(copy.copy_path(str(directory / f"{'d' * 64}.zip")))
+        file.write_bytes(copy.pack({}, "d" * 64))
+        file.chmod(0o600)
+        os.chown(directory, owner, -1)
+        directory.chmod(mode)
+    argv = [sys.executable, "-c", program, *(f"{each}/{'d' * 64}.zip" for each in (theirs, open_to_all, own))]
+    source = Path(__file__).resolve().parents[2] / "src"
+    done = subprocess.run(argv, env={"PYTHONPATH": str(source)}, capture_output=True, check=True, text=True)
+    assert json.loads(done.stdout) == ["its directory is not private"] * 2 + ["Permission denied"]
+
+
+async def test_nothing_is_written_for_a_worker_that_runs_from_memory(tmp_path: Path) -> None:
+    for path, no_copy in (("", copy.MISSING), (str(tmp_path / "b.zip"), "")):
+        writer = CopyWriter(path, "d" * 64, no_copy)
+        writer.soon()
+        await writer.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_traceback_from_the_copy_shows_the_line_of_the_source(tmp_path: Path, bundle: Bundle) -> None:
+    (tmp_path / "worker.zip").write_bytes(bundle.data)
+    program = f"""
+{imports_from(tmp_path / "worker.zip")}
+importer = sys.meta_path[0]
+importer.compiled = {{file: marshal.dumps(importer.compile(file)) for file in importer.entries if file[-3:] == ".py"}}
+importer.compile = None
+from ccb.tunnel.wire import ndjson
+try:
+    ndjson.dump(object())
+except TypeError:
+    import traceback
+    traceback.print_exc()
+"""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    assert 'File "<ccb>/ccb/tunnel/wire/ndjson.py", line' in done.stderr
+    assert "_ENCODER.encode(" in done.stderr
