@@ -19,7 +19,7 @@ from ccb.tunnel.transports.pipe import OnTrial, Pipe, RunsBeside, SharesPython, 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .bundle import Bundle
-from .command import CANDIDATES, NO_PYTHON_STATUS, TERMINAL_STATUS, bootstrap_command
+from .command import CANDIDATES, NO_PYTHON_STATUS, RUNNING, TERMINAL_STATUS, bootstrap_command
 from .probe import Heard
 
 MAX_NOISE = 2 * 1024 * 1024
@@ -65,14 +65,13 @@ async def launch(
     """Start the worker on the host of `transport`.
 
     That takes one round trip if the host has the bundle, else another one and the upload. Over a transport on trial the
-    stub waits for a word from here before it does anything, while it imports the worker. With `heard`, the shell also
-    reports facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed (an expired
-    account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
+    stub waits for a word from here before it does anything; the word is sent when the host's shell runs. With `heard`,
+    the shell also reports facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed
+    (an expired account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
     """
     marker = secrets.token_hex(16)
     python = transport.python if isinstance(transport, SharesPython) else ""
-    waits = isinstance(transport, OnTrial) and transport.on_trial
-    if waits:
+    if isinstance(transport, OnTrial) and transport.on_trial:
         params = {**params, "wait": True}
     command = bootstrap_command(marker, bundle, params, candidates, probe=heard is not None, python=python)
     pipe = await transport.execute(command)
@@ -87,10 +86,9 @@ async def launch(
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
         uploaded = facts.get("need") is True
-        if uploaded or waits:
+        if uploaded:
             form = str(facts.get("packed", ""))
-            data = await asyncio.to_thread(_upload, bundle, form, transport) if uploaded else b""
-            await pipe.write(data + (_GO_ON if waits else b""))
+            await pipe.write(await asyncio.to_thread(_upload, bundle, form, transport))
         return Launched(pipe, reader.rest(), uploaded, reader.noise, facts)
     except _Ended as ended:
         error = await _explain(transport, ended, pipe)
@@ -142,12 +140,16 @@ class _MarkerReader:
         self.pythons: list[str] = []
 
     async def next(self) -> dict[str, Any]:
-        """Return the next message of the stub. Collect the Pythons that the command line reports before it."""
+        """Return the next message of the stub. Collect the Pythons that the command line reports before it, and tell it
+        to go on when it runs."""
         while True:
             line = await self._line()
             if line.startswith((b"probe ", b"python ")):
                 self._heard.word(line.decode("utf-8", "replace"))
             if line.startswith(b"probe "):
+                continue
+            if line == RUNNING.encode():
+                await self._pipe.write(_GO_ON)
                 continue
             if line.startswith(b"python "):
                 self.pythons.append(neutralise(line[7:].decode("utf-8", "replace")))

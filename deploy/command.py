@@ -19,6 +19,9 @@ from .probe import probe_script, python_lines
 NO_PYTHON_STATUS = 97
 TERMINAL_STATUS = 94
 
+RUNNING = "running"
+"""The first word of a command line that waits for the laptop before it does anything."""
+
 _PLAIN = f"if test -t 0; then stty raw -echo || exit {TERMINAL_STATUS}; exec 2>/dev/null; fi; "
 """A terminal instead of a pipe would echo its input, change line ends, and mix errors into the frames."""
 
@@ -74,11 +77,13 @@ def bootstrap_command(
     """Return the command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
     `python` is an interpreter of 3.9 or newer that is used without a search.
 
-    If no candidate is a Python >= 3.9, it prints `\\n<marker> python <path> <version>` for each other Python and exits
-    with NO_PYTHON_STATUS. It exits with TERMINAL_STATUS on a terminal that it cannot make transparent. With `probe` the
-    shell first reports facts about the host (see `probe.Heard`).
+    If `params` have `wait`, it says RUNNING behind the marker before anything else. If no candidate is a Python >= 3.9,
+    it prints `\\n<marker> python <path> <version>` for each other Python and exits with NO_PYTHON_STATUS. It exits with
+    TERMINAL_STATUS on a terminal that it cannot make transparent. With `probe` the shell first reports facts about the
+    host (see `probe.Heard`).
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
+    sign = f"echo; echo {marker} {RUNNING}; " if params.get("wait") else ""
     words = " ".join(candidates)
     stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
     probing = probe_script(marker, words) if probe else ""
@@ -90,6 +95,6 @@ def bootstrap_command(
             f'for P in {words}; do "$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && exec "$P" {stub}; '
             f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"
         )
-    script = f"{_PLAIN}{probing}{search}"
+    script = f"{_PLAIN}{sign}{probing}{search}"
     assert "'" not in script and "\n" not in script
     return f"exec sh -c '{script}'" + (f" {shlex.quote(python)}" if python else "")

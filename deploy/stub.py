@@ -151,15 +151,29 @@ def prune(directory: str, keep: str) -> None:
             pass
 
 
+said: list[bytes] = []  # the laptop's word to go on, if it was read already
+
+
 def no_input() -> bool:
-    # Return whether stdin is closed. The laptop sends nothing before it is asked, so what can be read now is the end of
-    # stdin, or a file that a start-up file has put in its place.
+    # Return whether stdin is closed. The laptop sends nothing before it is asked but its word to go on, so what else
+    # can be read now is the end of stdin, or a file that a start-up file has put in its place.
     try:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return True
-        return not os.isatty(0) and bool(select.select([0], [], [], 0)[0]) and not os.read(0, 1)
+        if os.isatty(0) or not select.select([0], [], [], 0)[0]:
+            return False
+        said.append(os.read(0, 1))
+        return not said[0]
     except OSError:
         return True
+
+
+def go_on() -> None:
+    # Wait for the word of the laptop. Exit if it has given this connection up.
+    if not said:
+        said.append(os.read(0, 1))
+    if not said[0]:
+        sys.exit(96)
 
 
 def receive(left: int) -> bytes:
@@ -250,6 +264,7 @@ def main() -> None:
         say(input=False, py=version)
         sys.exit(96)
     start_params = json.loads(base64.b64decode(params))
+    waits = start_params.pop("wait", False)
     for directory in places():
         path = os.path.join(directory, digest + ".zip")
         try:
@@ -263,6 +278,8 @@ def main() -> None:
     storage, chosen = "memory", ""
     if data is None:
         say(need=True, packed=packing(), py=version, exe=sys.executable, notes=notes)
+        if waits:
+            go_on()
         data = upload()
         if hashlib.sha256(data).hexdigest() != digest:
             say(error="the bundle arrived damaged", py=version)
@@ -295,8 +312,8 @@ def main() -> None:
         importer.compiled, start_params["no_copy"] = load(chosen, digest)
     from ccb.remote.main import start
 
-    if start_params.pop("wait", False) and not os.read(0, 1):  # the laptop has given this connection up
-        sys.exit(96)
+    if waits:
+        go_on()
     sys.exit(start(start_params, digest, storage))
 
 

@@ -30,8 +30,8 @@ class LiveMaster:
 def find_master(config: HostConfig, target: SshTarget) -> LiveMaster | None:
     """Return the master that the person's ssh_config names for `target`, None if there is none.
 
-    ssh would use any master at ControlPath. ccb uses it only if nobody else can have made it, and if its name says that
-    it leads to this account.
+    ssh would use any master at ControlPath. ccb uses it only if nobody else can have made it, and if it leads to this
+    account: its name says so, or the command line names it for this host.
     """
     path = config.control_path
     if path is None or not os.path.lexists(path):
@@ -39,7 +39,8 @@ def find_master(config: HostConfig, target: SshTarget) -> LiveMaster | None:
     if config.control_asks:
         return LiveMaster(path, "it asks for confirmation (ControlMaster ask)")
     problem = socket_problem(path)
-    if not problem and not _names_account(path.name, config, target):
+    named = any(option.strip().lower().startswith("controlpath") for option in target.options)
+    if not problem and not named and not _names_account(path.name, config, target):
         problem = "its name does not tell user, host and port apart: use %C in ControlPath"
     return LiveMaster(path, problem or peer_problem(path))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.control_master import control_master, socket_directory
-from tests.support.login import Person, target
+from tests.support.login import Person, only_config, target
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd
 from tests.support.sshd import sshd as serve
@@ -131,11 +131,14 @@ async def test_a_master_without_room_for_another_session_is_passed_over(
             await first.close()
 
 
-async def test_sockets_that_may_lead_elsewhere_are_not_touched(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
+async def test_sockets_that_may_lead_elsewhere_are_not_touched(
+    sshd: Sshd, host_user: HostUser, sockets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of these is a socket that ssh itself would use, or a trap somebody else has laid."""
 
-    async def problem(path: Path, *more: str) -> str:
-        where = target(sshd, host_user, f"ControlPath={path}", *more)
+    async def problem(path: Path | None = None, *more: str) -> str:
+        named = [] if path is None else [f"ControlPath={path}"]
+        where = target(sshd, host_user, *named, *more)
         ((_, config),) = await route(where)
         found = find_master(config, where)
         return "" if found is None else found.problem
@@ -151,11 +154,14 @@ async def test_sockets_that_may_lead_elsewhere_are_not_touched(sshd: Sshd, host_
             assert await carrier(target(sshd, host_user, master.option)) == "login"
             back()
         assert await problem(path) == ""
-        for name in (f"{host_user.name}@127.0.0.1", f"127.0.0.1:{sshd.port}", f"{host_user.name}:{sshd.port}"):
+        config_file = only_config(tmp_path, monkeypatch)
+        names = (f"{host_user.name}@127.0.0.1", f"127.0.0.1:{sshd.port}", f"{host_user.name}:{sshd.port}", "a" * 40)
+        found = []
+        for name in names:
             (sockets / name).hardlink_to(path)
-            assert "%C" in await problem(sockets / name)
-        (sockets / ("a" * 40)).hardlink_to(path)
-        assert await problem(sockets / ("a" * 40)) == ""
+            config_file.write_text(f"ControlPath {sockets / name}\n")
+            found.append("%C" in await problem())
+        assert found == [True, True, True, False]
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
     assert "no process listens" in await problem(path)
