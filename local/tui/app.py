@@ -23,6 +23,7 @@ from .appearance import Appearance
 from .attached.commands import parse_command, refusal
 from .attached.leaving import Leaving
 from .login_handover import LoginHandover
+from .lone_chord import LoneChord
 from .opening import Opening
 from .terminal_driver import TerminalDriver
 from .theme.themes import terminal_colours
@@ -98,6 +99,7 @@ class Repl(App[int]):
         self.opening = Opening(host, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = Leaving()
+        self._chord = LoneChord(self)
         self._host = one_line(host)
         self._headline = f"ccb: connecting to {self._host}"
         self.login_handover = LoginHandover(
@@ -187,7 +189,17 @@ class Repl(App[int]):
         if not self.app_focus and not self.login_handover.active:
             self.bell()
 
+    def on_app_focus(self) -> None:
+        """The terminal has the focus again. What had it here may have gone meanwhile."""
+        self.call_later(self._focus_something)
+
+    def _focus_something(self) -> None:
+        if self.focused is None and self.app_focus:
+            self.composer.focus()
+
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste):
+            self._chord.key_came(event.time)
         if self.attached is not None and isinstance(event, events.InputEvent | events.Paste):
             self.attached.wake()
         await super().on_event(event)
@@ -230,7 +242,7 @@ class Repl(App[int]):
             self.opening.queue(event.text)
 
     def on_composer_shortcut(self) -> None:
-        self.action_retry()  # there is no other shortcut
+        self.retry()  # there is no other shortcut
 
     def on_composer_submit_refused(self) -> None:
         if self.attached is not None:
@@ -267,16 +279,20 @@ class Repl(App[int]):
 
     def action_retry(self) -> None:
         """Alt+R: connect now, or answer what a login asks."""
-        self.login_handover.agree()
+        self._chord.pressed(self.retry)
+
+    def retry(self) -> None:
+        """Connect now, or answer what a login asks."""
+        waited = self.login_handover.agree()
         if self.attached is None:
             self.opening.asks(False)
-        else:
+        elif not waited:
             self.attached.retry()
 
     def action_take_back(self) -> None:
         """Alt+T: drive the session."""
         if self.attached is not None:
-            self.attached.take_back()
+            self._chord.pressed(self.attached.take_back)
 
     def action_interrupt(self) -> None:
         """Esc: end the running turn."""

@@ -43,12 +43,15 @@ class LoginHandover:
         self._says = says
         self._agreed_at = time.monotonic()
         self._agreed = asyncio.Event()
+        self._waits = False
         self.active = False
 
-    def agree(self) -> None:
-        """The person wants to answer what a login asks."""
+    def agree(self) -> bool:
+        """The person wants to answer what a login asks. Return whether a question has waited for that."""
         self._agreed_at = time.monotonic()
+        waited, self._waits = self._waits, False
         self._agreed.set()
+        return waited
 
     @contextmanager
     def serving(self, prompts: TerminalPrompts) -> Iterator[None]:
@@ -64,6 +67,7 @@ class LoginHandover:
         """Suspend the interface. It draws nothing until it resumes, which it does unless the person has left."""
         while self._typed_at() > self._agreed_at:
             self._agreed.clear()
+            self._waits = True
             self._asks()
             await self._agreed.wait()
         self.active = True

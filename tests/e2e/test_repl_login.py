@@ -29,7 +29,7 @@ async def test_a_prompt_typed_before_a_login_with_questions_is_sent_once_and_not
         await running.shows("Connecting to")
         running.type("fix it\ryes\r")
         await running.shows("Alt+R answers it")
-        running.type("\x1br")
+        await running.chord("\x1br")
         await running.shows("Trust it and go on?")
         assert not (tmp_path / "known").exists()
         running.type("yes\r")

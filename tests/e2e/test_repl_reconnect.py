@@ -141,7 +141,7 @@ async def test_an_answer_is_paid_once_although_another_terminal_takes_the_sessio
                 first.type("\x04")
                 await first.shows("this ccb ends when it has read the answer that it asked for")
             else:
-                first.type("\x1bt")
+                await first.chord("\x1bt")
                 await second.shows("drives this session now")
             fake_model.release()
             for terminal_that_sees in [second] + [first] * (then != "leaves"):

@@ -144,11 +144,15 @@ class Desk:
         await self.pause_of_a_person()
 
     async def answer(self, *keys: str) -> None:
-        """Press keys on the approval card, each with a pause before and after it."""
-        for key in keys:
+        """Press keys on the approval card, each with a pause before it, and Enter after one that marks an answer."""
+        for key in (*keys, "enter") if keys[-1] in "123yn" else keys:
             await self.pause_of_a_person()
             await self.pilot.press(key)
-            await self.until(lambda: self.app.view.card is None or not self.app.view.card.deciding)
+
+    async def chord(self, key: str) -> None:
+        """Press a chord such as Alt+T, which counts only if it was pressed alone."""
+        await self.pause_of_a_person()
+        await self.pilot.press(key)
 
     async def pause_of_a_person(self) -> None:
         """Wait for as long as a person does between two keys that are not typed as text."""

@@ -54,13 +54,19 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     async def answer(self, key: str) -> None:
-        """Go to the approval card and answer it, with the pause of a person before the key: without it, it is text."""
+        """Go to the approval card and answer it, with the pause of a person before each key: without it, it is text."""
         await self.shows("to answer")
         seen = len(self.written)
         self.type("\t")
         await self.until(lambda: "Esc back" in self.text_from(seen))
-        await asyncio.sleep(4 * BURST_S)
-        self.type(key)
+        for pressed in (key, "\r"):
+            await asyncio.sleep(4 * BURST_S)
+            self.type(pressed)
+
+    async def chord(self, keys: str) -> None:
+        """Press a chord such as Alt+R, which counts only if it was pressed alone."""
+        await asyncio.sleep(2 * BURST_S)
+        self.type(keys)
 
     async def until(self, condition: Callable[[], object], deadline_s: float = 20) -> None:
         """Wait until `condition` holds, looked at whenever something is written."""

@@ -20,6 +20,9 @@ from ..widgets.transcript import Transcript
 _SENT_LATER = "Not connected: the answer is sent when the connection is there again."
 _ONLY_WATCHING = "Waits for the client that drives this session."
 _MAX_GIVEN = 100
+_SETTLING_S = 0.6
+"""Seconds in which a card cannot be gone to when it has taken the place of another: the person may have meant that
+one."""
 
 
 class Settlement(Enum):
@@ -48,6 +51,7 @@ class Approvals(Vertical):
         self.card: ApprovalCard | None = None
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
+        self._removed_at = 0.0  # when a card went away
         self._given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
 
     # Called by the event router.
@@ -176,10 +180,14 @@ class Approvals(Vertical):
             card, self.card = self.card, None
             had_focus = card.has_focus_within
             await card.remove()
+            self._removed_at = time.monotonic()
             if had_focus:
                 self._composer.focus()
+                self._composer.type(card.reason)  # of a denial that nobody asks for any more
         if wanted is not None and self.card is None:
             self.card = ApprovalCard(wanted, self._place, self._transcript.palette())
+            if time.monotonic() - self._removed_at < _SETTLING_S:
+                self.card.settle(_SETTLING_S)
             self._update_situation(self.card)
             await self.mount(self.card)
         if self.card is not None:

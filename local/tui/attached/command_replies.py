@@ -16,7 +16,7 @@ from ..widgets.info import ReplInfo
 from ..widgets.status import tokens
 from .commands import TypedCommand
 from .session_actions import SessionActions
-from .shell import Shell
+from .shell import ReplShell
 
 _JOURNAL = {
     "volatile": "journal in a directory that may not outlive a restart of the host",
@@ -37,7 +37,7 @@ class CommandReplies:
     """Answers the slash commands of one session."""
 
     def __init__(
-        self, view: CommandTarget, shell: Shell, actions: SessionActions, hello: Hello, info: ReplInfo
+        self, view: CommandTarget, shell: ReplShell, actions: SessionActions, hello: Hello, info: ReplInfo
     ) -> None:
         self._view = view
         self._shell = shell

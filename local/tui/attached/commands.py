@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ccb.tunnel.wire.dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ KEYS = (
     ("Up, Down", "earlier prompts, from the first and last line of the input"),
     ("Esc", "interrupt the agent"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
-    ("1, 2, 3", "on an approval: once, this session, deny; also y and n, or arrows and Enter"),
+    ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),
     ("Ctrl+O", "show or hide all of tool output and thinking"),

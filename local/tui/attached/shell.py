@@ -8,7 +8,7 @@ from ..widgets.composer import Composer
 from .leaving import Leaving
 
 
-class Shell(Protocol):
+class ReplShell(Protocol):
     """The parts of the application that are there before a session is."""
 
     theme: str
@@ -27,5 +27,5 @@ class Shell(Protocol):
     def ring(self) -> None:
         """Ring the bell if another window has the focus."""
 
-    def action_retry(self) -> None:
+    def retry(self) -> None:
         """Connect now, or answer what a login asks."""

@@ -31,7 +31,7 @@ from .event_router import EventRouter
 from .leaving import QUIT_WINDOW_S, SessionFate
 from .pulse import Pulse
 from .session_actions import SessionActions
-from .shell import Shell
+from .shell import ReplShell
 from .status_presenter import StatusPresenter
 
 
@@ -40,7 +40,7 @@ class SessionView(Vertical):
 
     DEFAULT_CSS = "SessionView { height: 1fr; background: $background; overflow: hidden; }"
 
-    def __init__(self, client: SessionClient, info: ReplInfo, shell: Shell) -> None:
+    def __init__(self, client: SessionClient, info: ReplInfo, shell: ReplShell) -> None:
         super().__init__()
         self._client = client
         self._info = info
@@ -230,7 +230,7 @@ class SessionView(Vertical):
         composer = self._shell.composer
         composer.focus()
         if composer.is_shortcut(event.text):
-            self._shell.action_retry()
+            self._shell.retry()
         else:
             composer.type(event.text)
 

@@ -12,29 +12,36 @@ Json = dict[str, Any]
 _MAX_RULE = 1_000
 
 
-def describe_update(update: Json) -> str:
-    """Return a permission update in words: the exact rule, mode or directory."""
+def describe_update(update: Json) -> list[str]:
+    """Return a permission update in words, a text for each rule or directory: a comma in one must not look like the
+    end of it."""
     kind = update.get("type")
     if kind in ("addRules", "replaceRules"):
-        rules = update.get("rules")
-        names = []
-        for rule in rules if isinstance(rules, list) else []:
-            if isinstance(rule, dict):
-                content = rule.get("ruleContent")
-                names.append(f"{rule.get('toolName', '?')}({content})" if content else str(rule.get("toolName", "?")))
-        return f"{escaped_name(str(update.get('behavior', 'allow')))} " + ", ".join(map(escaped_name, names))
+        behavior = escaped_name(str(update.get("behavior", "allow")))
+        return [f"{behavior} {escaped_name(_rule(each))}" for each in _listed(update.get("rules"), dict)]
     if kind == "setMode":
-        return f"permission mode {escaped_name(str(update.get('mode')))}"
+        return [f"permission mode {escaped_name(str(update.get('mode')))}"]
     if kind == "addDirectories":
-        directories = update.get("directories")
-        return "work in " + ", ".join(
-            escaped_name(str(each)) for each in (directories if isinstance(directories, list) else ())
-        )
-    return escaped_name(str(kind))
+        return [f"work in {escaped_name(str(each))}" for each in _listed(update.get("directories"), object)]
+    return [escaped_name(str(kind))]
 
 
 def session_updates(request: ControlRequest) -> list[Json]:
     """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
-    is too long to read is never granted."""
+    names nothing or is too long to read is never granted."""
     first = request.request.permission_suggestions[:1]
-    return [{**update, "destination": "session"} for update in first if len(describe_update(update)) <= _MAX_RULE]
+    return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
+
+
+def _length(update: Json) -> int:
+    """Return the number of characters in which an update is described."""
+    return sum(len(each) + 1 for each in describe_update(update))
+
+
+def _rule(rule: Json) -> str:
+    content = rule.get("ruleContent")
+    return f"{rule.get('toolName', '?')}({content})" if content else str(rule.get("toolName", "?"))
+
+
+def _listed(values: object, kind: type[Any]) -> list[Any]:
+    return [each for each in values if isinstance(each, kind)] if isinstance(values, list) else []

@@ -1,8 +1,8 @@
 """The approval card: what a tool call would do, why the worker asks, and the three answers.
 
 It never takes keys that were meant for the composer: it listens only after the person has gone to it with Tab, Alt+A
-or a click, and what is typed or pasted there as text goes to the composer. A call can be allowed only after all of it
-has been on the screen.
+or a click, a character only marks an answer, which Enter gives, and text goes to the composer. A call can be allowed
+only after all of it has been on the screen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from ...session.messages import ControlRequest
@@ -26,12 +25,12 @@ from ..render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
 from ..render.escapes import escaped_name
 from ..render.permission_updates import describe_update, session_updates
 from ..theme.palette import Palette
-from .answer_keys import HOLD_S, AnswerKeys
+from .answer_choices import AnswerChoices, Situation
+from .answer_keys import AnswerKeys
 from .approval_subject import ApprovalSubject
 
 Json = dict[str, Any]
 
-_MAX_RULE_BESIDE = 60  # characters; a longer rule is shown above the answers, where it can be scrolled
 _MAX_REASON = 500
 _DENIED = "The user denied this; it was not done."
 _MAX_SHARE = 0.7  # of the screen
@@ -86,19 +85,17 @@ class ApprovalCard(Vertical, can_focus=True):
         self._place = place
         self._palette = palette
         self._updates = session_updates(request)
-        self._rule = "; ".join(map(describe_update, self._updates))
-        lines, self._readable = bounded(subject_lines(request.request))
-        if len(self._rule) > _MAX_RULE_BESIDE:
-            lines.append(CardLine("this session │ ", self._rule, Voice.EXACT, "             ┆ "))
+        rules = [rule for update in self._updates for rule in describe_update(update)]
+        lines, readable = bounded(subject_lines(request.request))
+        self._choices = AnswerChoices(rules, palette, readable=readable)
+        if self._choices.rules_above:
+            lines += [CardLine("this session │ ", rule, Voice.EXACT, "             ┆ ") for rule in rules]
         self._subject = ApprovalSubject(lines, palette)
         self._reason = Static(classes="reason")
-        self._choices = Static(classes="choices")
-        self._driving = True
-        self._note = ""
+        self._driving_and_note = (True, "")
+        self._settling = False
         self._waiting = ""
         self._keys = AnswerKeys()
-        self._hold: Timer | None = None
-        self._chosen = ""
         self._input = Input(placeholder="Why not? The agent reads it. Enter denies, Esc goes back.", compact=True)
 
     def compose(self) -> ComposeResult:
@@ -132,9 +129,9 @@ class ApprovalCard(Vertical, can_focus=True):
         return self.has_focus and not self.has_class("denying")
 
     @property
-    def deciding(self) -> bool:
-        """Whether a key was pressed that may still become an answer or text."""
-        return bool(self._keys.held)
+    def reason(self) -> str:
+        """The reason for a denial, as far as the person has typed it."""
+        return self._input.value
 
     @property
     def unseen(self) -> int:
@@ -162,14 +159,24 @@ class ApprovalCard(Vertical, can_focus=True):
 
     def set_situation(self, *, driving: bool, note: str) -> None:
         """Set whether the person may answer here, and a note about what happens to an answer now."""
-        if (driving, note) == (self._driving, self._note):
+        if (driving, note) == self._driving_and_note:
             return
-        self._driving, self._note = driving, note
-        self.can_focus = driving
+        self._driving_and_note = (driving, note)
+        self.can_focus = driving and not self._settling
         if not driving:
             self.remove_class("denying")
         if self.is_attached:
             self.fit()
+
+    def settle(self, seconds: float) -> None:
+        """Take no focus for some seconds."""
+        self._settling = True
+        self.can_focus = False
+        self.set_timer(seconds, self._settled)
+
+    def _settled(self) -> None:
+        self._settling = False
+        self.can_focus = self._driving_and_note[0]
 
     def fit(self) -> None:
         """Limit the height of the subject, so that the answers fit on the screen."""
@@ -191,61 +198,14 @@ class ApprovalCard(Vertical, can_focus=True):
     def watch_has_focus(self, _has_focus: bool) -> None:
         super().watch_has_focus(_has_focus)
         self._keys.begin(time.monotonic())
-        self._chosen = ""
         if self.is_attached:
             self._show_choices()
 
-    # Answers.
-
-    def _offered(self) -> list[str]:
-        """Return the answers that are possible now."""
-        if not self._readable or self.unseen:
-            return ["deny"]
-        return ["once", "session", "deny"] if self._updates else ["once", "deny"]
-
     def _show_choices(self) -> None:
-        """Show the answers on one line, or one below the other on a narrow screen that is high enough."""
-        if not self._driving:
-            self._choices.update(Text(self._note, style=self._palette.dim))
-            return
-        parts = self._parts()
-        text = Text("   ").join(parts)
-        if text.cell_len > self.content_size.width and self.screen.has_class("-tall"):
-            text = Text("\n").join(parts)
-        if self._note:
-            text.append(f"\n{self._note}", style=f"not bold {self._palette.warn}")
-        self._choices.update(text)
+        """Show which answers are possible now."""
+        self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
 
-    def _parts(self) -> list[Text]:
-        """Return each answer with its key, and what else the person can do now."""
-        accent, dim = f"bold {self._palette.accent}", self._palette.dim
-        offered = self._offered()
-        entries: list[tuple[str, str, str]] = []
-        if not self._readable:
-            entries.append(("", "too long to allow:", ""))
-        elif self.unseen:
-            lines = f"{self.unseen:,} line{'s' if self.unseen != 1 else ''}"
-            if not self.has_focus:
-                return [Text.assemble(("Tab", accent), f" to read on ({lines}) and answer")]
-            entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
-        if "once" in offered:
-            entries.append(("1", "once", "once"))
-        if "session" in offered:
-            rule = self._rule if len(self._rule) <= _MAX_RULE_BESIDE else "the rule above"
-            entries.append(("2", f"this session: {rule}", "session"))
-        entries.append(("3", "deny", "deny"))
-        if self.has_focus:
-            entries.append(("Esc", "back", ""))
-        else:
-            entries.insert(0, ("Tab", "to answer:", ""))
-        style = "" if self.has_focus else dim
-        parts = []
-        for key, does, answer in entries:
-            chosen = bool(answer) and answer == self._chosen
-            parts.append(
-                Text.assemble((key, accent), f" {does}" if key else does, style="reverse" if chosen else style)
-            )
-        return parts
+    # Answers.
 
     def on_key(self, event: events.Key) -> None:
         if self.has_class("denying"):
@@ -264,63 +224,40 @@ class ApprovalCard(Vertical, can_focus=True):
         event.prevent_default()
 
     def _character(self, char: str, at: float) -> None:
-        """Take a character: an answer, if nothing follows for a moment, or the beginning of a text."""
+        """Take a character: it marks an answer, reads on, or is text, with the marks before it."""
         text = self._keys.text_of(char, at, answers=f" {''.join(_ANSWERS)}")
-        self._stop_holding()
         if text:
+            self._choices.mark("")
             self.post_message(self.TextTyped(text))
         elif char == " ":
-            self._keys.release()  # a space begins no message, so it need not wait
             self._subject.read_on()
         else:
-            self._hold = self.set_timer(HOLD_S, self._answer_held)
+            self._choices.mark(_ANSWERS[char])
 
     def _other_key(self, event: events.Key) -> bool:
         """Take a key that is not a character. Return whether this was one for the card."""
         burst, key = self._keys.is_burst(event.time), event.key
         if key == "enter":
             if burst:
-                self.post_message(self.TextTyped(self._release() + "\n"))
-            elif self._keys.held:
-                self._answer_held()
-            elif self._chosen:
-                self._answer(self._chosen)
+                self.post_message(self.TextTyped(self._keys.release() + "\n"))
+            elif self._choices.marked:
+                self._answer(self._choices.marked)
         elif key == "escape":
-            self._release()
             self.post_message(self.Left())
         elif key in _SCROLL_KEYS:
             self._subject.move(_SCROLL_KEYS[key])
         elif key in ("up", "down") and self._subject.max_scroll_y > 0:
             self._subject.move(_STEPS[key])
         elif key in _STEPS:
-            self._choose(_STEPS[key])
+            self._keys.release()
+            self._choices.step(_STEPS[key])
         else:
             return False
         return True
 
-    def _choose(self, step: int) -> None:
-        """Mark the next answer, which Enter then gives."""
-        offered = self._offered()
-        place = offered.index(self._chosen) + step if self._chosen in offered else (0 if step > 0 else -1)
-        self._chosen = offered[place % len(offered)]
-        self._show_choices()
-
-    def _stop_holding(self) -> None:
-        if self._hold is not None:
-            self._hold.stop()
-            self._hold = None
-
-    def _release(self) -> str:
-        self._stop_holding()
-        return self._keys.release()
-
-    def _answer_held(self) -> None:
-        held = self._release()
-        if held and self.listens:
-            self._answer(_ANSWERS[held])
-
     def _answer(self, answer: str) -> None:
-        if answer not in self._offered():
+        self._show_choices()  # what is possible may have changed since the answer was marked
+        if answer not in self._choices.offered:
             return
         if answer == "deny":
             self.add_class("denying")
@@ -336,7 +273,7 @@ class ApprovalCard(Vertical, can_focus=True):
     def on_paste(self, event: events.Paste) -> None:
         if self.has_focus:
             event.stop()
-            self.post_message(self.TextTyped(self._release() + event.text))
+            self.post_message(self.TextTyped(self._keys.release() + event.text))
 
     def _allow(self, updates: list[Json]) -> None:
         response: Json = {"behavior": "allow", "updatedInput": self.request.request.input}

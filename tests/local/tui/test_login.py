@@ -81,7 +81,8 @@ def program(kind: str) -> AbstractAsyncContextManager[Terminal]:
 
 async def _log_in(at: Terminal, question: str) -> None:
     await at.shows("logs in")
-    at.type("half a thought\x1br")  # Alt+R
+    at.type("half a thought")
+    await at.chord("\x1br")  # Alt+R
     await at.shows(question)
 
 
@@ -131,7 +132,7 @@ async def test_who_does_not_answer_is_back_in_the_interface() -> None:
 async def test_the_interface_comes_back_also_after_a_failure() -> None:
     async with program("failing") as at:
         await at.shows("logs in")
-        at.type("\x1br")
+        await at.chord("\x1br")
         await at.shows("WELCOME with a failure")
         await at.until(lambda: at.written.count(IN) == 2)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
-from tests.support.pilot import WHO, Desk, desk
+from tests.support.pilot import WHO, Desk, desk, key_event
 from tests.support.scripted_session import ScriptedSession
 
 from ccb.local.session.client import LinkState
+from ccb.local.tui.widgets.answer_keys import BURST_S, HOLD_S
 from ccb.tunnel.errors import UsageError
 
 BY_ALICE = "alice@desk pid 9 drives this session now"
@@ -22,13 +25,28 @@ async def test_a_fenced_terminal_says_who_took_over_and_alt_t_takes_back() -> No
         await _fence(at)
         await at.until(lambda: at.status.startswith(" ◇ devbox:/srv/shop  ask  watching"))
         await at.sees("Nothing can be sent while this terminal only watches")
-        await at.pilot.press("alt+t")
+        await at.chord("alt+t")
         await at.until(lambda: at.session.take_backs == 1)
         at.session.link(LinkState.CONNECTED)
         await at.sees("Ask for a change")
         await at.type("t")
         assert at.app.composer.text == "t"
         assert at.session.take_backs == 1
+
+
+@pytest.mark.parametrize("keys", [("x", "alt+t"), ("alt+t", "h"), ("alt+t", "backspace")])
+async def test_esc_and_a_word_do_not_take_the_session(keys: tuple[str, ...]) -> None:
+    """A terminal sends Esc and t in the same way as Alt+T."""
+    async with desk() as at:
+        await _fence(at)
+        await at.pause_of_a_person()
+        began = time.monotonic()
+        for number, key in enumerate(keys):
+            event = key_event(key)
+            event.time = began + number * BURST_S / 2
+            at.app.post_message(event)
+        await at.until(lambda: time.monotonic() - began > 2 * HOLD_S)
+        assert at.session.take_backs == 0
 
 
 async def test_one_that_never_drove_takes_over() -> None:
@@ -67,7 +85,7 @@ async def test_a_draft_is_kept_and_cannot_be_changed_or_sent(key: str) -> None:
         await at.sees("this terminal only watches: Alt+T drives the session")
         assert at.app.composer.text == "half a thought"
         assert at.session.prompts == []
-        await at.pilot.press(key)
+        await at.chord(key)
         await at.until(lambda: at.session.take_backs == 1)
         at.session.link(LinkState.CONNECTED)
         await at.until(lambda: not at.app.composer.read_only)
@@ -85,7 +103,7 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
         for key in ("tab", "1", "alt+a", "1", "3"):
             await at.pilot.press(key)
         assert at.session.answers == {}
-        await at.pilot.press("alt+t")
+        await at.chord("alt+t")
         await at.until(lambda: at.session.take_backs == 1)
         at.session.link(LinkState.CONNECTED)
         await at.card_focused()
@@ -240,7 +258,7 @@ async def test_who_drove_before_this_terminal_came_is_not_told() -> None:
 async def test_what_was_asked_for_is_not_said_any_more_once_it_is_so() -> None:
     async with desk() as at:
         await _fence(at)
-        await at.pilot.press("alt+t")
+        await at.chord("alt+t")
         await at.until(lambda: "taking the session" in at.status)
         at.session.link(LinkState.CONNECTED)
         await at.until(lambda: "watching" not in at.status)

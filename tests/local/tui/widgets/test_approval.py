@@ -11,7 +11,7 @@ from tests.support.scripted_session import ScriptedSession, session_rule
 from tests.support.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
 
-from ccb.local.tui.widgets.answer_keys import BURST_S, HOLD_S
+from ccb.local.tui.widgets.answer_keys import BURST_S
 
 COMMAND = {"command": "make test && rm -rf build", "description": "Test and clean"}
 RULE = session_rule("Bash", "make test:*")
@@ -143,7 +143,7 @@ async def test_what_is_typed_when_a_card_appears_is_text(typed: str) -> None:
         ask(at.session)
         await at.sees("Tab to answer", "approval waits: Tab")
         appeared = time.monotonic()
-        await at.until(lambda: time.monotonic() - appeared > 3 * HOLD_S)  # also after a while without a key
+        await at.until(lambda: time.monotonic() - appeared > 10 * BURST_S)  # also after a while without a key
         await at.type(typed.strip())
         assert at.app.composer.text == typed.strip()
         await at.pause_of_a_person()
@@ -202,6 +202,130 @@ async def test_a_click_leads_to_the_card_and_answers_nothing() -> None:
         await at.until(lambda: at.session.answers)
 
 
+@pytest.mark.parametrize("text", ["1. fix", "2 tests fail", "no wait", "12 files"])
+async def test_words_typed_slowly_on_the_card_are_no_answer(text: str) -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.pilot.press(text[0])
+        pressed = time.monotonic()
+        await at.until(lambda: time.monotonic() - pressed > 10 * BURST_S)  # it was an answer after 0.2 s
+        assert at.session.answers == {}
+        await at.type(text[1:])
+        await at.until(lambda: at.app.composer.text == text)
+        assert at.session.answers == {}
+        assert "Why not?" not in at.screen
+
+
+async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_another_one() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.pilot.press("2")
+        await at.sees("Enter answers")
+        await at.pause_of_a_person()
+        await at.answer("1")
+        await at.until(lambda: at.session.answers)
+        assert "updatedPermissions" not in at.session.answers["ask"]
+
+
+async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.pilot.press("1", "tab", "tab")
+        await at.answer("enter")
+        await at.pause_of_a_person()
+        await at.pilot.press("1")
+        await at.sees("Enter answers")
+        at.app.post_message(events.AppBlur())
+        await at.until(lambda: at.app.focused is None)
+        at.app.post_message(events.AppFocus())
+        await at.until(lambda: at.app.view.card is not None and at.app.view.card.listens)
+        await at.answer("enter")
+        assert at.session.answers == {}
+
+
+async def test_a_card_in_the_place_of_another_cannot_be_gone_to_at_once() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session, "first", "echo one")
+        ask(at.session, "second", "rm -rf /")
+        await at.sees("echo one", "1 more waiting")
+        at.session.withdraw_question("first")  # and at this moment the person goes to it and answers
+        await at.sees("rm -rf /")
+        await at.pilot.press("tab")
+        assert at.app.focused is at.app.composer
+        await at.pilot.click(".choices", offset=(16, 0))
+        assert at.app.focused is at.app.composer
+        await at.pilot.press("alt+a", "1")
+        assert at.app.composer.text == "1"
+        assert at.session.answers == {}
+        await at.card_focused()
+        await at.answer("1")
+        await at.until(lambda: list(at.session.answers) == ["second"])
+
+
+async def test_a_card_that_takes_the_place_of_a_marked_one_has_no_mark_and_no_focus() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session, "first", "echo one")
+        ask(at.session, "second", "rm -rf /")
+        await at.card_focused()
+        await at.pilot.press("1")
+        at.session.withdraw_question("first")
+        await at.sees("rm -rf /")
+        await at.answer("enter")
+        assert at.app.focused is at.app.composer
+        await at.card_focused()
+        await at.answer("enter")
+        assert at.session.answers == {}
+
+
+async def test_a_card_that_goes_away_while_another_window_is_looked_at_takes_no_keys_with_it() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        at.app.post_message(events.AppBlur())
+        await at.until(lambda: at.app.focused is None)
+        at.session.withdraw_question("ask")
+        await at.until(lambda: at.app.view.card is None)
+        at.app.post_message(events.AppFocus())
+        await at.until(lambda: at.app.focused is at.app.composer)
+
+
+async def test_a_reason_for_a_denial_that_nobody_asks_for_any_more_is_not_lost() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.answer("3")
+        await at.type("not bui")
+        at.session.withdraw_question("ask")
+        await at.until(lambda: at.app.view.card is None)
+        await at.type("ld")
+        assert at.app.composer.text == "not build"
+
+
+async def test_each_rule_that_the_session_would_get_has_a_line() -> None:
+    rules = [{"toolName": "Bash", "ruleContent": "echo a, allow Bash(rm *)"}, {"toolName": "Read"}]
+    async with desk() as at:
+        await at.prompt("go")
+        suggestion = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}
+        at.session.ask("ask", "Bash", COMMAND, permission_suggestions=[suggestion])
+        await at.card_focused()
+        await at.sees("2 this session: the 2 rules above")
+        rows = [line.strip("┃ ") for line in at.screen.splitlines() if "this session │" in line]
+        assert rows == ["this session │ allow Bash(echo a, allow Bash(rm *))", "this session │ allow Read"]
+        await at.answer("2")
+        await at.until(lambda: at.session.answers)
+        assert at.session.answers["ask"]["updatedPermissions"][0]["rules"] == rules
+
+
 async def test_a_key_pressed_twice_does_not_answer_the_next_card() -> None:
     async with desk() as at:
         await at.prompt("go")
@@ -211,10 +335,10 @@ async def test_a_key_pressed_twice_does_not_answer_the_next_card() -> None:
         await at.sees("1 more waiting")
         await at.answer("1")
         await at.sees("echo two")
-        await at.answer("1")
+        await at.pilot.press("1")
         assert list(at.session.answers) == ["first"]
         assert at.app.composer.text == "1"
-        await at.pilot.press("alt+a")
+        await at.card_focused()
         await at.answer("1")
         await at.until(lambda: len(at.session.answers) == 2)
 
@@ -231,7 +355,7 @@ async def test_tab_goes_back_to_the_composer_for_something_to_say_first() -> Non
         assert at.session.answers == {}
 
 
-@pytest.mark.parametrize("typed", ["wait 1", "1. fix", "2 tests fail", "yes", "no", "31"])
+@pytest.mark.parametrize("typed", ["wait 1", "1. fix", "2 tests fail", "yes", "no", "31 files"])
 async def test_words_typed_on_the_card_go_to_the_composer(typed: str) -> None:
     async with desk() as at:
         await at.prompt("go")

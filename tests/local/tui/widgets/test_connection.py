@@ -211,7 +211,7 @@ async def test_the_chord_retries_whatever_is_typed(key: str) -> None:
     async with desk() as at:
         await _drop(at)
         await at.type("half a thought")
-        await at.pilot.press(key)
+        await at.chord(key)
         await at.until(lambda: at.session.retries == 1)
         assert at.app.composer.text == "half a thought"
 
