@@ -99,7 +99,7 @@ class LoginKeys:
                 continue
             if not is_unlocked(pair, self._prompts.memory):
                 why = "the key of the last login is locked by a passphrase"
-            elif pair.get_key_type() == "agent" and self._identities.agent_keeps == (True, 0):
+            elif pair.get_key_type() == "agent" and _asks_first(self._identities.agent_keeps):
                 why = "the agent may ask before it signs (AddKeysToAgent confirm)"
             elif signature not in allowed:
                 why = f"{last.signature} is not among the algorithms that you allow"
@@ -166,7 +166,8 @@ class LoginKeys:
         text = neutralise(f"Waiting for the agent at {path} …")
         notice = asyncio.get_running_loop().call_later(AGENT_QUIET_S, self._prompts.banner, text)
         try:
-            self._agent = await asyncssh.connect_agent(path)
+            if self._agent is None:
+                self._agent = await asyncssh.connect_agent(path)
             return list(await self._agent.get_keys())
         except (OSError, ValueError, asyncssh.Error) as error:
             log.warning("the agent at %s does not answer: %s", path, error)
@@ -204,3 +205,8 @@ def _invalid(certificate: asyncssh.SSHCertificate, user: str) -> str:
         except ValueError as error:
             return str(error)
     return ""
+
+
+def _asks_first(agent_keeps: tuple[bool, int] | None) -> bool:
+    """Return whether the agent asks before it signs with keys that a login has added to it."""
+    return agent_keeps is not None and agent_keeps[0]

@@ -157,6 +157,7 @@ async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser
         certify("-2d:-1d")
         (tmp_path / "server" / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
         assert "the certificate of the last login is not valid now" in await report(where, past)
+        assert await report(where, past) == PIPELINED, "with the key itself"
 
 
 async def test_a_locked_key_signs_at_once_when_this_process_has_unlocked_it(

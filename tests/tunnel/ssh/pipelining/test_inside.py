@@ -1,0 +1,100 @@
+"""What the pipelined login needs of asyncssh's inside, in the oldest and the newest version that ccb supports."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from asyncssh.auth import ClientAuth
+from asyncssh.channel import SSHClientChannel
+from tests.support.login import target
+from tests.support.pipelined import last_login, remembered, remembering, report
+from tests.support.sshd import HostUser, Sshd
+
+from ccb.tunnel.ssh.pipelining import inside
+
+ROOT = Path(__file__).parents[4]
+HERE = Path(__file__).parent.relative_to(ROOT)
+CHOSEN = (
+    "test_inside.py::test_asyncssh_is_as_expected",
+    "test_login.py::test_the_second_login_saves_four_round_trips",
+    "test_login.py::test_another_key_logs_in_on_the_same_try",
+    "test_servers.py::test_a_server_that_does_not_bear_a_command_ahead_is_logged_in_to_again",
+    "test_servers.py::test_later_commands_and_their_ends_are_as_ever",
+)
+
+
+def test_asyncssh_is_as_expected() -> None:
+    assert inside.unexpected() == ""
+
+
+def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.delattr(ClientAuth, "auth_failed")
+        assert inside.unexpected() == "ClientAuth.auth_failed"
+    with monkeypatch.context() as patch:
+        patch.setattr(SSHClientChannel, "_open", lambda self, chantype, window, *args: None)
+        assert inside.unexpected() == "SSHClientChannel._open"
+    with monkeypatch.context() as patch:
+        patch.setattr(SSHClientChannel, "process_open_confirmation", ClientAuth.auth_succeeded)
+        assert inside.unexpected() == "SSHClientChannel.process_open_confirmation"
+
+
+async def test_an_asyncssh_that_is_different_logs_in_step_by_step(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.ssh.login.unexpected", lambda: "ClientAuth.auth_failed")
+    where = target(sshd, host_user)
+    login = await last_login(sshd)
+    past = await remembering(tmp_path, where, login)
+    text = await report(where, past)
+    assert text == "no: ccb does not know this version of asyncssh (ClientAuth.auth_failed)"
+    assert await remembered(past, where) == login
+
+
+def test_the_oldest_asyncssh_logs_in_alike() -> None:
+    """The newest one is installed here, and all tests run with it."""
+    oldest = _oldest()
+    if version("asyncssh") == oldest:
+        return
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_installed(oldest)), *sys.path])}
+    shown = subprocess.run(
+        [sys.executable, "-c", "import asyncssh; print(asyncssh.__version__)"],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert shown.stdout.strip() == oldest
+    tests = [f"{HERE}/{name}" for name in CHOSEN]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", *tests]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 passed" in done.stdout
+
+
+def _oldest() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    [needed] = [each for each in project["project"]["dependencies"] if each.startswith("asyncssh")]
+    found = re.search(r">=(\d+)\.(\d+)", needed)
+    assert found is not None
+    return f"{found[1]}.{found[2]}.0"
+
+
+def _installed(wanted: str) -> Path:
+    """The directory that holds asyncssh `wanted`, from the registry at first."""
+    directory = ROOT / ".make" / "asyncssh" / wanted
+    if directory.exists():
+        return directory
+    fresh = directory.with_name(f"{wanted}-{os.getpid()}")
+    words = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", str(fresh)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *words, f"asyncssh=={wanted}"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"asyncssh {wanted} is not to be had: {done.stderr.strip()[-200:]}")
+    fresh.rename(directory)
+    return directory
