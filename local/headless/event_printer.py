@@ -52,6 +52,7 @@ class EventPrinter:
         self._stop_after_result = stop_after_result
         self._partial = PartialEvents()
         self._earlier_damage: asyncio.Task[None] | None = None
+        self._looked_for_damage = asyncio.Event()
         self._first_connection = True
         session.register(CAN_USE_TOOL)  # questions that can only be answered on stdin
         self.goodbye = ""
@@ -85,6 +86,19 @@ class EventPrinter:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
         await self._session.stop(finish=True)
 
+    async def stop_early(self, *, begins: bool) -> None:
+        """Ask for the end of the session together with the prompt, so that it costs no round trip after the result.
+
+        In a session that does not begin with this run, earlier damage is looked for first. If the connection is lost
+        before the result has come, the result is in the journal. A session in memory would be gone: it is stopped when
+        the result is here.
+        """
+        if self._session.hello.storage != "disk":
+            return
+        if not begins:
+            await self._looked_for_damage.wait()
+        await self._session.stop(finish=True)
+
     async def close(self) -> None:
         """Stop looking for damage."""
         if self._earlier_damage is not None:
@@ -114,6 +128,7 @@ class EventPrinter:
         if self._earlier_damage is None:
             looking = report_earlier_damage(self._session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
+            self._earlier_damage.add_done_callback(lambda _: self._looked_for_damage.set())
         state = parse_snapshot(skipped.body)
         if state.prompts is not None:  # newer than what the hello said
             self._results.pending.foreign_turn = any(prompt.taken for prompt in state.prompts)

@@ -224,11 +224,7 @@ class HeadlessRun:
         else:
             begins = session.hello.seq == 0
             await self._inputs.send_prompt(session, prompt)
-            if begins and session.hello.storage == "disk":
-                # Said with the prompt, the goodbye costs no round trip of its own. If the connection is lost until the
-                # session has ended, the result is in the journal; a session in memory would be gone. A session that
-                # exists may run under an older worker, and may have earlier damage to look for.
-                await session.stop(finish=True)
+            await printer.stop_early(begins=begins)
 
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
         """Print the events of the session. Raises ConnectionLost if it ended before all results came."""

@@ -145,6 +145,23 @@ async def test_the_stop_of_a_new_session_goes_with_its_prompt_unless_the_session
         assert await run.ended == 0
 
 
+@pytest.mark.usefixtures("interrupts")
+async def test_the_stop_of_a_resumed_session_is_sent_before_the_result_once_damage_was_looked_for(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(monkeypatch, "-p", "go") as run:
+        os.close(run.stdin)
+        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        peer, _ = await host.granted()
+        await peer.send(Snapshot(1, 9, {"asks": []}))
+        taken, fetch = await peer.next(Input), await peer.next(Fetch)
+        assert await stops_up_to_now(peer) == []
+        await peer.send(Past(1, fetch.request, {"records": []}))
+        assert (await peer.next(Stop)).finish
+        await peer.send(Applied(1, taken.id), Event(10, 1, "message", RESULT), Bye("done"))
+        assert await run.ended == 0
+
+
 ATTACK = "\x1b]52;c;cm0gLXJm\x07A\x9b31m\x9d0;owned\x9cB\u202egpj.exe\u2028\r\x7fend\ttab\nline"
 
 
