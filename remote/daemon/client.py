@@ -63,6 +63,9 @@ class ClientOwner(Protocol):
 
     journal: Journal
 
+    async def prepare(self, frame: Frame) -> None:
+        """Find out what must be known before a frame is handled."""
+
     def attached(self, client: Client, frame: Attach) -> None:
         """Grant or refuse an attach."""
 
@@ -280,6 +283,7 @@ class Client:
             self._heard = time.monotonic()
             try:
                 for frame in self._decoder.feed(data):
+                    await self._owner.prepare(frame)
                     if self._take(frame):
                         return
             except FrameError as error:

@@ -17,6 +17,7 @@ from ccb.tunnel.wire import (
     End,
     Fenced,
     Fetch,
+    Frame,
     FrameError,
     Head,
     Input,
@@ -51,6 +52,9 @@ class SessionOwner(Protocol):
     journal: Journal
     state_directory: str  # "" for a session in memory
     session: Session | None  # None until a driver begins it
+
+    async def know_cages(self) -> None:
+        """Wait until it is known which cages this machine offers."""
 
     def begin(self, options: SessionOptions) -> None:
         """Begin the session. Raise ValueError, JournalError."""
@@ -91,6 +95,18 @@ class Clients:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self._lifetime.count(len(self._clients))
+
+    async def prepare(self, frame: Frame) -> None:
+        """Find out which cages there are before a frame is handled whose answer depends on them. That would hold all
+        clients up while it is done."""
+        from ..permissions.sandbox_mode import WORKSPACE
+
+        if isinstance(frame, Attach):
+            needed = self._owner.session is not None or frame.options.get("sandbox") == WORKSPACE
+        else:
+            needed = isinstance(frame, Input) and frame.body.get("type") == "control_request"
+        if needed:
+            await self._owner.know_cages()
 
     def attached(self, client: Client, frame: Attach) -> None:
         """Grant or refuse an attach (see `Attach`)."""

@@ -19,6 +19,7 @@ from ccb.tunnel.wire.records import WorkerRecord
 from ..compiled.writer import CopyWriter
 from ..journal.journal import Journal, JournalError
 from ..journal.summary import JournalSummary
+from ..sandbox.placeholders import remove_left
 from ..sandbox.server import Mechanism
 from ..session.session import Session
 from ..sessions.fencing import Lease
@@ -201,8 +202,14 @@ class Daemon:
 
     def ask_for_cages(self) -> None:
         """Find out which cages this machine offers. The first turn would wait for that; now it is done while the first
-        client attaches. Call it from any thread."""
+        client attaches. Remove what a killed worker has left in the session's directories. Call it from any thread."""
         self._context.host.cages()
+        remove_left([self._context.cwd, *self._context.add_dirs])
+
+    async def know_cages(self) -> None:
+        """See SessionOwner."""
+        if self._context.host.known_cages() is None:
+            await asyncio.get_running_loop().run_in_executor(None, self._context.host.cages)
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
         """Serve until the session ends, then clean up."""

@@ -8,7 +8,7 @@ import re
 from ..sessions.paths import MADE
 from ..sessions.registry import directories, is_ours, living, runtime_directories, sessions, state_directories
 from .cleanup import Remover, worker_directories
-from .gc import end_leftovers, remove_left_directories, stop_lost_daemons
+from .gc import end_leftovers, remove_left_directories, session_places, stop_lost_daemons
 from .report import Reports
 from .stopping import all_targets, stop_all
 
@@ -19,7 +19,7 @@ _WORKER = re.compile(r"[0-9a-f]{64}\.zip|[0-9a-f]{64}\.[\w.+-]+\.code|\.[0-9a-f]
 
 def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
     """Remove everything. The bundle with the hash `bundle`, which this process runs from, is removed last."""
-    targets = all_targets()
+    targets, places = all_targets(), session_places()
     if dry_run:
         for target in targets:
             reports.stopped(target.session, target.pid, "")
@@ -40,7 +40,7 @@ def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
     for top in state_directories():
         remover.directory(top, _WHY)
     _runtime_files(remover, ending)
-    remove_left_directories(remover)
+    remove_left_directories(remover, places)
     in_use = {str(entry.summary.get("bundle")) for entry in elsewhere.values()}
     _bundles(remover, in_use, last=bundle)
 

@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Iterable
 
+from ..sandbox.placeholders import left_in
 from ..sandbox.temporary import left_directories, open_up
 from ..sessions import identity
 from ..sessions.registry import (
@@ -52,7 +53,7 @@ _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float) -> None:
     """Remove all of this, or only report it with `dry_run`. Keep the bundle with the hash `bundle`, and bundles in
     use."""
-    remover = Remover(reports, dry_run)
+    remover, places = Remover(reports, dry_run), session_places()
     stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
     _old_sessions(remover, older_than_s)
@@ -60,12 +61,21 @@ def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float
     _remove_dead_sockets(remover)
     for top in runtime_directories():
         _remove_temporary(remover, top)
-    remove_left_directories(remover)
+    remove_left_directories(remover, places)
     _remove_bundles(remover, bundle)
 
 
-def remove_left_directories(remover: Remover) -> None:
-    """Remove the temporary directories of caged commands whose worker is gone."""
+def session_places() -> list[str]:
+    """Return the directories in which sessions work, or have worked."""
+    return sorted({entry.cwd for entry in sessions() if entry.cwd})
+
+
+def remove_left_directories(remover: Remover, places: Iterable[str]) -> None:
+    """Remove the temporary directories of caged commands whose worker is gone, and the empty directories that it has
+    left in the directories of sessions."""
+    with left_in(places) as paths:
+        for path in paths:
+            remover.directory(path, "left by a process that is gone", empty_only=True)
     for path in left_directories():
         if not remover.dry_run:
             open_up(path)

@@ -65,7 +65,11 @@ class PermissionEngine:
     @property
     def cage_in_force(self) -> str:
         """In words, the cage that holds the commands that run without a question."""
-        return f"{NO_CAGE}: permissions are bypassed" if self._mode == BYPASS else self._sandbox.in_force()
+        return (
+            f"{NO_CAGE}: permissions are bypassed"
+            if self._mode == BYPASS
+            else self._sandbox.in_force(self._places.roots)
+        )
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -153,7 +157,7 @@ class PermissionEngine:
         try:
             start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
             matcher, state = _matcher(tool.traits.rules), self._state(start)
-            if self._sandbox.opens_workspace:  # commands that run beside the call may change where its path leads
+            if state.opens_workspace:  # commands that run beside the call may change where its path leads
                 state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, state), pinned=state.pinned)
             if decision.behavior is not Behavior.ASK:

@@ -52,6 +52,11 @@ class RuleState:
     def accepts_edits(self) -> bool:
         return self.mode == ACCEPT_EDITS
 
+    @property
+    def opens_workspace(self) -> bool:
+        """Whether calls that stay in the workspace cage or write in the session's directories need no question."""
+        return self.sandbox.opens_workspace(self.places.roots)
+
     def path_rules(self, tool_name: str) -> list[Rule]:
         """Return the deny and ask rules with a pattern for a tool."""
         return [rule for kind in (Behavior.DENY, Behavior.ASK) for rule in self.rules.contents(kind, tool_name)]
@@ -124,7 +129,7 @@ class PathMatcher(RuleMatcher):
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             if rule.content is None or PathPattern(rule.content).allows(real, places):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
-        accepts, inside = state.accepts_edits or state.sandbox.opens_workspace, places.holds(real)
+        accepts, inside = state.accepts_edits or state.opens_workspace, places.holds(real)
         if inside and not writes:
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
         if inside and accepts:

@@ -212,7 +212,7 @@ def protection(real: str, home: str) -> str | None:
 def _protection_by_git(real: str) -> str | None:
     """Return why a path is protected that is in a repository without a `.git`, or that makes a directory one."""
     above, name = os.path.split(real)
-    while name:
+    while name and not os.path.lexists(os.path.join(above, ".git")):  # a repository may hold its work trees
         there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
         if is_repository(there):
             return f"{above} is a repository of git"

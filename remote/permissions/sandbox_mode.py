@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Callable
@@ -11,6 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..sandbox.rules import CageRules, holds_home, read_only_rules, workspace_rules
 from ..sandbox.server import Availability, Mechanism
 from .modes import Trust
+from .paths import protection
 from .repositories import files_of_own_configuration, repository_around
 
 READ_ONLY, WORKSPACE, OFF = "read-only", "workspace", "off"
@@ -20,11 +22,13 @@ NO_CAGE = "no cage"
 
 
 class SandboxError(ValueError):
-    """The sandbox mode does not exist, or this host cannot make its cage. `why` is the reason that the host gives."""
+    """The sandbox mode does not exist, or this host cannot make its cage. `why` is the reason that the host gives, and
+    `about_place` whether it is one of the session's directories."""
 
-    def __init__(self, text: str, why: str = "") -> None:
+    def __init__(self, text: str, why: str = "", *, about_place: bool = False) -> None:
         super().__init__(text)
         self.why = why
+        self.about_place = about_place
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,21 @@ class Cages:
         return replace(rules, read=(*rules.read, *git, *readable))
 
     def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
-        """Return the cage for commands that may change `directories`; None if this host has none, or if a home
-        directory is among them."""
-        if not self.probe().workspace or holds_home(directories, self.home):
+        """Return the cage for commands that may change `directories`; None if this host has none, or if one of them is
+        no workspace."""
+        if not self.probe().workspace or self.why_no_workspace(directories):
             return None
         return workspace_rules(directories, self.environ, self.home, network=network)
+
+    def why_no_workspace(self, directories: Sequence[str]) -> str:
+        """Return why one of the directories can be changed by no command without a question, "" if all can."""
+        if holds_home(directories, self.home):
+            return "the session's directories hold a home directory, and too much in it acts outside of a cage later"
+        for directory in map(os.path.realpath, directories):
+            why = protection(directory, self.home)
+            if why:
+                return f"nothing in {directory} is changed without a question: {why}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -68,14 +82,14 @@ class Sandbox:
             raise SandboxError(f"the sandbox must be one of {', '.join(SANDBOX_MODES)}")
         if self.mode == WORKSPACE and not self.cages.probe().workspace:
             raise SandboxError("this host cannot make the cage of --sandbox workspace", self.cages.probe().why)
-        if self.mode == WORKSPACE and holds_home(directories, self.cages.home):
-            why = "the session's directories hold a home directory, and too much in it acts outside of a cage later"
-            raise SandboxError("ccb cannot make the cage of --sandbox workspace", why)
+        if self.mode == WORKSPACE and (why := self.cages.why_no_workspace(directories)):
+            raise SandboxError("ccb cannot make the cage of --sandbox workspace here", why, about_place=True)
 
-    @property
-    def opens_workspace(self) -> bool:
-        """Whether calls that stay in the workspace cage or write in the session's directories need no question."""
-        return self.mode == WORKSPACE and self.cages.probe().workspace
+    def opens_workspace(self, directories: Sequence[str]) -> bool:
+        """Return whether calls that stay in the workspace cage or write in the session's directories need no
+        question."""
+        wanted = self.mode == WORKSPACE and self.cages.probe().workspace
+        return wanted and not self.cages.why_no_workspace(directories)
 
     def read_only_cage(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
         """Return the cage of a command that is let through as read-only; None if it would run without one."""
@@ -95,11 +109,11 @@ class Sandbox:
 
     def workspace_cage(self, directories: Sequence[str]) -> CageRules | None:
         """Return the cage of a command that runs without a question in workspace mode; None in other modes."""
-        return self.cages.workspace(directories, self.allow_net) if self.opens_workspace else None
+        return self.cages.workspace(directories, self.allow_net) if self.mode == WORKSPACE else None
 
-    def in_force(self) -> str:
-        """Return in words which cage holds the commands that run without a question."""
-        if self.opens_workspace:
+    def in_force(self, directories: Sequence[str]) -> str:
+        """Return in words which cage holds the commands that run without a question in the session's directories."""
+        if self.opens_workspace(directories):
             return "workspace cage with network" if self.allow_net else "workspace cage"
         if self.mode == OFF:
             return f"{NO_CAGE}: the sandbox is off"

@@ -2,18 +2,23 @@
 
 A path that does not exist cannot be protected by a mount. So it exists, as an empty directory, while a command in the
 cage for the workspace lives. An empty directory means nothing to git, editors and agents. Sessions in one project share
-the directories, and the next session removes those of a worker that was killed: their mode tells whose they are.
+the directories: their mode tells whose they are, and a shared lock that a command is about to mount them. What a worker
+leaves that was killed is removed by the next session there, and by `ccb gc` and `clean`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from .protected import AT_THE_TOP
 
 _MODE = 0o1700
 _MOST_LISTS = 20
+_MOST_TRIES = 5
 _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 """How mount points are written in mountinfo, the backslash last."""
 
@@ -23,7 +28,7 @@ class Placeholders:
 
     def __init__(self) -> None:
         self._held: set[str] = set()
-        self._starting = 0
+        self._locks: list[int] = []
 
     @property
     def held(self) -> Set[str]:
@@ -33,29 +38,80 @@ class Placeholders:
     def make(self, paths: Sequence[str]) -> list[str]:
         """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and
         nobody in the cage can create the others. `started` must follow. Raise OSError."""
-        self._starting += 1
         for path in paths:
-            if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(path, 0o700)
-                    os.chmod(path, _MODE)
-            if _is_placeholder(path):
-                self._held.add(path)
+            for _ in range(_MOST_TRIES):  # another session may remove it before it is locked
+                if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(path, 0o700)
+                        os.chmod(path, _MODE)
+                if not _is_placeholder(path):
+                    break
+                lock = _locked(path, fcntl.LOCK_SH)
+                if lock >= 0:
+                    self._locks.append(lock)
+                    self._held.add(path)
+                    break
         return [path for path in paths if os.path.lexists(path)]
 
     def started(self) -> None:
         """Note that a command has its mounts, or that it was not started."""
-        self._starting -= 1
+        while self._locks:
+            os.close(self._locks.pop())
 
     def sweep(self) -> None:
         """Remove the directories that no living process needs. One that something has filled stays."""
-        if self._starting or not self._held:
-            return
-        mounted = mounted_anywhere()
-        for path in [path for path in self._held if path not in mounted]:
-            with contextlib.suppress(OSError):
-                os.rmdir(path)
-            self._held.discard(path)
+        with unneeded(self._held) as paths:
+            for path in paths:
+                _remove(path)
+        self._held = {path for path in self._held if _is_placeholder(path)}
+
+
+def remove_left(directories: Iterable[str]) -> None:
+    """Remove what killed workers have left in these directories."""
+    with left_in(directories) as paths:
+        for path in paths:
+            _remove(path)
+
+
+def left_in(directories: Iterable[str]) -> contextlib.AbstractContextManager[list[str]]:
+    """As `unneeded`, for the placeholders in these directories."""
+    return unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
+
+
+@contextlib.contextmanager
+def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
+    """Return those of the paths that are placeholders and that no process has mounted or is about to mount, until the
+    context ends."""
+    locks = {path: _locked(path, fcntl.LOCK_EX) for path in paths if _is_placeholder(path)}
+    try:
+        free = [path for path, lock in locks.items() if lock >= 0]
+        mounted = mounted_anywhere() if free else set()
+        yield [path for path in free if path not in mounted]
+    finally:
+        for lock in locks.values():
+            if lock >= 0:
+                os.close(lock)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+def _locked(path: str, how: int) -> int:
+    """Return a descriptor that locks a directory, -1 if another process is in the way."""
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+        if os.fstat(lock).st_ino == os.lstat(path).st_ino:
+            return lock
+    except OSError:
+        pass
+    os.close(lock)
+    return -1
 
 
 def _is_placeholder(path: str) -> bool:

@@ -192,6 +192,8 @@ class CageServer:
             self._placeholders.sweep()
 
     def _availability(self) -> Availability:
+        if self._closed:
+            return Availability(Mechanism.NONE, 0, False, "the session has ended")
         if self._available is None:
             temporary = self._directories.make()
             try:
@@ -223,6 +225,8 @@ class CageServer:
 
     def _start(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> CagedChild:
         with self._lock:
+            if self._closed:
+                raise CageUnavailable("the session has ended")
             temporary, mark = self._directories.make(), self._directories.mark
             if rules.kind is CageKind.WORKSPACE and mark:
                 rules = replace(rules, protected=(*rules.protected, mark))
@@ -282,8 +286,6 @@ class CageServer:
             self._end_zygote()
         if self._connection is not None:
             return self._connection
-        if self._closed:
-            raise OSError("the session has ended")
         if not sys.executable:
             raise OSError("the path of the Python interpreter is not known")
         ours, theirs = socket.socketpair()

@@ -32,22 +32,32 @@ class _Cause(enum.Enum):
     UNKNOWN = 3
 
 
-def stopped(output: str, code: int, rules: CageRules, cwd: str = "") -> str:
+def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: str = "") -> str:
     """Return one line about what the cage has probably stopped, "" if nothing shows that it has. `output` is the end of
-    what the command has printed, `code` its exit code, and `cwd` the directory in which it began. What a command
-    prints without failing is mostly no error, so a file must show then that the cage has stopped it."""
+    what the command line `command` has printed, `code` its exit code, and `cwd` the directory in which it began. What a
+    command prints without failing is mostly no error, so a file must show then that the cage has stopped it, and the
+    line must name that file. What the line itself says is no error."""
     if code in _KILLED_BY_FILTER:
         return "stopped by the sandbox: a system call of another architecture"
     for line in output.splitlines():
         if code and not rules.network and any(each in line for each in _NETWORK):
             return f"stopped by the sandbox: network: {_shown(line)}"
         words = next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
-        if not words:
+        if not words or (line.strip() in command) or (not code and command and not _may_come_from(command, line)):
             continue
         cause = _cause(line.strip(), words, rules, cwd) if cwd else _Cause.UNKNOWN
         if cause is _Cause.CAGE or (code and cause is _Cause.UNKNOWN):
             return f"stopped by the sandbox: {_shown(line)}"
     return ""
+
+
+def _may_come_from(command: str, line: str) -> bool:
+    """Return whether a line is perhaps an error of a command that went on, and not the content of a file."""
+    named = _NAMED.fullmatch(line.strip())
+    if named is not None and named[1]:
+        return ">" in command and os.path.basename(named[1]) in command
+    names = _QUOTED.findall(line) or [line.rpartition(": ")[0].rpartition(": ")[2]]
+    return line.partition(":")[0] in command and any(os.path.basename(name) in command for name in names)
 
 
 def _cause(line: str, words: str, rules: CageRules, cwd: str) -> _Cause:

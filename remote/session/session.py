@@ -193,7 +193,7 @@ def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:
     try:
         sandbox.check(directories)
     except SandboxError as error:
-        raise HostRefusal("no_sandbox", str(error), {"why": error.why}) from None
+        raise HostRefusal("no_sandbox", str(error), {"why": error.why, "place": error.about_place}) from None
 
 
 def added_directories(cwd: str, options: SessionOptions) -> list[str]:

@@ -119,8 +119,10 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
 
 async def close_context(context: ToolContext) -> None:
     """End every process the tools have started, and close their files."""
+    import asyncio
+
     try:
         await context.shells.close()
     finally:
-        context.host.close()
+        await asyncio.get_running_loop().run_in_executor(None, context.host.close)
         context.spill.close()

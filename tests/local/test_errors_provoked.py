@@ -315,6 +315,8 @@ def test_a_host_without_the_cage_of_a_mode_says_why() -> None:
     assert error.what == "devbox cannot make the cage of --sandbox workspace" and "Leave out" in error.do
     assert "spaces are forbidden" in error.evidence and "\x1b" not in str(error) and len(error.evidence) <= 500
     assert code_of(error) is ExitCode.USAGE
+    about_place = refusal_error(Refused("no_sandbox", "here", {"why": "it holds a home", "place": True}), "devbox")
+    assert "project" in about_place.do and "administrator" not in about_place.do
 
 
 async def test_a_session_whose_connection_stays_away() -> None:

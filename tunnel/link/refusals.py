@@ -98,9 +98,16 @@ def _bad_attach(refused: Refused, host: str, message: str) -> CcbError:
 
 
 def _no_sandbox(refused: Refused, host: str, message: str) -> CcbError:
+    why = one_line(str(refused.data.get("why") or message))[:_MAX_WHY]
+    if refused.data.get("place") is True:
+        return UsageError(
+            f"{host} makes no cage of --sandbox workspace for the session's directories",
+            evidence=why,
+            do="Leave out --sandbox workspace, or start in the directory of a project.",
+        )
     return UsageError(
         f"{host} cannot make the cage of --sandbox workspace",
-        evidence=one_line(str(refused.data.get("why") or message))[:_MAX_WHY],
+        evidence=why,
         do="Leave out --sandbox workspace, or let an administrator of the host allow user namespaces.",
     )
 

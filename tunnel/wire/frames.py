@@ -70,7 +70,8 @@ class Refused:
     """W>L. Sent instead of `hello`, or as the answer to an attach that cannot be granted. The connection ends after it.
 
     `code` is one of `no_such_path` (data: near), `not_a_directory`, `no_storage`, `no_session`, `in_use`, `bad_attach`,
-    `waits_for_answer` (data: session), `no_sandbox` (data: why), `stopped`, `internal`. `data` is the evidence."""
+    `waits_for_answer` (data: session), `no_sandbox` (data: why, place), `stopped`, `internal`. `data` is the
+    evidence."""
 
     t: ClassVar[str] = "refused"
     code: str

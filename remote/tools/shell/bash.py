@@ -200,7 +200,11 @@ class _Foreground:
     def _stop(self, code: int) -> str:
         """Return a note about what the cage stopped, "" for nothing."""
         cage = self._context.cage
-        return "" if cage is None else stop_note(cage, self._output.last(_TAIL_LINES, _TAIL_BYTES), code, self._cwd)
+        return (
+            ""
+            if cage is None
+            else stop_note(cage, self._output.last(_TAIL_LINES, _TAIL_BYTES), code, self._cwd, self._command)
+        )
 
     async def _watch(self, process: Process, timeout: float) -> bool:
         """Wait for the process, and report its output meanwhile. Return whether the process ended in time."""
@@ -266,10 +270,10 @@ class _Foreground:
         return ToolResult(f"{text}\n{note}" if note else text, is_error=failed, structured=structured)
 
 
-def stop_note(cage: CageRules, output: str, code: int, cwd: str) -> str:
+def stop_note(cage: CageRules, output: str, code: int, cwd: str, command: str) -> str:
     """Return the note for the model about what a cage stopped; "" if it stopped nothing. `output` is the end of the
     command's output, and `cwd` the directory in which it began."""
-    line = stopped(output, code, cage, cwd)
+    line = stopped(output, code, cage, cwd, command)
     return f"{line}\n{_HOW_TO_ASK}" if line else ""
 
 

@@ -76,7 +76,9 @@ class BashOutput(Tool):
             parts.append(f"<exit_code>{code}</exit_code>")
         parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
         note = (
-            stop_note(shell.cage, text, code, context.shells.cwd) if shell.cage is not None and code is not None else ""
+            stop_note(shell.cage, text, code, context.shells.cwd, shell.command)
+            if shell.cage is not None and code is not None
+            else ""
         )
         parts += filter(None, (note, aside_note(shell.process)))
         structured: Json = {

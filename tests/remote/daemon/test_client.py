@@ -57,6 +57,9 @@ class Daemon:
     def detached(self, client: Client, *, done: bool) -> None:
         raise AssertionError("nobody leaves by itself")
 
+    async def prepare(self, frame: Frame) -> None:
+        """Nothing needs to be found out."""
+
     def reads(self, client: Client) -> bool:
         return self.busy
 

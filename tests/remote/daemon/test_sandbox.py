@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
-from tests.remote.worker_process import DEADLINE_S, Laptop, WorkerHost, alive
+from tests.remote.worker_process import DEADLINE_S, Laptop, WorkerHost, alive, until
 from tests.support.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.server import Availability, CageServer, Mechanism
@@ -214,8 +214,12 @@ async def test_the_mode_survives_the_worker_and_other_drivers_until_one_names_an
     hello = await first.attach(SessionOptions(sandbox="workspace", client="first"))
     await results(first, bash("touch one"))
     os.kill(hello.pid, 9)
+    left = host.project / ".envrc"
+    left.mkdir()
+    left.chmod(0o1700)  # as a worker leaves it that is killed while a command runs
     second = await host.connect(session)
     await second.attach(SessionOptions(client="second"))
+    await until(lambda: not left.exists(), "what the killed worker left is gone")
     await results(second, bash("touch two"))
     assert await in_force(second) == "workspace cage"
     third = await host.connect(session)
@@ -265,3 +269,41 @@ async def test_the_worker_asks_for_cages_while_the_first_client_attaches(host: W
         await viewer.drop()
         viewer = await host.connect(session)
     await laptop.stop()
+
+
+_HANGING = """
+import os, time
+from ccb.remote.sandbox.server import CageServer
+asked = CageServer._ask
+def ask(self, fields, descriptors):
+    open(os.environ["HOME"] + "/hangs", "w").close()
+    while not os.path.exists(os.environ["HOME"] + "/go"):
+        time.sleep(0.01)
+    return asked(self, fields, descriptors)
+CageServer._ask = ask
+"""
+
+
+async def test_what_starts_the_commands_may_hang_and_the_worker_answers_all_the_same(
+    host: WorkerHost, session: str, workspace: None
+) -> None:
+    """When the worker asks which cages there are, and when it starts a command."""
+    host.prelude = _HANGING
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(sandbox="workspace"))
+    await _answers_while_it_hangs(host, session)
+    await laptop.next(Attached)
+    for name in ("go", "hangs"):
+        (host.home / name).unlink()
+    running = asyncio.ensure_future(results(laptop, bash("echo done")))
+    await _answers_while_it_hangs(host, session)
+    assert await running == ["done"]
+    await laptop.stop()
+
+
+async def _answers_while_it_hangs(host: WorkerHost, session: str) -> None:
+    await until((host.home / "hangs").exists, "the worker waits")
+    viewer = await host.connect(session)
+    assert (await viewer.next(Hello)).session == session
+    await viewer.drop()
+    (host.home / "go").touch()

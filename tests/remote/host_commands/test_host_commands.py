@@ -244,11 +244,16 @@ async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, sessi
     host.temporary.mkdir()
     (host.temporary / "ccb-cage-999999999-left").mkdir()
     (host.temporary / "of-another-program").mkdir()
+    for name, mode in ((".envrc", 0o1700), (".vscode", 0o1700), (".idea", 0o700)):
+        (host.project / name).mkdir()
+        (host.project / name).chmod(mode)
+    (host.project / ".vscode" / "filled").touch()
     would = await command(host, "gc", dry_run=True)
     assert all(map(alive, pids)) and len(host.runtime_files()) == 3
     did = await command(host, "gc")
     assert [kind for kind, _ in would] == [kind for kind, _ in did]
-    assert {body["what"] for kind, body in did if kind == "removed"} == {"socket", "lock", "temp"}
+    assert {body["what"] for kind, body in did if kind == "removed"} == {"socket", "lock", "temp", "directory"}
+    assert {name for name in (".envrc", ".vscode", ".idea") if (host.project / name).exists()} == {".vscode", ".idea"}
     ended = {body["pid"]: body for kind, body in did if kind == "ended"}
     assert set(ended) >= set(pids)
     assert {ended[pid]["what"] for pid in pids} <= {"sleep", "sh", "bash"}

@@ -153,6 +153,9 @@ def test_a_repository_without_a_dot_git_is_asked_for_and_so_is_the_file_that_mak
     assert on_file(engine, "Write", "src/linked/commondir").behavior is ASK
     (bare / "HEAD").touch()
     assert on_file(engine, "Write", "src/bare/hooks/pre-push").behavior is ASK
+    (bare / "tree").mkdir()
+    (bare / "tree" / ".git").touch()
+    assert on_file(engine, "Write", "src/bare/tree/new").behavior is ALLOW, "a work tree in it"
 
 
 @pytest.mark.parametrize("directory", ["home", ".", "link"])
@@ -164,7 +167,12 @@ def test_a_home_directory_is_no_workspace(desk: Desk, tmp_path: Path, directory:
     with pytest.raises(SandboxError) as refused:
         wanted.check([str(desk.cwd), str(tmp_path / directory)])
     assert "home directory" in refused.value.why
+    assert refused.value.about_place
     assert wanted.workspace_cage([str(tmp_path / directory)]) is None
+    assert wanted.in_force([str(tmp_path / directory)]) == "read-only cage", "of a session that is resumed there"
+    with pytest.raises(SandboxError, match="here") as refused:
+        wanted.check([str(tmp_path / "home" / "bin" / "tools")])
+    assert "~/bin starts programs" in refused.value.why
     wanted.check([str(tmp_path / "home" / "project")])
 
 

@@ -156,6 +156,26 @@ def test_a_stop_at_a_file_is_told_also_where_the_command_went_on(output: str, co
     assert stopped(output.format(tmp_path), code, rules, project).startswith("stopped by the sandbox: ")
 
 
+@pytest.mark.parametrize(
+    ("command", "output", "stop"),
+    [
+        ("echo x >made; true", "bash: line 1: made: Permission denied", True),
+        ("touch made; true", "touch: cannot touch 'made': Read-only file system", True),
+        ("echo 'bash: line 1: made: Permission denied'", "bash: line 1: made: Permission denied", False),
+        ("echo 'bash: line 1: made: Permission denied'; false", "bash: line 1: made: Permission denied", False),
+        ("cat kept", "bash: line 1: made: Permission denied", False),
+        ("cat kept", "bash: line 1: kept: Permission denied", False),
+        ("cat kept", "touch: cannot touch 'made': Permission denied", False),
+    ],
+)
+def test_what_a_command_prints_of_a_file_or_of_itself_is_no_stop(
+    command: str, output: str, stop: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "kept").touch()
+    rules = read_only_rules([str(tmp_path)], _LOGIN, "")
+    assert bool(stopped(output, 1 if "false" in command else 0, rules, str(tmp_path), command)) is stop
+
+
 def test_where_nothing_was_stopped_nothing_is_told(tmp_path: Path) -> None:
     rules = workspace_rules([str(tmp_path)], _LOGIN, "", network=True)
     assert stopped("3 passed\n", 0, rules) == ""

@@ -58,6 +58,16 @@ async def test_a_caged_command_reads_but_does_not_write(caged: Caged) -> None:
     assert (caged.root / "a").read_text() == "content\n"
 
 
+async def test_after_its_end_nothing_is_started(caged: Caged) -> None:
+    assert await caged.run("true") == 0
+    caged.host.close()
+    with pytest.raises(CageUnavailable, match="has ended"):
+        await caged.start("true")
+    server = CageServer()
+    server.close()
+    assert server.availability().mechanism is Mechanism.NONE
+
+
 async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
     assert await caged.run('echo x >"$TMPDIR/a" && mkdir -m 0 "$TMPDIR/b" && echo "$TMPDIR"') == 0
     path = caged.output.decode().strip()
