@@ -22,6 +22,7 @@ from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, Too
 from ..files.edit_common import refusal
 from ..output import Output, clean
 from .cwd_report import CwdReport
+from .ignore_files import narrowing_note
 from .shells import MAX_RUNNING
 
 Json = dict[str, Any]
@@ -194,8 +195,8 @@ class _Foreground:
             return self._timed_out(timeout, aside_note(process))
         if process.has_leftovers():
             context.shells.left(process)
-        code = process.returncode or 0
-        return self._result(code, _joined(self._move(moved), self._stop(code), aside_note(process)))
+        code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
+        return self._result(code, _joined(self._move(moved), self._stop(code), narrowed, aside_note(process)))
 
     def _stop(self, code: int) -> str:
         """Return a note about what the cage stopped, "" for nothing."""
@@ -275,6 +276,11 @@ def stop_note(cage: CageRules, output: str, code: int, cwd: str, command: str) -
     command's output, and `cwd` the directory in which it began."""
     line = stopped(output, code, cage, cwd, command)
     return f"{line}\n{_HOW_TO_ASK}" if line else ""
+
+
+async def narrowed_note(command: str, cwd: str, context: ToolContext) -> str:
+    """See narrowing_note."""
+    return await asyncio.get_running_loop().run_in_executor(None, narrowing_note, command, cwd, _roots(context))
 
 
 def aside_note(process: Process) -> str:

@@ -11,7 +11,7 @@ from ..files.edit_common import refusal
 from ..output import clean, limited
 from ..search.program.main import BadRequest, compiled
 from ..search.run_program import MAX_PATTERN, SearchFailed, search
-from .bash import aside_note, stop_note
+from .bash import aside_note, narrowed_note, stop_note
 from .shells import Shell, Status
 
 Json = dict[str, Any]
@@ -80,7 +80,8 @@ class BashOutput(Tool):
             if shell.cage is not None and code is not None
             else ""
         )
-        parts += filter(None, (note, aside_note(shell.process)))
+        narrowed = "" if code is None else await narrowed_note(shell.command, context.shells.cwd, context)
+        parts += filter(None, (note, narrowed, aside_note(shell.process)))
         structured: Json = {
             "shellId": shell.id,
             "command": shell.command[:2000],

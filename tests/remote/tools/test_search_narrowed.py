@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.tools_kit import open_toolbox
 
 from ccb.remote.tools.search.program.main import answer
 from ccb.remote.tools.search.run_program import unsearched
+from ccb.remote.tools.shell.ignore_files import narrowing_note
 
 BACKENDS = [("rg", "grep"), ("rg",), ("grep",), ()]
 
@@ -51,3 +53,41 @@ def test_what_gitignore_leaves_out_is_said(tree: Path, backend: tuple[str, ...],
     assert unsearched(found) == ["(Not searched, because .gitignore leaves 3 entries out: evil.py, out, lib/evil.py.)"]
     (tree / ".gitignore").write_text("nothing\n")
     assert unsearched(searched(tree, backend, **more)) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("rg needle", "rg left out what a/b/.ignore, .rgignore"),
+        ("cd . && rg needle | head", "rg left out what "),
+        ("rg needle a/b", "rg left out what a/b/.ignore, .rgignore"),
+        ("rg needle c; echo", "rg left out what .rgignore of"),
+        ("fd needle", "fd left out what a/b/.ignore of"),
+        ("/usr/bin/rg 'x;y'", "rg left out what "),
+        ("rg --no-ignore needle", ""),
+        ("rg -uu needle", ""),
+        ("grep -r needle .", ""),
+        ("cargo build", ""),
+    ],
+)
+def test_a_search_of_a_command_that_the_project_narrows_is_told(command: str, named: str, tmp_path: Path) -> None:
+    files = {".rgignore": "a\n", "a/b/.ignore": "*\n", "c/.ignore": "# nothing\n", ".gitignore": "x\n"}
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    note = narrowing_note(command, str(tmp_path), [str(tmp_path)])
+    told = note.replace(".rgignore, a/b/.ignore", "a/b/.ignore, .rgignore")
+    assert named in told and bool(named) is bool(told)
+
+
+async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) -> None:
+    async with open_toolbox(tmp_path) as box:
+        box.write(".rgignore", "secret\n")
+        box.write("secret", "needle\n")
+        said = await box.text("Bash", command="rg needle; true")
+        assert said.splitlines()[-1] == "(rg left out what .rgignore of the project names; --no-ignore shows all.)"
+        await box.text("Bash", command="rg needle; true", run_in_background=True)
+        shell = box.context.shells.get("bash_1")
+        assert shell is not None
+        await shell.process.wait()
+        assert "rg left out what .rgignore" in await box.text("BashOutput", bash_id="bash_1")
