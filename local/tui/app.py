@@ -14,9 +14,10 @@ from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
+from textual.screen import Screen
 from textual.widgets import Input
 
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import neutralise
 
 from ..command_line.exit_codes import ExitCode
 from .appearance import Appearance
@@ -87,10 +88,9 @@ class Repl(App[int]):
         watching: bool = False,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._environ = environ
         colours = terminal_colours(environ)
         super().__init__(ansi_color=True if colours.few else None)
-        self._appearance = Appearance(self, colours)
+        self._appearance = Appearance(self, colours, environ)
         self._session = session
         self.session_task: asyncio.Task[None] | None = None
         self.left = asyncio.Event()
@@ -100,8 +100,6 @@ class Repl(App[int]):
         self.attached: SessionView | None = None
         self.leaving = Leaving()
         self._chord = LoneChord(self)
-        self._host = one_line(host)
-        self._headline = f"ccb: connecting to {self._host}"
         self.login_handover = LoginHandover(
             self,
             headline=self._login_headline,
@@ -127,13 +125,16 @@ class Repl(App[int]):
     def get_driver_class(self) -> type[Driver]:
         return TerminalDriver
 
+    def get_default_screen(self) -> Screen[object]:
+        return Screen(id="_default", classes="-tall")  # which most are: a change would style everything once more
+
     def compose(self) -> ComposeResult:
         yield self.opening
         yield self.composer
         yield self.opening.line
 
     def on_mount(self) -> None:
-        self._appearance.ask_background(self._driver, self._environ)
+        self._appearance.ask_background(self._driver)
         self.composer.focus()
         self.call_after_refresh(self._begin)
 
@@ -213,10 +214,9 @@ class Repl(App[int]):
 
     def _login_headline(self) -> str:
         """Return the line above the questions of a login."""
-        if self.attached is not None:
-            return f"ccb: logging in to {self._host} again"
-        headline, self._headline = self._headline, ""  # once: further questions follow below the first one
-        return headline
+        if self.attached is None:
+            return self.opening.headline()
+        return f"ccb: logging in to {self.opening.host} again"
 
     def _login_asks(self) -> None:
         """Say that a login has a question. The person is typing: the question must not get what is typed."""
@@ -268,7 +268,7 @@ class Repl(App[int]):
 
         self._clipboard = text
         driver = self._driver
-        return await copy(text, self._environ, driver.write) if driver is not None else "not copied"
+        return await copy(text, self._appearance.environ, driver.write) if driver is not None else "not copied"
 
     def _hint(self, text: str) -> None:
         """Show a short answer to a key."""

@@ -18,20 +18,27 @@ _BACKGROUND_S = 2.0
 
 
 class Appearance:
-    """Chooses the theme of `app`."""
+    """Chooses the theme of `app`. `environ` says what the terminal can show."""
 
-    def __init__(self, app: App[Any], colours: TerminalColours) -> None:
+    def __init__(self, app: App[Any], colours: TerminalColours, environ: Mapping[str, str]) -> None:
+        self.environ = environ
         self._app = app
         self._colours = colours
         self._asked_background_at: float | None = None
         for theme in ALL_THEMES:
             app.register_theme(theme)
-        app.theme = colours.theme
+        if colours.light or colours.few:
+            app.theme = colours.theme
+        else:
+            # The same without the watchers, which would parse all styles once more before anything is shown. What
+            # else they do holds for this theme as for Textual's own.
+            app.set_reactive(App.theme, colours.theme)
+            app.stylesheet.set_variables(app.get_css_variables())
 
-    def ask_background(self, driver: object, environ: Mapping[str, str]) -> None:
+    def ask_background(self, driver: object) -> None:
         """Ask the terminal whether its background is light, if the environment does not say it. Nothing waits for the
         answer."""
-        answers = environ.get("TERM", "") not in NO_ANSWER
+        answers = self.environ.get("TERM", "") not in NO_ANSWER
         if self._colours.light is None and answers and isinstance(driver, TerminalDriver):
             self._asked_background_at = time.monotonic()
             driver.ask_background()

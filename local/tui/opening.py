@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.widgets import Static
 
 from ccb.tunnel.plain_text import neutralise, one_line
@@ -17,6 +15,7 @@ _LONG_S = 3.0
 """Seconds of connecting after which the screen says how long it takes."""
 
 _MAX_SAID = 20
+_MAX_PROMPTS = 5
 _ASKS = "The login asks you something: Alt+R answers it. What you have typed stays here."
 
 
@@ -37,37 +36,35 @@ class OpeningLine(Static):
         self.update(text)
 
 
-class Opening(Vertical):
+class Opening(Static):
     """Shows what goes on while the connection is made, and keeps the prompts that the person sends meanwhile."""
 
-    DEFAULT_CSS = """
-    Opening { height: 1fr; background: $background; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 0; }
-    Opening Static { height: auto; }
-    """
+    DEFAULT_CSS = "Opening { height: 1fr; padding: 0 1; background: $background; }"
 
     def __init__(self, host: str, first_prompt: str = "") -> None:
-        super().__init__()
+        super().__init__(markup=False)
         self.line = OpeningLine(host)
         self.said: list[str] = []
         self.queued: list[str] = []
-        self._host = one_line(host)
+        self.host = one_line(host)
         self._first_prompt = first_prompt
         self._began = time.monotonic()
         self._asks = False
-        self._shown = Static(markup=False)
-
-    def compose(self) -> ComposeResult:
-        yield self._shown
+        self._is_headed = False
 
     def on_mount(self) -> None:
         self._draw()
         self.set_interval(1.0, self._draw)
 
+    def headline(self) -> str:
+        """Return the line above the questions of the login: once, as further questions follow below the first one."""
+        shown, self._is_headed = self._is_headed, True
+        return "" if shown else f"ccb: connecting to {self.host}"
+
     def queue(self, text: str) -> None:
         """Keep a prompt until the session is there."""
         self.queued.append(text)
         self._draw()
-        self.call_after_refresh(self.scroll_end, animate=False)
 
     def say(self, text: str) -> None:
         """Show what the login says."""
@@ -83,12 +80,16 @@ class Opening(Vertical):
     def _draw(self) -> None:
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         took = time.monotonic() - self._began
-        text = Text(f"Connecting to {self._host} …" + (f" {took:.0f} s" if took >= _LONG_S else ""), palette.dim)
+        text = Text(f"Connecting to {self.host} …" + (f" {took:.0f} s" if took >= _LONG_S else ""), palette.dim)
         for said in self.said:
             text.append(f"\n{said}")
         if self._asks:
             text.append(f"\n{_ASKS}", palette.warn)
-        for prompt in ([self._first_prompt] if self._first_prompt else []) + self.queued:
-            text.append("\n\n❯ ", f"bold {palette.accent}")
-            text.append(neutralise(prompt).replace("\n", "\n  ")).append("  (queued)", palette.dim)
-        self._shown.update(text)
+        prompts = ([self._first_prompt] if self._first_prompt else []) + self.queued
+        if len(prompts) > _MAX_PROMPTS:
+            text.append(f"\n\n… {len(prompts) - _MAX_PROMPTS} more queued before these", palette.dim)
+        for prompt in prompts[-_MAX_PROMPTS:]:
+            first, *others = prompt.splitlines()
+            text.append("\n\n❯ ", f"bold {palette.accent}").append(neutralise(first))
+            text.append((" …" if others else "") + "  (queued)", palette.dim)
+        self.update(text, layout=False)

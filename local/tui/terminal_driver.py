@@ -14,7 +14,6 @@ import termios
 from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
 
@@ -64,11 +63,12 @@ class _ClosableFile:
 class TerminalDriver(LinuxDriver):
     """The driver of a real terminal. A window that closes ends the app, even if no signal says so."""
 
-    @dataclass
     class Background(Message):
         """The terminal has said whether its background is light."""
 
-        light: bool
+        def __init__(self, *, light: bool) -> None:
+            super().__init__()
+            self.light = light
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -106,7 +106,7 @@ class TerminalDriver(LinuxDriver):
                         typed, answer = self._answers.feed(decode(data))
                         light = is_light(answer)
                         if light is not None:
-                            self.process_message(self.Background(light))
+                            self.process_message(self.Background(light=light))
                     else:
                         typed = self._answers.nothing_came()
                     for event in (*(parser.feed(typed) if typed else ()), *parser.tick()):

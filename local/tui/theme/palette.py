@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rich.theme import Theme
 from textual.color import Color
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .themes import muted
 

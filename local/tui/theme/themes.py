@@ -4,11 +4,12 @@ the terminal; and the choice between them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rich.console import Console
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 DARK = Theme(
     name="ccb-dark",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -38,19 +37,20 @@ class Composer(TextArea):
         Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo")  # Ctrl+Z stops ccb, as any program
     ]
 
-    @dataclass
     class Submitted(Message):
         """The person pressed Enter on `text`, which is not blank. Blanks at its start are kept."""
 
-        text: str
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
-    @dataclass
     class Shortcut(Message):
         """The person pressed a letter of `shortcuts` in an empty or locked composer."""
 
-        key: str
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
 
-    @dataclass
     class SubmitRefused(Message):
         """The person pressed Enter while the composer is locked."""
 

@@ -72,6 +72,7 @@ async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_ord
         await at.submits("second", "third\nof two lines", "/mode plan", "last")
         at.app.composer.type("half a though")
         assert at.screen.count("(queued)") == 5
+        assert "third …  (queued)" in at.screen
         assert at.session.prompts == []
         await at.come()
         await wait_until(at.pilot, lambda: len(at.session.prompts) == 4)
