@@ -13,7 +13,7 @@ from tests.support.processes import name_of
 from tests.support.relay import Fault, relay
 from tests.support.sshd import HostUser, Sshd
 
-MARKS = {"handshake": 1_500, "login": 4_500, "deploy": 12_000, "in the bundle": 100_000, "end of the bundle": 190_000}
+MARKS = {"handshake": 1_500, "login": 4_500, "deploy": 12_000, "in the bundle": 100_000, "end of the bundle": 172_000}
 WHOLE = ("worker/*.zip", "/.made", "/journal.jsonl", "/daemon.log", "/epoch", "/summary.json")
 
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, every_host, only_config, target
+from tests.support.login import Person, every_host, only_config, pipe_to, target
 from tests.support.pipelined import PIPELINED, last_login, remembered, remembering, report
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
@@ -61,9 +61,11 @@ async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: 
     assert await remembered(past, where) is None
 
 
-async def test_another_key_logs_in_on_the_same_try(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["TCP", "ProxyCommand"])
+async def test_another_key_logs_in_on_the_same_try(sshd: Sshd, host_user: HostUser, tmp_path: Path, way: str) -> None:
     other = make_key(tmp_path / "other")
-    where = target(sshd, host_user, f"IdentityFile={other}")
+    options = [pipe_to(sshd.port, tmp_path)] if way == "ProxyCommand" else []
+    where = target(sshd, host_user, f"IdentityFile={other}", *options)
     past = await remembering(tmp_path, where, await last_login(sshd))
     sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
     assert (await report(where, past)).startswith("no: the pipelined login failed")
@@ -136,11 +138,17 @@ async def test_each_jump_host_is_logged_in_to_by_what_it_needed(
         assert sshd.log.read_text().count("Postponed publickey") == 2
         jump = SshTarget("127.0.0.1", host_user.name, link.port, (), ())
         assert await remembered(past, jump) is not None
+        other = make_key(tmp_path / "other")
+        both = SshTarget(where.host, where.user, where.port, (*where.identities, str(other)), where.options)
+        await remembering(tmp_path, both, await last_login(sshd, other))
+        assert (await report(both, past)).startswith("no: the pipelined login failed"), "through the jump host"
+        assert sshd.log.read_text().count("Postponed publickey") == 3, "the jump host was asked nothing"
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa"])
 async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser, tmp_path: Path, kind: str) -> None:
-    authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "mine", kind)
+    authority, key = make_key(tmp_path / "authority"), tmp_path / "mine"
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-b", "2048", "-N", "", "-f", str(key)], check=True)
 
     def certify(validity: str) -> None:
         names = ["-I", "person", "-n", host_user.name, "-V", validity]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -17,8 +18,8 @@ from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.sshd import sshd as serve
 
-from ccb.tunnel.errors import Unreachable
-from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
+from ccb.tunnel.errors import ConnectError, Unreachable
+from ccb.tunnel.ssh.pipelining.past_logins import PastLogins, fingerprint
 from ccb.tunnel.ssh_config.target import SshTarget
 
 SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
@@ -26,7 +27,10 @@ SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
 
 @asynccontextmanager
 async def asyncssh_server(
-    directory: Path, version: str, make: Callable[[], asyncssh.SSHServer] = asyncssh.SSHServer
+    directory: Path,
+    version: str,
+    make: Callable[[], asyncssh.SSHServer] = asyncssh.SSHServer,
+    shown: asyncssh.SSHKeyPair | None = None,
 ) -> AsyncIterator[Sshd]:
     """A server of asyncssh that calls itself `version`. Its commands say that they are here, and wait for the end."""
     host_key, identity = make_key(directory / "host_ed25519"), make_key(directory / "id_ed25519")
@@ -41,7 +45,7 @@ async def asyncssh_server(
         0,
         server_factory=make,
         server_version=version,
-        server_host_keys=[str(host_key)],
+        server_host_keys=[shown or str(host_key)],
         authorized_client_keys=f"{identity}.pub",
         process_factory=run,
         encoding=None,
@@ -100,24 +104,42 @@ async def test_a_server_that_hangs_up_is_logged_in_to_again_step_by_step(tmp_pat
         assert await report(where, past) == SIGNED
 
 
-async def test_nothing_is_signed_before_the_host_key_is_verified(tmp_path: Path) -> None:
-    """A host in the middle shows the remembered key, but cannot sign with it: the exchange fails before any login."""
-    signed: list[str] = []
+class Borrowed(asyncssh.SSHKeyPair):
+    """The public half of `shown`, which the person trusts, and signatures of another key."""
+
+    def __init__(self, shown: Path, own: Path) -> None:
+        public = asyncssh.read_public_key(shown)
+        kinds = public.sig_algorithms
+        super().__init__(public.algorithm, public.algorithm, kinds, kinds, public.public_data, None)
+        self._own = asyncssh.read_private_key(own)
+
+    def sign(self, data: bytes) -> bytes:
+        return self._own.sign(data, self.sig_algorithm)
+
+
+@pytest.mark.parametrize("known", ["another key", "the key that it borrows"])
+async def test_nothing_is_signed_before_the_host_key_is_verified(tmp_path: Path, known: str) -> None:
+    """The laptop remembers the key that this server shows."""
+    began: list[str] = []
 
     class Mallory(asyncssh.SSHServer):
         def begin_auth(self, username: str) -> bool:
-            signed.append(username)
+            began.append(username)
             return True
 
-    async with asyncssh_server(tmp_path, "OpenSSH_9.9", Mallory) as server:
+    other, real = make_key(tmp_path / "other"), make_key(tmp_path / "real")
+    shown = Borrowed(real.with_suffix(".pub"), other) if known == "the key that it borrows" else None
+    async with asyncssh_server(tmp_path, "OpenSSH_9.9", Mallory, shown) as server:
         where = target(server, SOMEBODY)
         login = await last_login(server)
+        if shown is not None:
+            login = dataclasses.replace(login, host_key=fingerprint(shown.public_data))
         past = await remembering(tmp_path, where, login)
-        make_key(tmp_path / "other")
-        server.known_hosts.write_text(f"[127.0.0.1]:{server.port} {(tmp_path / 'other.pub').read_text()}")
-        with pytest.raises(Exception, match="has changed"):
+        trusted = (real if shown is not None else other).with_suffix(".pub").read_text()
+        server.known_hosts.write_text(f"[127.0.0.1]:{server.port} {trusted}")
+        with pytest.raises(ConnectError, match="has changed" if shown is None else "no SSH connection"):
             await report(where, past)
-        assert not signed
+        assert not began
         assert await remembered(past, where) == login
 
 
@@ -152,18 +174,22 @@ async def test_a_server_that_opens_few_channels(host_user: HostUser, tmp_path: P
         assert "MaxSessions" in caught.value.do
 
 
-async def test_later_commands_and_their_ends_are_as_ever(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    where = target(sshd, host_user, "SetEnv=LC_MINE=yes")
-    past = await remembering(tmp_path, where, await last_login(sshd))
-    async with logged_in(where, past=past) as transport:
-        for _ in range(2):
-            pipe = await transport.execute("echo no >&2; head -c 5; exit 7")
-            await pipe.write(b"hello")
-            assert await pipe.read() == b"hello"
-            assert (await pipe.exit_status(), pipe.stderr_tail()) == (7, "no\n")
-            await pipe.close()
-    async with logged_in(where, past=past) as transport:  # everything comes in one read: the answer and the end
-        assert await transport.output_without_input("seq 100000 | tail -n 1", 100) == b"100000\n"
+async def test_later_commands_and_their_ends_are_as_ever(host_user: HostUser, tmp_path: Path) -> None:
+    async with serve(tmp_path / "server", ["AcceptEnv LC_*"]) as server:
+        where = target(server, host_user, "SetEnv=LC_MINE=mine", "Compression=yes")
+        past = await remembering(tmp_path, where, await last_login(server))
+        async with logged_in(where, past=past) as transport:
+            for _ in range(2):
+                pipe = await transport.execute("echo no >&2; printf $LC_MINE; head -c 5; exit 7")
+                await pipe.write(b"hello")
+                said = b""
+                while data := await pipe.read():
+                    said += data
+                assert (said, await pipe.exit_status(), pipe.stderr_tail()) == (b"minehello", 7, "no\n")
+                await pipe.close()
+            assert transport.pipelining.report() == PIPELINED
+        async with logged_in(where, past=past) as transport:  # answer, output and end may come in one read
+            assert await transport.output_without_input("seq 100000 | tail -n 1", 100) == b"100000\n"
 
 
 @pytest.mark.skipif(shutil.which("dropbear") is None, reason="there is no dropbear here")
