@@ -97,6 +97,10 @@ def _run(arguments: Arguments) -> int:
         from .doctor.report import run as run_doctor
 
         return run_doctor(arguments)
+    if arguments.command == "disconnect":
+        from .commands.disconnect import run_disconnect
+
+        return run_disconnect(arguments)
     if arguments.command in HOST_COMMANDS and arguments.command != "attach":
         from .commands.hosts import run as run_host_command
 

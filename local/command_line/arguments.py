@@ -27,7 +27,7 @@ from .validation import refuse_ssh_options, unknown_tools, validate
 
 _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
 _WITH_SESSION = ("attach", "logs", "stop")
-_WITHOUT_HOST = ("ps", "doctor")
+_WITHOUT_HOST = ("ps", "disconnect", "doctor")
 _LIST_THEM = "`ccb ps HOST` lists them."
 
 
@@ -90,8 +90,8 @@ def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arg
 
 
 def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps` and `doctor`; there is none with --local or a
-    `--transport` command."""
+    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `disconnect` and `doctor`; there is none with
+    --local or a `--transport` command."""
     command = arguments.command
     only_session = command in _WITH_SESSION and len(words) == 1 and is_session_id(words[0])
     if needs_host(arguments.connection) or (words and not only_session):

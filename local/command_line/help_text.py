@@ -26,7 +26,7 @@ HOSTS = "HOST: [user@]host or ssh://[user@]host[:port], without a path; write --
 def help_text(width: int = 100, command: str = "") -> str:
     """Return the help of `command`, or the whole help for any other word, wrapped to `width` columns."""
     one = next((each for each in SUBCOMMANDS if command and each.name == command), None)
-    if one is None or not one.groups:
+    if one is None or one.name == "help":
         return _whole_help(width)
     usage = "\n".join(f"{'Usage:' if number == 0 else '      '} {line}" for number, line in enumerate(one.usage))
     options = _grouped(options_of(one), width)

@@ -360,6 +360,13 @@ SUBCOMMANDS = (
         (Group.CONNECTION,),
     ),
     Subcommand(
+        "disconnect",
+        ("ccb disconnect [HOST]",),
+        "end the SSH connections that are kept",
+        "End the SSH connection to HOST that the setting keepConnection keeps on this machine; without HOST, end all "
+        "of them. Sessions that run over it connect again.",
+    ),
+    Subcommand(
         "doctor",
         ("ccb doctor [HOST] [--json]",),
         "find out what stands in the way of a session",
@@ -375,7 +382,7 @@ SUBCOMMANDS = (
     ),
 )  # fmt: skip
 
-HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "doctor")
+HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "disconnect", "doctor")
 COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
 
 

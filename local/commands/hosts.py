@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.openssh.kept_records import all_kept
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Transport
 
@@ -22,6 +23,7 @@ from ..connect.connect import connect_host
 from ..connect.session_list import Count, ReportRow, Text, list_sessions, reports, row_of
 from ..login.prompts import ask_line, prompts_for
 from ..terminal.console import print_line, run_command
+from .disconnect import kept_line
 from .session_table import session_table, size_text
 
 _DAY_S = 86400.0
@@ -102,6 +104,10 @@ async def _ps(arguments: Arguments, transport: Transport, bundle: Bundle) -> Exi
             print_line(line)
     else:
         print_line(f"No sessions on {host_label(arguments.connection)}.")
+    if not arguments.host_command.json:
+        target = arguments.connection.target
+        for kept in all_kept(os.environ, target.login if target is not None else None):
+            print_line(kept_line(kept))
     return ExitCode.OK
 
 

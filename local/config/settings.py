@@ -24,6 +24,7 @@ SandboxMode = Literal["read-only", "workspace", "off"]
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
+_MAX_KEEP_MINUTES = 24 * 60
 _PYDANTIC = {"strict": True}
 
 
@@ -97,6 +98,14 @@ class Settings:
     controlMaster: bool = field(
         default=True, metadata=_key("Run over a ControlMaster of yours that is alive, instead of logging in.")
     )
+    keepConnection: float = field(
+        default=0,
+        metadata=_key(
+            "Minutes to keep an SSH connection for later runs, after which they log in again (0: each run logs in).",
+            ge=0,
+            le=_MAX_KEEP_MINUTES,
+        ),
+    )
     given: frozenset[str] = frozenset()
     """The keys that the file sets."""
     unknown: tuple[str, ...] = ()
@@ -141,7 +150,9 @@ def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
         data = read_settings_file(settings_path(environ), environ) or {}
     except ConfigError:
         data = {}
-    return Sharing(own_master=data.get("controlMaster") is not False)
+    minutes = data.get("keepConnection", 0)
+    keeps = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= _MAX_KEEP_MINUTES
+    return Sharing(own_master=data.get("controlMaster") is not False, keep_s=minutes * 60 if keeps else 0)
 
 
 def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from ccb.tunnel.transports.pipe import Pipe, Transport
 
 from .findings import CONNECTION, HOST, JUMP_HOST, Finding, State, error_finding
 from .keys import keys_finding
-from .shared_connection import master_finding
+from .shared_connection import kept_finding, master_finding
 
 if TYPE_CHECKING:
     from ccb.tunnel.ssh.transport import SshTransport
@@ -58,6 +58,8 @@ async def ssh_findings(
         through = f", through {', '.join(jumps)}" if jumps and each is target else ""
         async for finding in _hop_findings(config, options, through, openssh):
             yield replace(finding, where=where)
+    if not openssh and sharing.keep_s:
+        yield await kept_finding([hop.config for hop in hops], target, sharing.keep_s)
     if not openssh and (shared := await master_finding(hops[-1].config, target, allowed=sharing.own_master)):
         yield shared
 

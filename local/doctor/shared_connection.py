@@ -1,11 +1,15 @@
-"""The doctor's check of a master connection of the person's own: whether sessions go over it, and if not, why."""
+"""The doctor's checks of connections that sessions share: the person's own master, and what ccb keeps."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Sequence
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.openssh.kept_login import KeptRoute, not_kept
+from ccb.tunnel.openssh.kept_records import kept_directory, key_of, read_record
 from ccb.tunnel.openssh.live_master import find_master
 from ccb.tunnel.openssh.trial import ANSWER_S, over_master
 from ccb.tunnel.ssh_config.host_config import HostConfig
@@ -46,6 +50,19 @@ async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool
         )
     text = f"{found.socket} answers within {took_ms:.0f} ms: sessions go over it without a login"
     return Finding(CONNECTION, _NAME, State.OK, text)
+
+
+async def kept_finding(configs: Sequence[HostConfig], target: SshTarget, keep_s: float) -> Finding:
+    """Return what becomes of the connection to `target` after a run, with keepConnection in the settings."""
+    route = KeptRoute(configs, target, keep_s, _no_login)
+    if problem := await not_kept(route, kept_directory(os.environ)):
+        return Finding(CONNECTION, "kept connection", State.INFO, f"none is kept: {problem}")
+    kept = read_record(kept_directory(os.environ) / f"{key_of(configs, target.host)}.json")
+    if kept is None:
+        text = f"none yet: the next login is kept for {keep_s / 60:g} minutes (keepConnection)"
+    else:
+        text = f"kept for {kept.left_s / 60:.0f} more minutes; `ccb disconnect {target.shown}` ends it"
+    return Finding(CONNECTION, "kept connection", State.INFO, text)
 
 
 async def _no_login() -> Transport:

@@ -38,12 +38,14 @@ minute, but it closes the stderr of jump hosts and ProxyCommands, which they use
 
 @dataclass(frozen=True)
 class MasterCommand:
-    """The ssh that makes the control socket `socket`. `name` is how messages name the host, `shown` the command."""
+    """The ssh that makes the control socket `socket`. `name` is how messages name the host, `shown` the command.
+    `runner` is a program that runs it, and ends it when its own stdin ends."""
 
     argv: Sequence[str]
     socket: Path
     name: str
     shown: str
+    runner: Sequence[str] = ("/bin/sh", "-c", _ENDING_WITH_STDIN, "sh")
 
 
 class Master:
@@ -57,6 +59,12 @@ class Master:
     @property
     def alive(self) -> bool:
         return listens(self.socket)
+
+    async def let_go(self) -> None:
+        """Leave the connection to its runner, which has ended the process that was started here."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._child.exited(), _END_S)
+        await _ended(self._child, self._listening)
 
     async def end(self) -> None:
         """End the connection, with its jump hosts and ProxyCommands."""
@@ -77,7 +85,7 @@ async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Pro
     """
     name, shown = command.name, command.shown
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    argv = ["/bin/sh", "-c", _ENDING_WITH_STDIN, "sh", *command.argv]
+    argv = [*command.runner, *command.argv]
     child = await start(argv, shown, stdin=pipe, stdout=null, env=env)
     assert child.process.stderr is not None
     tail, logged_in = StderrTail(), False

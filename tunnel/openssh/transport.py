@@ -35,7 +35,7 @@ _INDIRECT_CONNECT_S = 300
 """ConnectTimeout behind a jump host or proxy command: it asks its own questions before the host can greet."""
 
 _CHECK_S = 5.0
-_NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: the first value counts
+NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: the first value counts
 _RUN_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know these
 _OWN_MULTIPLEXING = ("controlmaster", "controlpath", "controlpersist")
 
@@ -52,32 +52,33 @@ async def connect(
     A master that the person has running is used, and so are ControlMaster and ControlPath if they set them with `-o`.
     Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
     """
-    base = [*words, *_NO_COMMAND, *target.flags()]
+    base = [*words, *NO_COMMAND, *target.flags()]
     configured = await ssh_says([*base, "-G"], target.host, env)
     async with AsyncExitStack() as stack:
         directory = private_directory(env)
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        askpass = await stack.enter_async_context(Askpass(directory, prompts, _stored(configured)))
+        askpass = await stack.enter_async_context(Askpass(directory, prompts, stored_place(configured)))
         asking = {**env, **askpass.variables}
-        first = [*base, *_login_options(configured, prompts)]
+        first = [*base, *login_options(configured, prompts)]
         if await _uses_own_master(words, base, configured, target, env):
             argv = [*first, *_run_options(configured), "-T", "--", target.host]
             commands = _without_master(target, words, argv, asking, prompts)
             return OpenSshTransport(commands, None, stack.pop_all())
         socket = directory / "m"
-        argv = [*first, "-S", _literal(socket), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
+        argv = [*first, "-S", literal(socket), "-M", "-N", "-T", "-o", "ControlPersist=no", "--", target.host]
         command = MasterCommand(argv, socket, target.shown, target.shell_command(words))
         master = await log_in(command, env=asking, prompts=prompts, gave_up=askpass.gave_up)
         stack.push_async_callback(master.end)
-        argv = [*words, *_LOGGED_IN_ALREADY, *_NO_COMMAND, *_run_options(configured), *target.flags(), *_quiet()]
-        argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", _literal(socket)]
+        argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_quiet()]
+        argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", literal(socket)]
         argv += ["-T", "--", target.host]
         commands = _over_master(target, words, argv, env)
         return OpenSshTransport(commands, master, stack.pop_all())
 
 
 class OpenSshTransport:
-    """Commands over one login. `master` is ours, or None if the person's own is used, or none. `stack` ends it."""
+    """Commands over one login. `master` is ours, or None if the person's own is used, or none. `stack` ends it, unless
+    it is kept."""
 
     def __init__(self, commands: CommandTransport, master: Master | None, stack: AsyncExitStack) -> None:
         self._commands = commands
@@ -132,7 +133,7 @@ def _over_master(
     return CommandTransport(command, env={**env, **variables_without_asking()})
 
 
-def _login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
+def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
     """Return the options of the ssh that logs in."""
     options = [*_quiet(), *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
     direct = all(configured.get(key, ["none"]) == ["none"] for key in ("proxyjump", "proxycommand"))
@@ -155,7 +156,7 @@ def _quiet() -> list[str]:
     ]  # fmt: skip
 
 
-def _stored(configured: Mapping[str, Sequence[str]]) -> Stored | None:
+def stored_place(configured: Mapping[str, Sequence[str]]) -> Stored | None:
     """Return where ssh would write the host key that it asks about, None if nowhere."""
     (file, *_), (host, *_), (port, *_), (alias, *_) = (
         configured.get(key) or [""] for key in ("userknownhostsfile", "hostname", "port", "hostkeyalias")
@@ -206,6 +207,6 @@ async def _status(argv: Sequence[str], env: Mapping[str, str]) -> int | None:
     return child.process.returncode
 
 
-def _literal(path: Path) -> str:
+def literal(path: Path) -> str:
     """Return `path` escaped for options in which ssh expands %-tokens."""
     return str(path).replace("%", "%%")

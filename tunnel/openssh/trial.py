@@ -45,12 +45,16 @@ def usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Pa
 
 def over_master(socket: Path, config: HostConfig, target: SshTarget, prompts: Prompts, log_in: LogIn) -> MasterTrial:
     """Return the transport over the master at `socket`, which logs in with `log_in` if the master does not answer."""
+    forget = partial(prompts.memory.silent_masters.add, _inode(socket))
+    return MasterTrial(socket, commands_over(socket, config, target), log_in, forget)
+
+
+def commands_over(socket: Path, config: HostConfig, target: SshTarget) -> CommandTransport:
+    """Return what starts commands as clients of the master at `socket`."""
     words = client_words("ssh", socket, target.host, send_env=config.stream.send_env)
     failure = partial(session_failure, target.shown, by_hand=target.shell_command())
     command = PipeCommand(target.shown, "ssh", lambda line: [*words, line], failure, lost_status=SSH_FAILED)
-    env = {**without_secrets(os.environ), **variables_without_asking()}
-    forget = partial(prompts.memory.silent_masters.add, _inode(socket))
-    return MasterTrial(socket, CommandTransport(command, env=env), log_in, forget)
+    return CommandTransport(command, env={**without_secrets(os.environ), **variables_without_asking()})
 
 
 def _inode(path: Path) -> int:
@@ -64,13 +68,14 @@ def _inode(path: Path) -> int:
 class MasterTrial:
     """Runs commands over the master at `socket` with `commands`.
 
-    If the first command gets no answer in ANSWER_S, it is given up: `log_in` logs in, and the command runs again over
+    If the first command gets no answer in `answer_s`, it is given up: `log_in` logs in, and the command runs again over
     that. So it must have no effect before its first output (`on_trial`). `gave_up` is called when the master has not
     answered.
     """
 
     def __init__(self, socket: Path, commands: CommandTransport, log_in: LogIn, gave_up: Callable[[], None]) -> None:
         self.socket = socket
+        self.answer_s = ANSWER_S
         self._commands = commands
         self._log_in = log_in
         self._gave_up = gave_up
@@ -113,12 +118,12 @@ class MasterTrial:
         pipe = await self._commands.execute(command)
         why = ""
         try:
-            async with asyncio.timeout_at(began + ANSWER_S):
+            async with asyncio.timeout_at(began + self.answer_s):
                 if await pipe.answers():
                     return pipe
             why = pipe.stderr_tail().strip() or "it ended without a word"
         except TimeoutError:
-            why = f"no answer within {ANSWER_S:g} s"
+            why = f"no answer within {self.answer_s:g} s"
         except CcbError as error:
             why = f"{error.what} {error.evidence}".strip()
         finally:

@@ -13,10 +13,11 @@ from ..errors import CcbError, ConnectionLost, Unreachable
 from ..loading import collection_paused, load_asyncssh
 from ..login.prompter import Prompts, tell_once
 from ..openssh.sharing import DEFAULT_SHARING, Sharing
-from ..openssh.trial import MasterTrial, over_master, usable_master
+from ..openssh.trial import over_master, usable_master
 from ..plain_text import neutralise
 from ..ssh_config.target import SshTarget
 from ..ssh_config.unsupported import of_consequence, only_openssh
+from ..transports.pipe import Transport
 from ..transports.stderr_tail import LAST_WORDS_S, StderrTail
 from .jumps import Hop, route
 from .pipelining.host import Pipelining
@@ -54,18 +55,26 @@ async def share_or_connect(
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing = DEFAULT_SHARING,
-) -> SshTransport | MasterTrial:
+) -> Transport:
     """Return a transport over a connection that `sharing` allows to share, or else what `connect` returns.
 
-    If the master does not answer the first command, the transport logs in as `connect` does.
+    If the master of the person does not answer the first command, the transport logs in as `connect` does.
     """
     hops = await _route(target, on_wait)
     config = hops[-1].config
     master = usable_master(config, target, prompts) if sharing.own_master else None
-    if master is None:
-        return await _log_in_over(hops, prompts, on_wait, past)
+
+    def log_in() -> Awaitable[SshTransport]:
+        return _log_in_over(hops, prompts, on_wait, past)
+
+    if master is None and not sharing.keep_s:
+        return await log_in()
     on_wait()
-    return over_master(master, config, target, prompts, lambda: _log_in_over(hops, prompts, on_wait, past))
+    if master is not None:
+        return over_master(master, config, target, prompts, log_in)
+    from ..openssh.kept_login import KeptRoute, share_kept
+
+    return await share_kept(KeptRoute([hop.config for hop in hops], target, sharing.keep_s, log_in), prompts)
 
 
 async def _log_in_over(

@@ -111,7 +111,8 @@ class HostConfig:
     """The ssh options that apply to one host. Paths are expanded.
 
     `no_effect` names the options that were set and that only OpenSSH honours. `control_path` is the socket of a master
-    connection (None: none), and `control_asks` whether that master asks before each use.
+    connection (None: none), and `control_asks` whether that master asks before each use. `digest` is a hash of all
+    options.
     """
 
     hostname: str
@@ -125,6 +126,7 @@ class HostConfig:
     no_effect: tuple[str, ...]
     control_path: Path | None = None
     control_asks: bool = False
+    digest: str = ""
 
 
 def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None = None) -> HostConfig:
@@ -160,6 +162,7 @@ def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | No
         no_effect=without_effect(lines, defaults),
         control_path=_control_path(options.maybe("controlpath")),
         control_asks=options.one("controlmaster").lower() in ("ask", "autoask"),
+        digest=hashlib.sha256(repr(sorted((key, list(values)) for key, values in lines.items())).encode()).hexdigest(),
     )
 
 

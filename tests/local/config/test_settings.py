@@ -14,6 +14,7 @@ import pytest
 from ccb.local.config.settings import Settings, load_settings, load_sharing, settings_path
 from ccb.local.config.settings_schema import SETTING_NAMES
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.openssh.sharing import Sharing
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "graceHours": 48,
         "idleMinutes": 5,
         "controlMaster": False,
+        "keepConnection": 30,
     }
     path = write(environ, content)
     settings = load_settings(environ)
@@ -52,9 +54,12 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
 
 
 def test_whether_connections_are_shared_is_known_without_reading_the_rest(environ: dict[str, str]) -> None:
-    assert load_sharing(environ).own_master
-    write(environ, {"controlMaster": False, "model": 7})
-    assert not load_sharing(environ).own_master
+    assert load_sharing(environ) == Sharing(own_master=True, keep_s=0)
+    write(environ, {"controlMaster": False, "keepConnection": 0.5, "model": 7})
+    assert load_sharing(environ) == Sharing(own_master=False, keep_s=30)
+    for wrong in ("60", True, -1, 1e9):
+        write(environ, {"keepConnection": wrong})
+        assert load_sharing(environ) == Sharing()
     write(environ, "{")  # an error for `load_settings`
     assert load_sharing(environ).own_master
 

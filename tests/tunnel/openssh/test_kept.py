@@ -1,0 +1,302 @@
+"""Connections that are kept for later runs: made once, shared, ended by time, sleep, lock and the person."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.control_master import socket_directory
+from tests.support.fake_model import API_KEY
+from tests.support.login import Person, target
+from tests.support.processes import commands_with
+from tests.support.ssh_asks import SshAsks
+from tests.support.sshd import HostUser, Sshd, make_key
+
+from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
+from ccb.tunnel.openssh import kept_records
+from ccb.tunnel.openssh.kept_login import KeptRoute, not_kept
+from ccb.tunnel.openssh.kept_records import Kept, all_kept, key_of
+from ccb.tunnel.openssh.sharing import Sharing
+from ccb.tunnel.openssh.transport import OpenSshTransport
+from ccb.tunnel.openssh.trial import MasterTrial
+from ccb.tunnel.ssh.jumps import route
+from ccb.tunnel.ssh.transport import SshTransport, share_or_connect
+from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.transports.pipe import Transport
+
+HOUR = Sharing(keep_s=3600)
+
+
+@pytest.fixture(autouse=True)
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The runtime directory of this machine. What is still kept at the end is ended."""
+    with socket_directory() as directory:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
+        try:
+            yield directory
+        finally:
+            for each in all_kept(os.environ):
+                each.end()
+
+
+def logins(server: Sshd) -> int:
+    return server.log.read_text().count("Accepted publickey")
+
+
+async def said(transport: Transport, command: str = "echo in") -> str:
+    pipe = await transport.execute(command)
+    data = b""
+    while more := await pipe.read():
+        data += more
+    await pipe.close()
+    return data.decode()
+
+
+@asynccontextmanager
+async def connected(
+    where: SshTarget, sharing: Sharing = HOUR, prompts: Prompts | None = None
+) -> AsyncIterator[Transport]:
+    transport = await share_or_connect(where, prompts or NobodyToAsk(), sharing=sharing)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+async def use(where: SshTarget, sharing: Sharing = HOUR) -> str:
+    """Run one command, and say what carried it."""
+    async with connected(where, sharing) as transport:
+        assert await said(transport) == "in\n"
+        names: dict[type[object], str] = {OpenSshTransport: "new", MasterTrial: "kept", SshTransport: "plain"}
+        if isinstance(transport, MasterTrial) and not transport.shared:
+            return "renewed"
+        return names[type(transport)]
+
+
+def only() -> Kept:
+    (found,) = all_kept(os.environ)
+    return found
+
+
+async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def processes(kept: Kept) -> list[psutil.Process]:
+    """The keeper, and everything that it has started."""
+    keeper = psutil.Process(kept.pid)
+    return [keeper, *keeper.children(recursive=True)]
+
+
+async def test_one_login_serves_later_runs_until_the_person_disconnects(sshd: Sshd, host_user: HostUser) -> None:
+    where, person = target(sshd, host_user), Person()
+    async with connected(where, prompts=person) as transport:
+        assert await said(transport, "id -un") == f"{host_user.name}\n"
+    host = f"{host_user.name}@127.0.0.1"
+    assert person.told[-1] == (
+        f"The connection to {host} is kept for 60 minutes: until then nobody is asked to log in. "
+        f"`ccb disconnect {host}` ends it."
+    )
+    assert [await use(where), await use(where)] == ["kept", "kept"] and logins(sshd) == 1
+    kept = only()
+    assert kept.socket.parent.stat().st_mode & 0o777 == 0o700 and kept.record.stat().st_mode & 0o777 == 0o600
+    assert 3500 < kept.left_s <= 3600 and all_kept(os.environ, "127.0.0.1") == [kept]
+    assert all_kept(os.environ, host) == [kept] and not all_kept(os.environ, f"nobody@{host}")
+    running = processes(kept)
+    assert kept.end() and not all_kept(os.environ)
+    _, alive = psutil.wait_procs(running, timeout=20)
+    assert not alive and not list(kept.record.parent.iterdir())
+    assert await use(where) == "new" and logins(sshd) == 2
+
+
+async def test_what_keeps_a_connection_holds_no_credential(
+    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", API_KEY)
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", f"x: {API_KEY}")
+    assert await use(target(sshd, host_user)) == "new"
+    found = [each for each in processes(only()) if each.name() != "gdbus"]  # which has only its arguments
+    assert {"ssh", "sh"} <= {each.name() for each in found}
+    for process in found:
+        assert API_KEY not in " ".join([*process.cmdline(), *process.environ().values()])
+        assert API_KEY.encode() not in memory_of(process.pid)
+        for fd in Path(f"/proc/{process.pid}/fd").iterdir():
+            assert str(fd.readlink()).startswith(("pipe:", "socket:", "anon_inode:", "/dev/", str(only().record)))
+
+
+def memory_of(pid: int) -> bytes:
+    """All writable memory of a process."""
+    found = b""
+    with Path(f"/proc/{pid}/mem").open("rb", 0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            place, rights, *_ = line.split()
+            if rights.startswith("rw") and "[vvar]" not in line:
+                start, end = (int(each, 16) for each in place.split("-"))
+                memory.seek(start)
+                found += memory.read(end - start)
+    assert b"keeper" in found or b"SSH_" in found or b"PATH" in found
+    return found
+
+
+async def test_a_session_goes_on_when_sharing_stops_and_the_connection_ends_with_it(
+    sshd: Sshd, host_user: HostUser
+) -> None:
+    where = target(sshd, host_user)
+    async with connected(where) as transport:
+        pipe = await transport.execute("echo in; cat")
+        assert await pipe.read() == b"in\n"
+        first = only()
+        assert first.stop_sharing() and not all_kept(os.environ)
+        assert await use(where) == "new" and only().pid != first.pid
+        await pipe.write(b"still\n")
+        assert await pipe.read() == b"still\n"
+        await pipe.close()
+        await until(lambda: not psutil.pid_exists(first.pid))
+
+
+async def test_time_ends_it(sshd: Sshd, host_user: HostUser) -> None:
+    where = target(sshd, host_user)
+    assert await use(where, Sharing(keep_s=0.2)) == "new"
+    await until(lambda: not all_kept(os.environ) or only().over)
+    assert await use(where) == "new" and logins(sshd) == 2
+
+
+async def test_sleep_ends_it_before_its_keeper_has_noticed(
+    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = target(sshd, host_user)
+    assert await use(where) == "new"
+    first = only()
+    monkeypatch.setattr(kept_records, "has_slept", lambda before: before == first.slept)
+    assert await use(where) == "new" and only().pid != first.pid and logins(sshd) == 2
+
+
+async def test_a_connection_that_does_not_answer_is_replaced(sshd: Sshd, host_user: HostUser) -> None:
+    where = target(sshd, host_user)
+    assert await use(where) == "new"
+    first = only()
+    record = json.loads(first.record.read_bytes())
+    first.record.write_text(json.dumps({**record, "addresses": ["192.0.2.9", None]}))  # another network meanwhile
+    (ssh,) = [each for each in processes(first) if each.name() == "ssh"]
+    ssh.suspend()
+    began = asyncio.get_running_loop().time()
+    assert await use(where) == "renewed"
+    assert asyncio.get_running_loop().time() - began < 12
+    await until(lambda: not ssh.is_running())
+    assert only().pid != first.pid and await use(where) == "kept"
+
+
+async def test_a_lock_of_the_screen_ends_it(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """logind's signal, as gdbus prints it."""
+    pipe = tmp_path / "said"
+    os.mkfifo(pipe)
+    gdbus = tmp_path / "bin" / "gdbus"
+    gdbus.parent.mkdir()
+    gdbus.write_text(f'#!/bin/sh\nexec cat "{pipe}"\n')
+    gdbus.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{gdbus.parent}:{os.environ['PATH']}")
+    assert await use(target(sshd, host_user)) == "new"
+    with pipe.open("w") as bus:
+        bus.write("/org/freedesktop/login1/user/_1000: org.freedesktop.DBus.Properties.PropertiesChanged (…)\n")
+        bus.flush()
+        assert all_kept(os.environ)
+        bus.write("/org/freedesktop/login1/session/_32: org.freedesktop.login1.Session.Lock ()\n")
+        bus.flush()
+        await until(lambda: not all_kept(os.environ))
+
+
+async def test_it_ends_when_its_keeper_is_killed(sshd: Sshd, host_user: HostUser) -> None:
+    where = target(sshd, host_user)
+    assert await use(where) == "new"
+    first = only()
+    running = processes(first)
+    running[0].kill()
+    _, alive = psutil.wait_procs(running, timeout=20)
+    assert not alive and not all_kept(os.environ)
+    assert await use(where) == "new"
+
+
+async def test_other_options_and_other_versions_make_another_connection(
+    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def key(*options: str) -> str:
+        where = target(sshd, host_user, *options)
+        return key_of([hop.config for hop in await route(where)], where.host)
+
+    plain = await key()
+    assert await key() == plain
+    assert await key("Compression=yes") != plain
+    monkeypatch.setattr("ccb.__version__", "0.0.0")
+    assert await key() != plain
+
+
+async def test_two_runs_at_once_make_one_connection(sshd: Sshd, host_user: HostUser) -> None:
+    where = target(sshd, host_user)
+    both = await asyncio.gather(use(where), use(where))
+    assert sorted(both) in (["new", "plain"], ["kept", "new"]) and len(all_kept(os.environ)) == 1
+
+
+async def test_keys_that_ask_each_time_are_not_kept(
+    sshd: Sshd, host_user: HostUser, runtime: Path, tmp_path: Path
+) -> None:
+    async def problem(*options: str, key: Path | None = None) -> str:
+        where = target(sshd, host_user, *options, key=key)
+        configs = [hop.config for hop in await route(where)]
+
+        async def plain() -> Transport:
+            raise AssertionError
+
+        return await not_kept(KeptRoute(configs, where, 60, plain), runtime / "ccb-kept")
+
+    assert await problem() == ""
+    assert "AddKeysToAgent confirm" in await problem("AddKeysToAgent=confirm 60")
+    touched = tmp_path / "touched"
+    touched.with_name("touched.pub").write_text("sk-ssh-ed25519@openssh.com AAAA test\n")
+    assert "touch" in await problem(key=touched)
+    (runtime / "ccb-kept").chmod(0o755)
+    assert "other users can enter" in await problem()
+    (runtime / "ccb-kept").chmod(0o700)
+    person = Person()
+    async with connected(target(sshd, host_user, "AddKeysToAgent=confirm"), prompts=person) as transport:
+        assert isinstance(transport, SshTransport)
+    assert person.told[-1].endswith("is not kept: its key asks for confirmation (AddKeysToAgent confirm).")
+
+
+async def test_questions_reach_the_person_once(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "locked", passphrase="open sesame")
+    sshd.identity.with_name("authorized_keys").write_text((tmp_path / "locked.pub").read_text())
+    person = SshAsks("open sesame")
+    where = target(sshd, host_user, key=key)
+    for _ in range(2):
+        async with connected(where, prompts=person) as transport:
+            assert await said(transport) == "in\n"
+    assert len(person.asked) == 1 and "open sesame" not in person.told
+
+
+def test_a_login_ends_with_the_ccb_that_is_killed(runtime: Path) -> None:
+    """Nobody would answer its questions any more."""
+    from ccb.tunnel.openssh import keeper
+
+    ssh, record = runtime / "ssh", runtime / "s.json"
+    ssh.write_text("#!/bin/sh\nsleep 600\n")
+    ssh.chmod(0o755)
+    words = [sys.executable, "-I", "-S", keeper.__file__, str(runtime / "s"), str(record), "60", "{}", str(ssh)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as ccb:
+        asyncio.run(until(record.exists))
+        assert commands_with(str(ssh))
+        assert ccb.stdin is not None
+        ccb.stdin.close()
+        assert ccb.wait(20) == 1
+    asyncio.run(until(lambda: not commands_with(str(runtime))))
