@@ -66,15 +66,15 @@ class Far:
         return (await self.ccb()).init_s
 
     @asynccontextmanager
-    async def master(self, path: Path) -> AsyncIterator[tuple[str, ...]]:
-        """A live ControlMaster of the person. Return the options that name it."""
-        options = ("-o", f"ControlPath={path}")
+    async def master(self, directory: Path) -> AsyncIterator[tuple[str, ...]]:
+        """A live ControlMaster of the person in a private `directory`. Return the options that name it."""
+        directory.mkdir(mode=0o700)
+        options = ("-o", f"ControlPath={directory}/%C")
         await self.ssh(*options, "-o", "ControlMaster=yes", "-o", "ControlPersist=600")
         try:
             yield options
         finally:
-            stop = await asyncio.create_subprocess_exec("ssh", *options, "-q", "-O", "exit", self._target)
-            await stop.wait()
+            await self.ssh(*options, "-q", "-O", "exit")
 
 
 @asynccontextmanager
