@@ -20,6 +20,10 @@ MAX_SIZE = 300 * 1024
 FORMS = ("xz", "zlib")
 """The forms of a packed bundle, the smallest first. Not every Python has `lzma`, on the laptop or on the host."""
 
+_LATER = tuple(f"ccb/remote/{room}/" for room in ("host_commands", "permissions/git", "permissions/shell"))
+"""What the start of a session does not import. It comes last, because the host compiles what has come while the rest is
+on its way."""
+
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 _TOKEN = re.compile(
@@ -57,7 +61,7 @@ def build(remote: Path, wire: Path, version: str) -> bytes:
     }
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for name in sorted(entries):
+        for name in sorted(entries, key=lambda name: (name.startswith(_LATER), name)):
             info = zipfile.ZipInfo(name, _EPOCH)
             info.create_system = 3
             info.external_attr = 0o644 << 16

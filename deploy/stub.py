@@ -15,7 +15,7 @@ import stat
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
@@ -176,14 +176,18 @@ def go_on() -> None:
         sys.exit(96)
 
 
+def some(most: int) -> bytes:
+    chunk = os.read(0, min(most, 262144))
+    if not chunk:
+        sys.exit(96)
+    return chunk
+
+
 def receive(left: int) -> bytes:
     chunks = []
     while left:
-        chunk = os.read(0, min(left, 262144))
-        if not chunk:
-            sys.exit(96)
-        chunks.append(chunk)
-        left -= len(chunk)
+        chunks.append(some(left))
+        left -= len(chunks[-1])
     return b"".join(chunks)
 
 
@@ -196,29 +200,68 @@ def packing() -> str:
     return "xz" if lzma else ""
 
 
-def upload() -> bytes:
+def upload() -> tuple[bytes, dict[str, CodeType]]:
     # Read the form of the bundle (x: xz, z: zlib, r: raw), its length in nine digits, and the bytes. What would become
-    # larger than the bundle is cut, and so has another SHA-256.
+    # larger than the bundle is cut, and so has another SHA-256. Also return the code of modules: while the network is
+    # slower than this machine, those that have come are compiled. None is run before the SHA-256 is known.
     form, length = receive(1), int(receive(9))
-    packed = receive(min(length, size + 999))
+    left = min(length, size + 999)
+    data, at = bytearray(), 0
+    codes: dict[str, CodeType] = {}
+    unpack, errors = unpacker(form)
+    while left:
+        chunk = some(left)
+        left -= len(chunk)
+        try:
+            data += unpack(chunk, size + 1 - len(data)) if len(data) <= size else b""
+        except errors:
+            data += bytes(size + 1)
+        while left and not select.select([0], [], [], 0)[0]:
+            before, at = at, compile_next(data, at, codes)
+            if at == before:
+                break
+    return bytes(data), codes
+
+
+def unpacker(form: bytes) -> tuple[Callable[[bytes, int], bytes], tuple[type[Exception], ...]]:
+    # Return a function that unpacks the next bytes, to as many as may come, and the errors it raises.
     if form == b"x":
         import lzma
 
-        try:
-            return lzma.LZMADecompressor(memlimit=1 << 26).decompress(packed, size)
-        except lzma.LZMAError:
-            return b""
+        return lzma.LZMADecompressor(memlimit=1 << 26).decompress, (lzma.LZMAError, EOFError)
+    if form == b"z":
+        return zlib.decompressobj().decompress, (zlib.error,)
+    return lambda chunk, most: chunk, ()
+
+
+def compile_next(data: bytearray, at: int, codes: dict[str, CodeType]) -> int:
+    # Compile the module whose local header is at `at`, if all of it has come. Return where the next one begins.
+    if not data.startswith(b"PK\3\4", at) or len(data) < at + 30:
+        return at
+    length: int
+    length, name, extra = struct.unpack_from("<18xI4xHH", data, at)
+    start: int = at + 30 + name + extra
+    if len(data) < start + length:
+        return at
     try:
-        return zlib.decompressobj().decompress(packed, size) if form == b"z" else packed
-    except zlib.error:
-        return b""
+        file = data[at + 30 : at + 30 + name].decode()
+        codes[file] = compiled(bytes(data[start : start + length]), file)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return at  # the module is compiled again when it is imported, and the error is shown then
+    return start + length
+
+
+def compiled(source: bytes, file: str) -> CodeType:
+    code: CodeType = compile(source, "<ccb>/" + file, "exec", dont_inherit=True)
+    return code
 
 
 class BundleImporter(Loader):
     # Imports modules from the bytes of the bundle. zipimport would compile every module twice on Python 3.10 and 3.11,
     # and would need the file for as long as the worker lives.
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, early: dict[str, CodeType]) -> None:
         self.data = data
+        self.early = early
         self.compiled: dict[str, bytes] = {}  # what the compiled copy has of the modules, see ccb.remote.compiled
         self.entries: dict[str, tuple[int, int]] = {}  # name: offset of the local header, size; nothing is compressed
         at = int.from_bytes(data[-6:-2], "little")  # the bundle has no comment, so its directory's offset stands here
@@ -245,12 +288,12 @@ class BundleImporter(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         file = str(module.__spec__ and module.__spec__.origin)[6:]
-        code = self.compiled.get(file)
-        exec(marshal.loads(code) if code else self.compile(file), module.__dict__)
+        stored = self.compiled.get(file)
+        code = marshal.loads(stored) if stored else self.early.pop(file, None)
+        exec(code or self.compile(file), module.__dict__)
 
     def compile(self, file: str) -> CodeType:
-        code: CodeType = compile(self.source(file), "<ccb>/" + file, "exec", dont_inherit=True)
-        return code
+        return compiled(self.source(file), file)
 
     def get_source(self, name: str) -> str:  # for tracebacks
         spec = self.find_spec(name)
@@ -260,6 +303,7 @@ class BundleImporter(Loader):
 def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]
     notes, where, data = [], [], None
+    early: dict[str, CodeType] = {}
     if no_input():
         say(input=False, py=version)
         sys.exit(96)
@@ -280,7 +324,7 @@ def main() -> None:
         say(need=True, packed=packing(), py=version, exe=sys.executable, notes=notes)
         if waits:
             go_on()
-        data = upload()
+        data, early = upload()
         if hashlib.sha256(data).hexdigest() != digest:
             say(error="the bundle arrived damaged", py=version)
             sys.exit(95)
@@ -303,7 +347,7 @@ def main() -> None:
         except OSError:
             pass
     start_params.update(notes=notes, bundle_path=chosen)
-    importer = BundleImporter(data)
+    importer = BundleImporter(data, early)
     sys.meta_path.insert(0, importer)
     sys.argv[1:] = []
     if chosen and "ccb/remote/compiled/copy.py" in importer.entries:

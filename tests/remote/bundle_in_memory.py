@@ -15,6 +15,6 @@ import os, sys
 sys.argv[1:] = ["marker", "0" * 64, "0", ""]
 exec({definitions!r})
 with open({str(bundle)!r}, "rb") as file:
-    sys.meta_path.insert(0, BundleImporter(file.read()))
+    sys.meta_path.insert(0, BundleImporter(file.read(), dict()))
 os.unlink({str(bundle)!r})
 """
