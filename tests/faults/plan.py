@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LINK_FAULTS = ("reset", "close", "repeat", "double", "freeze", "slow", "kill bridge", "kill sshd")
+COPIES = ("damaged", "of another version", "a link", "unreadable", "a directory")
+"""What may be in the place of the worker's compiled copy on the host."""
+
 ENDINGS = ("kill ccb", "kill daemon", "take over", "stop ccb", "clocks jump")
 
 DEAD_S = 18.0
@@ -40,13 +43,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`cold`: the host has no bundle yet. `ending` happens to the processes once, in turn `ending_turn`; "" for none; a
-    stopped ccb goes on after `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
+    """`cold`: the host has no bundle yet. `copy`: what is in the place of its compiled copy, one of `COPIES`, or "" for
+    nothing. `ending` happens to the processes once, in turn `ending_turn`; "" for none; a stopped ccb goes on after
+    `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
 
     seed: int
     steps: tuple[Step, ...] = ()
     delay_s: float = 0.0
     cold: bool = False
+    copy: str = ""
     ending: str = ""
     ending_turn: int = 0
     stopped_s: float = 0.0
@@ -55,6 +60,7 @@ class Plan:
     def __str__(self) -> str:
         more = [f"delay {self.delay_s:g} s"] if self.delay_s else []
         more += ["cold host"] if self.cold else []
+        more += [f"the compiled copy is {self.copy}"] if self.copy else []
         more += [f"prompt {self.offline} sent offline"] if self.offline else []
         more += [f"{self.ending} in turn {self.ending_turn}"] if self.ending else []
         more += [f"for {self.stopped_s:g} s"] if self.stopped_s else []
@@ -80,7 +86,7 @@ def plan(seed: int, *, long: bool = False) -> Plan:
         seconds = rand.choice((0.3, 1.0, dead)) if kind in ("freeze", "slow") else 0.0
         steps.append(Step(kind, at, upward, seconds, number))
     ending = rand.choice(ENDINGS) if rand.random() < 0.3 else ""
-    return Plan(
+    made = Plan(
         seed,
         tuple(sorted(steps, key=lambda step: (step.connection, step.at))),
         delay_s=rand.choice((0.0, 0.0, 0.0, 0.005, 0.02)),
@@ -90,3 +96,4 @@ def plan(seed: int, *, long: bool = False) -> Plan:
         stopped_s=dead + 2.0 if ending == "stop ccb" else 0.0,
         offline=rand.choice((2, 3)) if rand.random() < 0.15 else 0,
     )
+    return made if cold else replace(made, copy=rand.choice(("", *COPIES)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import pwd
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
 from tests.support.relay import Fault, Relay, relay
 from tests.support.sshd import HostUser, Sshd
+
+from ccb.remote.compiled.copy import pack
 
 Json = dict[str, Any]
 
@@ -70,7 +74,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
     """Play the scenario under `plan`."""
     async with FakeModel([scenario.model(str(user.home))]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
-        _prepare(user, warm=not plan.cold)
+        _prepare(user, warm=not plan.cold, copy=plan.copy)
         where = ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
         clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
         if clocks is not None:
@@ -98,7 +102,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         return outcome
 
 
-def _prepare(user: HostUser, *, warm: bool) -> None:
+def _prepare(user: HostUser, *, warm: bool, copy: str) -> None:
     owner = pwd.getpwnam(user.name)
     for name, text in scenario.FILES.items():
         (user.home / name).write_text(text)
@@ -115,6 +119,32 @@ def _prepare(user: HostUser, *, warm: bool) -> None:
         path.write_bytes(loaded.data)
         path.chmod(0o600)
         os.chown(path, owner.pw_uid, owner.pw_gid)
+        if copy:
+            _put_copy(cache / f"{loaded.sha256}.{_cache_tag()}.code", copy, owner)
+
+
+def _put_copy(path: Path, kind: str, owner: pwd.struct_passwd) -> None:
+    """Put what is no usable compiled copy in its place (`plan.COPIES`)."""
+    match kind:
+        case "a directory":
+            path.mkdir(mode=0o700)
+        case "a link":
+            path.symlink_to(owner.pw_dir + "/a.txt")
+        case "of another version":
+            path.write_bytes(pack({"ccb/remote/main.py": b""}, "0" * 64))
+        case _:
+            path.write_bytes(os.urandom(100_000))
+    if kind != "a link":
+        path.chmod(0o000 if kind == "unreadable" else 0o700)
+    os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+
+
+@functools.cache
+def _cache_tag() -> str:
+    """How the Python that a login finds names its compiled files."""
+    program = "import sys; print(sys.implementation.cache_tag)"
+    found = ["/usr/bin/env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "python3", "-I", "-S", "-c", program]
+    return subprocess.run(found, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _fault(step: Step, user: HostUser) -> Fault:
