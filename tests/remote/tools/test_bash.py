@@ -118,7 +118,7 @@ async def test_an_interrupt_stops_the_command_and_all_it_has_started(box: Toolbo
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - began < 3  # how fast it is stands in benchmarks/interrupt.py
+    assert time.monotonic() - began < 3  # how fast it is stands in benchmarks/bash.py
     await until(lambda: not any(map(is_alive, pids)), 10)
 
 
