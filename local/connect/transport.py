@@ -17,7 +17,6 @@ from ..command_line.transport_choice import TransportKind, host_label, open_chos
 from ..config.settings import load_sharing
 from ..session.supervisor import FIRST_TRIES
 from ..terminal.stdio import in_thread
-from .past_logins import past_logins
 from .startup import Startup, StartupLoader, T
 
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ async def open_transport(
         startup.start()
         return await open_chosen_transport(connection, prompts, environ)
     began = asyncio.get_running_loop().time()
+    from .past_logins import past_logins
+
     past = past_logins(connection, environ)
     sharing = sharing or load_sharing(environ)
     opening = open_chosen_transport(connection, prompts, environ, startup.start, past, sharing)

@@ -189,7 +189,7 @@ async def test_a_key_that_nobody_verified_is_not_called_so(
     assert first["connection", "host key"]["found"].endswith("accepted at this login")
     assert second["connection", "known_hosts"]["state"] == "ok"
     assert second["connection", "host key"]["found"].endswith("verified")
-    assert first["connection", "pipelined login"]["found"].endswith("; the next one is")
+    assert first["connection", "pipelined login"]["found"].endswith("; the next login will be")
     assert second["connection", "pipelined login"]["found"].startswith("yes, ")
 
 

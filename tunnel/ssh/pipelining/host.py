@@ -7,10 +7,10 @@ import dataclasses
 import logging
 from typing import TYPE_CHECKING
 
-from ...ssh_config.host_config import HostConfig
 from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
 
 if TYPE_CHECKING:
+    from ...ssh_config.host_config import HostConfig
     from .connection import PipelinedConnection
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,8 @@ class Pipelining:
             return "yes, the key signed at once" + (" and the command did not wait" if self._sent_ahead else "")
         if self.off:
             return f"no: {self.why_not}"
-        then = f"neither is the next one: {self._why_never}" if self._why_never else "the next one is"
+        will_not = f"the next login will not be either: {self._why_never}"
+        then = will_not if self._why_never else "the next login will be"
         return f"no: {self.why_not}; {then}"
 
     async def _store(self, login: PastLogin | None) -> None:

@@ -8,12 +8,13 @@ import hashlib
 import json
 import logging
 import os
-import secrets
 import stat
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...ssh_config.host_config import HostConfig
+if TYPE_CHECKING:
+    from ...ssh_config.host_config import HostConfig
 from ...wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class PastLogins:
     def remember(self, config: HostConfig, login: PastLogin) -> None:
         """Keep `login` as the last one to the host of `config`."""
         path = self._path(config)
-        fresh = path.with_name(f".{secrets.token_hex(8)}")
+        fresh = path.with_name(f".{os.urandom(8).hex()}")
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not path.exists():

@@ -58,7 +58,7 @@ async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
     async with ssh_agent(tmp_path) as agent:
         ssh_add(agent, str(sshd.identity))
         where = by_agent(sshd, host_user, agent)
-        assert (await report(where, past)).endswith("the next one is")
+        assert (await report(where, past)).endswith("the next login will be")
         assert await report(where, past) == PIPELINED
         assert "the agent may ask" in await report(by_agent(sshd, host_user, agent, "AddKeysToAgent=confirm 1h"), past)
         ssh_add(agent, "-D")
@@ -67,7 +67,9 @@ async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
         other = make_key(tmp_path / "other")
         sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
         text = await report(target(sshd, host_user, f"IdentityAgent={agent}", key=other), past)
-        assert text.startswith("no: the key of the last login is neither in a file nor in the agent; the next one is")
+        assert text.startswith(
+            "no: the key of the last login is neither in a file nor in the agent; the next login will be"
+        )
 
 
 async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(

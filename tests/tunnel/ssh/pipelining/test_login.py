@@ -38,7 +38,7 @@ async def test_the_second_login_saves_four_round_trips(sshd: Sshd, host_user: Ho
             reports.append(await report(where, each))
             turns.append(link.turns - before)
     assert reports[0].startswith("no: it is switched off")
-    assert reports[1] == "no: no login with one key alone is remembered for this host; the next one is"
+    assert reports[1] == "no: no login with one key alone is remembered for this host; the next login will be"
     assert reports[2] == PIPELINED
     assert turns[2] <= turns[0] - 3, "a request that crosses an answer may count as one more"
     assert sshd.log.read_text().count("Postponed publickey") == 2, "the third login asks nothing first"
@@ -84,7 +84,7 @@ async def test_a_second_factor_is_asked_for_as_ever(host_user: HostUser, tmp_pat
         for why in ("the pipelined login failed", "no login with one key alone is remembered"):
             person = Person(passwords=[PASSWORD])
             text = await report(where, past, person)
-            assert why in text and text.endswith("neither is the next one: this login asked for something")
+            assert why in text and text.endswith("the next login will not be either: this login asked for something")
             assert len(person.asked_passwords) == 1
             assert await remembered(past, where) is None
 
@@ -98,7 +98,7 @@ async def test_a_key_that_is_refused_where_one_failure_is_the_end(host_user: Hos
             await connect(where, NobodyToAsk(), past=past)
         assert "MaxAuthTries" in caught.value.what and "1 public key in files" in caught.value.evidence
         server.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
-        assert (await report(where, past)).endswith("the next one is")
+        assert (await report(where, past)).endswith("the next login will be")
         assert await report(where, past) == PIPELINED
 
 
@@ -107,7 +107,7 @@ async def test_nothing_is_signed_for_another_host_key(sshd: Sshd, host_user: Hos
     other = dataclasses.replace(await last_login(sshd), host_key="SHA256:other")
     past = await remembering(tmp_path, where, other)
     text = await report(where, past)  # known_hosts has the key: it was changed, and the person has accepted that
-    assert text == "no: the host shows another key than the last time; the next one is"
+    assert text == "no: the host shows another key than the last time; the next login will be"
     assert await report(where, past) == PIPELINED
     sshd.log.write_text("")
     unknown = target(sshd, host_user, known=tmp_path / "empty")
@@ -121,7 +121,7 @@ async def test_nothing_is_signed_for_another_version_of_the_server(
 ) -> None:
     where = target(sshd, host_user)
     past = await remembering(tmp_path, where, dataclasses.replace(await last_login(sshd), server="SSH-2.0-OpenSSH_9.1"))
-    assert await report(where, past) == "no: the server has another version than the last time; the next one is"
+    assert await report(where, past) == "no: the server has another version than the last time; the next login will be"
     assert await report(where, past) == PIPELINED
 
 
@@ -158,7 +158,7 @@ async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser
     past = PastLogins(tmp_path / "past")
     async with serve(tmp_path / "server", [f"TrustedUserCAKeys {authority}.pub"]) as server:
         where = target(server, host_user, key=key)
-        assert (await report(where, past)).endswith("the next one is")
+        assert (await report(where, past)).endswith("the next login will be")
         assert await report(where, past) == PIPELINED
         login = await remembered(past, where)
         assert login is not None and login.algorithm.endswith("-cert-v01@openssh.com")
@@ -175,8 +175,10 @@ async def test_a_locked_key_signs_at_once_when_this_process_has_unlocked_it(
     sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
     where = target(sshd, host_user, key=locked)
     past, person = PastLogins(tmp_path / "past"), Person(passphrases=["secret", "secret"])
-    assert (await report(where, past, person)).endswith("neither is the next one: this login asked for something")
-    assert (await report(where, past, person)).endswith("the next one is")
+    assert (await report(where, past, person)).endswith(
+        "the next login will not be either: this login asked for something"
+    )
+    assert (await report(where, past, person)).endswith("the next login will be")
     assert await report(where, past, person) == PIPELINED
     text = await report(where, past, Person(passphrases=["secret"]))
     assert text.startswith("no: the key of the last login is locked by a passphrase")

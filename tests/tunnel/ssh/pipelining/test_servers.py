@@ -63,7 +63,7 @@ async def test_a_command_waits_where_the_server_is_not_openssh(tmp_path: Path) -
     past = PastLogins(tmp_path / "past")
     async with asyncssh_server(tmp_path, "Gateway_1.0") as server:
         where = target(server, SOMEBODY)
-        assert (await report(where, past)).endswith("the next one is")
+        assert (await report(where, past)).endswith("the next login will be")
         assert await report(where, past) == SIGNED
 
 
@@ -207,7 +207,7 @@ async def test_dropbear(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None
         known.write_text(f"[127.0.0.1]:{port} {public}\n")
         where = target(sshd, host_user, port=port, known=known)
         past = PastLogins(tmp_path / "past")
-        assert (await report(where, past)).endswith("the next one is")
+        assert (await report(where, past)).endswith("the next login will be")
         assert await report(where, past) == SIGNED
         other = make_key(tmp_path / "other")
         authorized.write_text(other.with_suffix(".pub").read_text())
