@@ -3,6 +3,7 @@ the laptop's packages are not installed."""
 
 from __future__ import annotations
 
+import pwd
 import shutil
 import signal
 import tempfile
@@ -76,9 +77,13 @@ async def sshd(tmp_path: Path) -> AsyncIterator[Sshd]:
 
 
 @pytest.fixture
-def host_user(tmp_path: Path) -> Iterator[HostUser]:
-    """A throwaway Unix user with bash, on the machine of the `sshd` fixture."""
+def host_user(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[HostUser]:
+    """A throwaway Unix user with bash, on the machine of the `sshd` fixture. For tests with the marker `visited`, ccb
+    has been there before."""
     from tests.support.sshd import host_user as make
+    from tests.support.visited_host import visit
 
     with make(tmp_path) as user:
+        if request.node.get_closest_marker("visited"):
+            visit(user.home, pwd.getpwnam(user.name).pw_uid)
         yield user

@@ -12,6 +12,8 @@ from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd
 
+pytestmark = pytest.mark.visited
+
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:

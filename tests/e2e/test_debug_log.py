@@ -17,6 +17,8 @@ from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd
 from tests.support.terminal import terminal
 
+pytestmark = pytest.mark.visited
+
 PROMPT = "PROMPT-9d1f please mend the PROMPT-9d1f words"
 CONTENT = "CONTENT-77aa is what the file says"
 CHANGED = "CHANGED-31ce is what it says now"

@@ -12,6 +12,8 @@ from tests.support.fake_model import API_KEY, FakeModel
 from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd, make_key
 
+pytestmark = pytest.mark.visited
+
 STREAM = ["--output-format", "stream-json", "--verbose"]
 
 

@@ -13,6 +13,8 @@ from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd
 from tests.support.terminal import terminal
 
+pytestmark = pytest.mark.visited
+
 AT_MOST_S = 5.0
 
 

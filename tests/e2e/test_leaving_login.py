@@ -13,6 +13,8 @@ from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.terminal import Terminal, terminal
 
+pytestmark = pytest.mark.visited
+
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:

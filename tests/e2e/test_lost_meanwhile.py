@@ -13,6 +13,8 @@ from tests.support.laptop import Laptop, make_laptop
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd
 
+pytestmark = pytest.mark.visited
+
 LONG = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
 
 

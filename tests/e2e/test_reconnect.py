@@ -17,6 +17,8 @@ from tests.support.processes import name_of
 from tests.support.relay import Relay, relay
 from tests.support.sshd import HostUser, Sshd
 
+pytestmark = pytest.mark.visited
+
 STREAM = ["--output-format", "stream-json", "--verbose"]
 STDIO = [*STREAM, "--input-format", "stream-json", "--permission-prompt-tool", "stdio"]
 

@@ -15,6 +15,8 @@ from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.terminal import Terminal, terminal
 
+pytestmark = pytest.mark.visited
+
 ASKED = "─ Bash on"  # the border of the card
 
 

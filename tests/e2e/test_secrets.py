@@ -18,6 +18,8 @@ from tests.support.laptop import Laptop, make_laptop
 from tests.support.sshd import HostUser, Sshd
 from tests.support.sshd import host_user as make_user
 
+pytestmark = pytest.mark.visited
+
 PROCESSES = "-- processes of the whole machine, whoever started them --"
 WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; env; cat /proc/self/environ; echo '{PROCESSES}'; ps -ef"
 NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame

@@ -20,6 +20,8 @@ from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd, make_key
 from tests.support.terminal import terminal
 
+pytestmark = pytest.mark.visited
+
 STREAM = ["--output-format", "stream-json", "--verbose"]
 
 

@@ -25,6 +25,7 @@ from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
 from tests.support.relay import Fault, Relay, relay
 from tests.support.sshd import HostUser, Sshd
+from tests.support.visited_host import visit
 
 from ccb.remote.compiled.copy import pack
 
@@ -108,19 +109,12 @@ def _prepare(user: HostUser, *, warm: bool, copy: str) -> None:
         (user.home / name).write_text(text)
         os.chown(user.home / name, owner.pw_uid, owner.pw_gid)
     if warm:
-        from ccb.deploy import bundle
-
-        loaded = bundle.load()
-        cache = user.home / ".cache" / "ccb" / "worker"
-        for step in (user.home / ".cache", cache.parent, cache):
-            step.mkdir(mode=0o700)
-            os.chown(step, owner.pw_uid, owner.pw_gid)
-        path = cache / f"{loaded.sha256}.zip"
-        path.write_bytes(loaded.data)
-        path.chmod(0o600)
-        os.chown(path, owner.pw_uid, owner.pw_gid)
+        visit(user.home, owner.pw_uid)
         if copy:
-            _put_copy(cache / f"{loaded.sha256}.{_cache_tag()}.code", copy, owner)
+            (zipped,) = user.home.glob(".cache/ccb/worker/*.zip")
+            path = zipped.with_name(f"{zipped.stem}.{_cache_tag()}.code")
+            path.unlink(missing_ok=True)
+            _put_copy(path, copy, owner)
 
 
 def _put_copy(path: Path, kind: str, owner: pwd.struct_passwd) -> None:

@@ -16,6 +16,8 @@ from tests.support.model_script import Recorded
 from tests.support.relay import Relay, relay
 from tests.support.sshd import HostUser, Sshd
 
+pytestmark = pytest.mark.visited
+
 SESSIONS = 10
 LONG = bool(os.environ.get("CCB_FAULT_LOG"))
 EVERY_S, FOR_S = (5.0, 60.0) if LONG else (2.0, 12.0)

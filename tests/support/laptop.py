@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.fake_model import API_KEY
+from tests.support.visited_host import visit
 
 Json = dict[str, Any]
 
@@ -106,11 +107,12 @@ class Laptop:
 
 
 def make_laptop(directory: Path, model_url: str) -> Laptop:
-    """A laptop whose home is in `directory` and whose model is at `model_url`."""
+    """A laptop whose home is in `directory` and whose model is at `model_url`. It has run local sessions before."""
     home = directory / "laptop"
     runtime = directory / "run"
     home.mkdir()
     runtime.mkdir(mode=0o700)
+    visit(home)
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
