@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
+import secrets
+import stat
 from collections.abc import Iterator
 
 from .protected import REPOSITORY_HEAD, acts_later, is_repository
 
 _ENDING = ".stopped-by-ccb"
-_MOST_TRIES = 100
 _LONGEST_NAME = 255
 
 
@@ -21,14 +21,28 @@ def set_aside(top: str, path: str) -> tuple[str, str]:
     if not acts_later(os.path.basename(path)) and _is_repository(path):
         path = os.path.join(path, REPOSITORY_HEAD)
     directory, name = os.path.split(path)
-    kept = os.fsencode(name)[: _LONGEST_NAME - len(_ENDING) - 3].decode("utf-8", "ignore") or "kept"
+    kept = os.fsencode(name)[: _LONGEST_NAME - len(_ENDING) - 9].decode("utf-8", "ignore") or "kept"
     with _opened(top, os.path.relpath(directory, top)) as held:
-        for number in range(1, _MOST_TRIES):
-            new = f"{kept}{_ENDING}" if number == 1 else f"{kept}{_ENDING}-{number}"
-            if not _exists(new, held):
+        new = f"{kept}{_ENDING}"
+        while _exists(new, held):  # no command knows which name comes next
+            new = f"{kept}{_ENDING}-{secrets.token_hex(4)}"
+        try:
+            os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
+        except PermissionError:
+            with writable(held):
                 os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
-                return path, new
-    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        return path, new
+
+
+@contextlib.contextmanager
+def writable(directory: int) -> Iterator[None]:
+    """Let this user change an open directory of its own, whatever its mode was."""
+    path, mode = f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode)
+    os.chmod(path, mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        os.chmod(path, mode)
 
 
 def _is_repository(path: str) -> bool:

@@ -7,6 +7,7 @@ can set the time of that change.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
@@ -17,6 +18,7 @@ from .protected import AT_THE_TOP, AT_THE_TOP_IF_THERE, acts_later, is_repositor
 
 _MOST_DIRECTORIES = 200_000
 _MOST_PROTECTED = 4000
+_ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _TICK_NS = 2_500_000_000
 """The coarsest clock of a file system: a directory that has changed so recently may change again within the tick."""
 
@@ -30,6 +32,7 @@ class _State(NamedTuple):
     number: int
     changed: int
     modified: int
+    mode: int
 
 
 class Census:
@@ -98,7 +101,11 @@ class Census:
                 self._forget(directory)
                 continue
             settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
-            names, inner = _listed(directory, insist)
+            if insist and stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
+                with contextlib.suppress(OSError):
+                    _let_in(directory)
+                    state = _state(directory) or state
+            names, inner = _listed(directory)
             self._states[directory] = state, settled
             found = [os.path.join(directory, name) for name in names if acts_later(name)]
             if is_repository(names):
@@ -117,15 +124,13 @@ def _state(path: str) -> _State | None:
         return None
     if not stat.S_ISDIR(info.st_mode):
         return None
-    return _State(info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mtime_ns)
+    return _State(info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mtime_ns, info.st_mode)
 
 
-def _listed(directory: str, insist: bool) -> tuple[list[str], list[str]]:
+def _listed(directory: str) -> tuple[list[str], list[str]]:
     """Return the names in a directory, and those among them of directories that do not count as a whole."""
     try:
         entries = os.scandir(directory)
-    except PermissionError:
-        return _listed_in_spite_of_its_mode(directory) if insist else ([], [])
     except OSError:
         return [], []
     names, inner = [], []
@@ -137,20 +142,11 @@ def _listed(directory: str, insist: bool) -> tuple[list[str], list[str]]:
     return names, inner
 
 
-def _listed_in_spite_of_its_mode(directory: str) -> tuple[list[str], list[str]]:
-    """A directory that cannot be listed can be one in which a file is found by its name."""
+def _let_in(directory: str) -> None:
+    """Let this user enter a directory of its own that it could not list: a file in it may be found by its name, and
+    more of them once somebody opens it. Raise OSError."""
+    file = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        file = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return [], []
-    try:
-        path, mode = f"/proc/self/fd/{file}", stat.S_IMODE(os.fstat(file).st_mode)
-        os.chmod(path, mode | stat.S_IRUSR | stat.S_IXUSR)
-        try:
-            return _listed(path, insist=False)
-        finally:
-            os.chmod(path, mode)
-    except OSError:
-        return [], []
+        os.chmod(f"/proc/self/fd/{file}", stat.S_IMODE(os.fstat(file).st_mode) | stat.S_IRUSR | stat.S_IXUSR)
     finally:
         os.close(file)

@@ -12,7 +12,7 @@ _SETTING = re.compile(r"^\s*([a-z][a-z0-9-]*)\s*=\s*(.*)$", re.I)
 _NAMES_A_PATH = ("hookspath", "path", "attributesfile", "excludesfile")
 _NAMES_NO_FILE = ("name", "email", "merge", "remote", "url", "fetch", "push", "worktree")
 _OWN_CONFIGURATION = ("~/.gitconfig", "~/.config/git/config")
-_WORD = re.compile(r"[^\s\"';&|()<>=]+")
+_WORD = re.compile(r"[^\s\"';&|()<>=!]+")
 
 
 def repository_of(path: str) -> str:

@@ -52,7 +52,8 @@ class Guard:
                 watched.known = found
                 watched.missing = {path for path in named if not os.path.lexists(path)}
             paths += watched.census.protected(found)
-            paths += sorted(path for path in named if os.path.lexists(path))
+            there = sorted(path for path in named if os.path.lexists(path))
+            paths += [*there, *(real for real in map(os.path.realpath, there) if real.startswith(top + "/"))]
         return list(dict.fromkeys(paths))
 
     def check(self, ours: Set[str]) -> list[str]:

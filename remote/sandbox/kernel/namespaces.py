@@ -96,7 +96,11 @@ def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
     for path in _on_the_way(request):
         mounts.put(mounts.copy(path), path)
     for path in request.protected:
-        mounts.put(mounts.copy(path, read_only=True), path)
+        try:
+            mounts.put(mounts.copy(path, read_only=True), path)
+        except FileNotFoundError:
+            if os.path.dirname(path) in request.write:  # it holds the place of what must not be made
+                raise
     mounts.mount_new(b"tmpfs", b"/dev/shm", b"mode=1777")
     mounts.mount_new(b"devpts", b"/dev/pts", b"newinstance,ptmxmode=0666,mode=600")
 

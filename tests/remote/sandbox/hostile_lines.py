@@ -16,6 +16,8 @@ rm -f README.md
 rm -rf src $HOME/keep
 rmdir empty
 mkdir made
+mkdir made2 && echo x >made2/.envrc && chmod 555 made2
+git init -q made3/a/b/c/d/e && mv made3 made4
 ln -s README.md made
 ln README.md made
 touch made

@@ -24,6 +24,7 @@ from pathlib import Path
 from tests.remote.sandbox import hostile_lines
 from tests.remote.tools_kit import is_alive
 
+from ccb.remote.sandbox.protected import why_protected
 from ccb.remote.sandbox.rules import CageRules, read_only_rules, workspace_rules
 from ccb.remote.sandbox.server import CageServer
 from ccb.remote.system.host import LocalHost
@@ -196,6 +197,8 @@ class World:
         after = self.snapshot()
         changed = {path for path in {*after, *self.before} if after.get(path) != self.before.get(path)}
         found = [f"changed: {path}" for path in changed if not (workspace and self._may_change(path))]
+        new = sorted(str(path) for path in {*after} - {*self.before}) if workspace else []
+        found += [f"acts later: {path}" for path in new if why_protected(os.path.relpath(path, self.project))]
         if self.victim.poll() is not None or not is_alive(self.victim.pid):
             found.append("the victim is dead")
         elif self._look_at_victim() != self._state_of_victim:

@@ -39,6 +39,9 @@ _HOSTILE = (
     "mkdir -p p/.claude && echo '{}' >p/.claude/settings.json",
     "mkdir -p q/.vscode && echo '{}' >q/.vscode/tasks.json",
     "mkdir -p closed && echo x >closed/.envrc && chmod 300 closed",
+    "mkdir -p full && cd full && touch .envrc.stopped-by-ccb .envrc.stopped-by-ccb-2 && echo x >.envrc",
+    "mkdir -p fixed/in && echo x >fixed/in/.envrc && chmod 555 fixed/in && chmod 500 fixed",
+    "mkdir -p shut/in && echo x >shut/in/.envrc && chmod 600 shut",
     "mkdir -p old && touch -d @1 old && echo x >old/.envrc && touch -d @1 old/.envrc old",
     "mkdir -p sub/deep && echo x >sub/deep/.envrc",
     "mkdir r && mv sub r/sub; mkdir -p far && mv far/../aa far/aa; echo x >far/aa/b/.envrc",
@@ -46,6 +49,7 @@ _HOSTILE = (
     "mkdir -p hooks && echo 'touch $HOME/pwned' >hooks/pre-commit && chmod 755 hooks/pre-commit",
     f"git config -f included {_EVIL}",
     "echo evil >tools/clean.sh; rm -f tools/clean.sh; mv tools tools2",
+    "echo evil >real-hooks/pre-merge; mv real-hooks r2; echo evil >named/pre-merge",
     "echo evil >tools/linked-hook; mv tools/linked-hook tools/x",
     "for i in 1 2 3; do mkdir -p 'many'$i && echo x >many$i/mise.toml; done",
     "mkdir k && mkfifo k/.envrc",
@@ -63,6 +67,10 @@ async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
     made.git("config", "core.hooksPath", "hooks")
     made.git("config", "include.path", "../included")
     made.git("config", "filter.x.clean", "sh tools/clean.sh %f")
+    made.git("config", "alias.x", "!named/pre-merge")
+    (made.root / "real-hooks").mkdir()
+    (made.root / "real-hooks" / "pre-merge").write_text("true\n")
+    (made.root / "named").symlink_to("real-hooks")
     (made.root / "tools").mkdir()
     (made.root / "tools" / "clean.sh").write_text("cat\n")
     (made.root / "tools" / "linked-hook").write_text("true\n")
@@ -80,7 +88,7 @@ async def test_nothing_that_acts_later_is_left_by_hostile_lines(workspace: Works
     for directory, _, _ in os.walk(workspace.root):
         subprocess.run(["git", "status"], cwd=directory, capture_output=True, check=False, env=workspace.environ)
     assert not (workspace.home / "pwned").exists()
-    for path in ("tools/clean.sh", "tools/linked-hook", ".git/config"):
+    for path in ("tools/clean.sh", "tools/linked-hook", "real-hooks/pre-merge", ".git/config"):
         assert workspace.everything()[str(workspace.root / path)] == before[str(workspace.root / path)]
 
 

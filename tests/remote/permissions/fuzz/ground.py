@@ -187,6 +187,7 @@ class Ground:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        child.finish()
         return data
 
 
