@@ -16,7 +16,7 @@ DEAD_S = 18.0
 
 _UP = 60_000  # bytes of a whole session in that direction, the bundle not counted
 _DOWN = 80_000
-_BUNDLE = 190_000
+_BUNDLE = 170_000
 _KEYED = (
     5_000  # before keys are exchanged nothing tells repeated bytes from others: a login then waits for its time-out
 )

@@ -13,7 +13,17 @@ from tests.support.processes import name_of
 from tests.support.relay import Fault, relay
 from tests.support.sshd import HostUser, Sshd
 
-MARKS = {"handshake": 1_500, "login": 4_500, "deploy": 12_000, "in the bundle": 100_000, "end of the bundle": 172_000}
+from ccb.deploy.bundle import load
+
+MARKS = {
+    "handshake": (1_500, 0.0),
+    "login": (4_500, 0.0),
+    "deploy": (12_000, 0.0),
+    "in the bundle": (12_000, 0.5),
+    "end of the bundle": (0, 1.0),  # login and command line take 10 KB before it
+}
+"""Bytes that were sent when ccb is killed, and shares of the bundle."""
+
 WHOLE = ("worker/*.zip", "/.made", "/journal.jsonl", "/daemon.log", "/epoch", "/summary.json")
 
 
@@ -35,7 +45,9 @@ async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(
             async def kill() -> None:
                 run.process.kill()
 
-            fault = Fault("call", MARKS[where], upward=True, act=kill)
+            sent, share = MARKS[where]
+            at = sent + int(share * len(load().packed("xz")))
+            fault = Fault("call", at, upward=True, act=kill)
             between.faults.append(fault)
             async with asyncio.timeout(30):
                 await run.process.wait()
