@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 _LOADER_CACHE = Path("/etc/ld.so.cache")
+_X509 = "asyncssh.crypto.x509"
 _replacing = threading.Lock()
 
 
@@ -33,9 +35,30 @@ def collection_paused() -> Iterator[None]:
 
 
 def load_asyncssh() -> None:
-    """Import asyncssh, and keep it from starting a compiler to look for libraries that are not there."""
-    with collection_paused(), _quick_library_search():
+    """Import asyncssh without its X.509 certificates, which ssh does not know either and which take 15 ms, and keep it
+    from starting a compiler to look for libraries that are not there."""
+    with collection_paused(), _quick_library_search(), _without(_X509):
         importlib.import_module("asyncssh")
+    # asyncssh looks the name up when it reads such a certificate, although it knows that it has no such function.
+    vars(importlib.import_module("asyncssh.public_key")).setdefault("import_x509_certificate", _no_x509_certificate)
+
+
+@contextmanager
+def _without(name: str) -> Iterator[None]:
+    """Let an import of the module `name` fail, unless it is imported already."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment] # how Python is told that there is no such module
+    try:
+        yield
+    finally:
+        sys.modules.pop(name, None)
+
+
+def _no_x509_certificate(_: bytes) -> None:
+    """Raise ValueError, of which asyncssh makes a KeyImportError."""
+    raise ValueError("X.509 certificates are not supported")
 
 
 @contextmanager

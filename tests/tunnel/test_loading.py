@@ -59,7 +59,7 @@ def test_a_search_is_run_for_what_may_be_there_only(tmp_path: Path) -> None:
     assert quick_search(search, tmp_path / "none", {}) is search
 
 
-def test_asyncssh_finds_the_libraries_that_are_here_and_starts_no_compiler() -> None:
+def test_asyncssh_finds_the_libraries_that_are_here_and_loads_no_more_than_ssh_has() -> None:
     code = "import asyncssh\nfrom asyncssh.crypto import pq, umac\nprint(umac._nettle_lib, pq._oqs_lib)"
     plain = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     quick = (
@@ -68,7 +68,13 @@ def test_asyncssh_finds_the_libraries_that_are_here_and_starts_no_compiler() -> 
         "sys.addaudithook(lambda name, args: name == 'subprocess.Popen' and started.append(str(args[0])))\n"
         "from ccb.tunnel.loading import load_asyncssh\nload_asyncssh()\n"
         "assert ctypes.util.find_library is before\n"
-        "assert not [each for each in started if 'ldconfig' not in each], started\n" + code
+        "assert not [each for each in started if 'ldconfig' not in each], started\n"
+        "assert not [name for name in sys.modules if 'x509' in name]\n"
+        "try:\n"
+        "    import asyncssh\n"
+        "    asyncssh.import_certificate(b'-----BEGIN CERTIFICATE-----\\nMAA=\\n-----END CERTIFICATE-----\\n')\n"
+        "except asyncssh.KeyImportError:\n"
+        "    pass\n" + code
     )
     done = subprocess.run([sys.executable, "-c", quick], check=True, capture_output=True, text=True)
     assert done.stdout == plain.stdout
