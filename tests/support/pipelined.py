@@ -36,7 +36,7 @@ async def last_login(server: Sshd, key: Path | None = None) -> PastLogin:
         fingerprint(asyncssh.read_public_key(path.with_suffix(".pub")).public_data)
         for path in (server.host_key, key or server.identity)
     )
-    return PastLogin(shown, version, mine, "ssh-ed25519", "ssh-ed25519", 0)
+    return PastLogin(shown, version, mine, "ssh-ed25519", "ssh-ed25519", channel=0)
 
 
 async def remembering(directory: Path, where: SshTarget, login: PastLogin) -> PastLogins:

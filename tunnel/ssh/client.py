@@ -45,12 +45,13 @@ class LoginClient(asyncssh.SSHClient):
     """The callbacks of one login.
 
     `shown_key` is the host key, if it is not a trusted one. `opened` is set when the connection is made, `greeted` when
-    the server first asks for a login.
+    the server first asks for a login. `banner_before` is what it said in the attempt before, and is not shown again.
     """
 
     def __init__(self, name: str, config: HostConfig, prompts: Prompts) -> None:
         self.record = LoginRecord()
         self.shown_key: asyncssh.SSHKey | None = None
+        self.banner_before = ""
         self.opened = asyncio.Event()
         self.greeted = asyncio.Event()
         self.keys = LoginKeys(config, prompts)
@@ -94,7 +95,8 @@ class LoginClient(asyncssh.SSHClient):
     def auth_banner_received(self, msg: str, lang: str) -> None:
         self.greeted.set()
         self.record.banner = neutralise(msg[:MAX_TEXT])
-        self._prompts.banner(self.record.banner)
+        if self.record.banner != self.banner_before:
+            self._prompts.banner(self.record.banner)
 
     async def public_key_auth_requested(self) -> list[asyncssh.SSHKey] | list[asyncssh.SSHKeyPair] | None:
         self.greeted.set()

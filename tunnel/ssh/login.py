@@ -11,6 +11,7 @@ from asyncssh.packet import PacketDecodeError
 from ..errors import ConnectError
 from ..login.host_keys import KnownKeys
 from ..login.prompter import NobodyToAsk, Prompts
+from ..ssh_config.host_config import LoginMethods
 from .asyncssh_options import connection_options
 from .client import LoginClient
 from .diagnosis import FailedLogin, broken_off, no_answer_through, not_reached_through, refused, untrusted
@@ -63,7 +64,7 @@ async def _log_in(hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipe
             found = await attempt.run(known, certificates=certificates)
             if isinstance(found, asyncssh.SSHClientConnection):
                 if isinstance(found, PipelinedConnection):
-                    await pipelining.succeeded(found, asked=attempt.client.asked)
+                    await pipelining.succeeded(found, attempt.client.keys.offered, asked=attempt.client.asked)
                 return found
             shown = attempt.client.shown_key
             if shown is None:
@@ -86,6 +87,7 @@ class _Attempt:
 
     def __init__(self, hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining) -> None:
         self.client = LoginClient(hop.target.shown, hop.config, prompts)
+        self.client.banner_before = pipelining.banner
         self._hop = hop
         self._carrier = carrier
         self._pipelining = pipelining
@@ -162,6 +164,7 @@ class _Attempt:
             return await open_connection(lambda: self.client, config.hostname, config.port, options, stream, at_once)
         finally:
             pipelining.tried = self.client.signed_at_once
+            pipelining.banner = self.client.record.banner
 
     async def _remembered(
         self, options: asyncssh.SSHClientConnectionOptions
@@ -170,14 +173,21 @@ class _Attempt:
         pipelining = self._pipelining
         if pipelining.last is None:
             return None
-        if not self._hop.config.methods.public_key:
-            pipelining.why_not = "PubkeyAuthentication is no"
+        if not _prefers_keys(self._hop.config.methods):
+            pipelining.why_not = "your ssh configuration does not begin with a key"
             return None
         pair = await self.client.keys.remembered(pipelining.last, options.signature_algs)
         if isinstance(pair, str):
             pipelining.why_not = pair
             return None
         return pipelining.last, pair
+
+
+def _prefers_keys(methods: LoginMethods) -> bool:
+    """Return whether a login begins with a key (PubkeyAuthentication, PreferredAuthentications)."""
+    ours = ("publickey", "password", "keyboard-interactive")
+    order = [name for name in (methods.preferred or "publickey").split(",") if name in ours]
+    return methods.public_key and order[:1] == ["publickey"]
 
 
 async def _happens(

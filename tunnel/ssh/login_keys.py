@@ -24,7 +24,7 @@ from .keys import (
     unlocked,
     unusable_keys,
 )
-from .pipelining.past_logins import PastLogin, fingerprint
+from .pipelining.past_logins import PastLogin, fingerprint, standing_for
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +33,15 @@ AGENT_QUIET_S = 3.0
 
 
 class LoginKeys:
-    """Owns the connection to the agent; `close` ends it. `asked` is set once a passphrase was asked for."""
+    """Owns the connection to the agent; `close` ends it.
+
+    `asked` is set once a passphrase was asked for. `offered` are the public halves of the keys, once their order is
+    known.
+    """
 
     def __init__(self, config: HostConfig, prompts: Prompts) -> None:
         self.asked = False
+        self.offered: list[bytes] = []
         self._user = config.user
         self._identities = config.identities
         self._max_attempts = config.methods.prompts
@@ -70,48 +75,43 @@ class LoginKeys:
         """Return the keys in the order in which ssh offers them. Ask the agent for its keys."""
         agent = await self._agent_keys()
         only = self._identities.only
-        return in_order(agent, self._pairs, self._configured, self._certificates, identities_only=only)
+        pairs = in_order(agent, self._pairs, self._configured, self._certificates, identities_only=only)
+        self.offered = [pair.public_data for pair in pairs]
+        return pairs
 
     async def remembered(self, last: PastLogin, allowed: Collection[bytes]) -> asyncssh.SSHKeyPair | str:
         """Return the key that logged in the last time, ready to sign as it did then, or why it cannot.
 
-        `allowed` are the algorithms that may sign. Ask the agent only if no file has the key.
+        `allowed` are the algorithms that may sign.
         """
-        only = self._identities.only
-        found = self._as_before(in_order([], self._pairs, [], self._certificates, identities_only=only), last, allowed)
-        if isinstance(found, str):
-            try:
-                async with asyncio.timeout(AGENT_QUIET_S):
-                    found = self._as_before(await self.in_order(), last, allowed)
-            except TimeoutError:
-                await self.close()
-                return "the agent does not answer"
-        return found
+        try:
+            async with asyncio.timeout(AGENT_QUIET_S):
+                return self._as_before(await self.in_order(), last, allowed)
+        except TimeoutError:
+            await self.close()
+            return "the agent does not answer"
 
     def _as_before(
         self, pairs: Sequence[asyncssh.SSHKeyPair], last: PastLogin, allowed: Collection[bytes]
     ) -> asyncssh.SSHKeyPair | str:
         """Return the one of `pairs` that `last` names, or why none can sign as it did."""
         why = "the key of the last login is neither in a file nor in the agent"
-        signature = last.signature.encode()
-        for pair in pairs:
-            if fingerprint(pair.key_public_data) != last.key or signature not in pair.sig_algorithms:
+        for number, pair in enumerate(pairs):
+            ready = _ready(pair, last)
+            if ready is None:
                 continue
-            if not is_unlocked(pair, self._prompts.memory):
+            if standing_for(self.offered[:number]) != last.before:
+                why = "other keys come before the key of the last login now"
+            elif not is_unlocked(pair, self._prompts.memory):
                 why = "the key of the last login is locked by a passphrase"
             elif pair.get_key_type() == "agent" and _asks_first(self._identities.agent_keeps):
                 why = "the agent may ask before it signs (AddKeysToAgent confirm)"
-            elif signature not in allowed:
+            elif ready.sig_algorithm not in allowed:
                 why = f"{last.signature} is not among the algorithms that you allow"
             elif self._expired(pair):
                 why = "the certificate of the last login is not valid now"
             else:
-                pair = copy.copy(pair)
-                pair.set_sig_algorithm(signature)
-                if pair.algorithm == b"ssh-rsa-cert-v01@openssh.com":  # servers differ in its name, see asyncssh
-                    pair.algorithm = last.algorithm.encode()
-                if pair.algorithm.decode("ascii") == last.algorithm:
-                    return pair
+                return ready
         return why
 
     def _expired(self, pair: asyncssh.SSHKeyPair) -> bool:
@@ -205,6 +205,18 @@ def _invalid(certificate: asyncssh.SSHCertificate, user: str) -> str:
         except ValueError as error:
             return str(error)
     return ""
+
+
+def _ready(pair: asyncssh.SSHKeyPair, last: PastLogin) -> asyncssh.SSHKeyPair | None:
+    """Return a copy of `pair` that signs as in the last login, None if `pair` is not its key."""
+    signature = last.signature.encode()
+    if fingerprint(pair.key_public_data) != last.key or signature not in pair.sig_algorithms:
+        return None
+    ready = copy.copy(pair)
+    ready.set_sig_algorithm(signature)
+    if ready.algorithm == b"ssh-rsa-cert-v01@openssh.com":  # servers differ in its name, see asyncssh
+        ready.algorithm = last.algorithm.encode()
+    return ready if ready.algorithm.decode("ascii") == last.algorithm else None
 
 
 def _asks_first(agent_keeps: tuple[bool, int] | None) -> bool:

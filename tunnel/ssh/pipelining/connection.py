@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from asyncssh.auth import ClientAuth
 from asyncssh.packet import Boolean, String
 from asyncssh.public_key import SigningKey
 
-from .past_logins import PastLogin, fingerprint
+from .past_logins import PastLogin, fingerprint, standing_for
 
 AT_ONCE_S = 1.0
 """A signature that took longer was confirmed by a person, or needed a touch."""
@@ -92,8 +92,11 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         if not asks_only:
             self.proofs.append(Proof(method, key, clock() - began))
 
-    def to_remember(self) -> PastLogin | str:
-        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined."""
+    def to_remember(self, offered: Sequence[bytes]) -> PastLogin | str:
+        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined.
+
+        `offered` are the public halves of the keys in the order in which they are offered.
+        """
         if len(self.proofs) != 1 or self.proofs[0].method != b"publickey":
             return "this login took more than one key alone"
         proof = self.proofs[0]
@@ -104,8 +107,16 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             return "the key is a security key, which may want to be touched"
         if proof.seconds > AT_ONCE_S:
             return f"the key took {proof.seconds:.1f} s to sign: somebody may have to confirm that"
-        signature = proof.key.sig_algorithm.decode("ascii")
-        return PastLogin(self.host_key, self.server, fingerprint(proof.key.key_public_data), algorithm, signature)
+        if proof.key.public_data not in offered:
+            return "the key does not say by itself which one it is"
+        return PastLogin(
+            host_key=self.host_key,
+            server=self.server,
+            key=fingerprint(proof.key.key_public_data),
+            algorithm=algorithm,
+            signature=proof.key.sig_algorithm.decode("ascii"),
+            before=standing_for(offered[: offered.index(proof.key.public_data)]),
+        )
 
 
 class _SignedAtOnce(ClientAuth):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
@@ -24,12 +25,13 @@ class Pipelining:
     """What one login to the host of `config` takes from the last one, and leaves to the next one.
 
     `past` is None if logins are to be plain. `last` is what this login may use. `tried`: the key
-    signed at once, whatever became of it. `why_not` says why it does not.
+    signed at once, whatever became of it. `banner` is what the server said then. `why_not` says why it does not.
     """
 
     def __init__(self, config: HostConfig, past: PastLogins | None) -> None:
         self.last: PastLogin | None = None
         self.tried = False
+        self.banner = ""
         self.why_not = SWITCHED_OFF if past is None else _NOTHING_REMEMBERED
         self._why_never = ""
         self._signed_at_once = False
@@ -59,9 +61,10 @@ class Pipelining:
         self._signed_at_once = self._sent_ahead = False
         await self._store(None)
 
-    async def succeeded(self, connection: PipelinedConnection, *, asked: bool) -> None:
-        """Note a login that succeeded. `asked`: the person was asked for something."""
-        found = "this login asked for something" if asked else connection.to_remember()
+    async def succeeded(self, connection: PipelinedConnection, offered: Sequence[bytes], *, asked: bool) -> None:
+        """Note a login that succeeded. `offered` are the public halves of the keys, in order. `asked`: the person was
+        asked for something."""
+        found = "this login asked for something" if asked else connection.to_remember(offered)
         self._signed_at_once = connection.signed_at_once
         self.why_not = connection.why_not or self.why_not
         if isinstance(found, str):

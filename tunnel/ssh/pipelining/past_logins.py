@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,8 +34,9 @@ class PastLogin:
     """The last login to a host, for which one key alone was enough.
 
     `host_key` and `key` are fingerprints; `server` is the version that the server sent. `algorithm` names the kind of
-    key or certificate, `signature` that of its signature. `channel` is the number that the server gave to the first
-    channel, None if it is not known, or ALWAYS_WAIT.
+    key or certificate, `signature` that of its signature. `before` stands for the keys that were offered before this
+    one, and refused. `channel` is the number that the server gave to the first channel, None if it is not known, or
+    ALWAYS_WAIT.
     """
 
     host_key: str
@@ -42,6 +44,7 @@ class PastLogin:
     key: str
     algorithm: str
     signature: str
+    before: str = ""
     channel: int | None = None
 
 
@@ -107,11 +110,16 @@ def fingerprint(public_data: bytes) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(public_data).digest()).decode().rstrip("=")
 
 
+def standing_for(public: Sequence[bytes]) -> str:
+    """Return a text that stands for these public keys in this order, "" for none."""
+    return fingerprint(b"".join(public)) if public else ""
+
+
 def _parsed(data: bytes) -> PastLogin:
     """Return the login in `data`. Raise ValueError or TypeError for anything else."""
     content = json.loads(data)
     login = PastLogin(**content)
-    texts = (login.host_key, login.server, login.key, login.algorithm, login.signature)
+    texts = (login.host_key, login.server, login.key, login.algorithm, login.signature, login.before)
     if not all(isinstance(text, str) for text in texts) or not (login.channel is None or type(login.channel) is int):
         raise ValueError("a value of another type")
     return login

@@ -39,7 +39,8 @@ async def ssh_agent(directory: Path, askpass: str = "exit 1") -> AsyncIterator[P
     env = {**os.environ, "SSH_ASKPASS": str(script), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":0"}
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, env=env)
     try:
-        while not path.exists():
+        there = {**os.environ, "SSH_AUTH_SOCK": str(path)}
+        while subprocess.run(["ssh-add", "-l"], env=there, capture_output=True, check=False).returncode == 2:
             await asyncio.sleep(0.01)
         yield path
     finally:

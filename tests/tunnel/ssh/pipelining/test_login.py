@@ -65,7 +65,7 @@ async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: 
 async def test_another_key_logs_in_on_the_same_try(sshd: Sshd, host_user: HostUser, tmp_path: Path, way: str) -> None:
     other = make_key(tmp_path / "other")
     options = [pipe_to(sshd.port, tmp_path)] if way == "ProxyCommand" else []
-    where = target(sshd, host_user, f"IdentityFile={other}", *options)
+    where = target(sshd, host_user, f"IdentityFile={sshd.identity}", *options, key=other)
     past = await remembering(tmp_path, where, await last_login(sshd))
     sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
     assert (await report(where, past)).startswith("no: the pipelined login failed")
@@ -78,6 +78,8 @@ async def test_another_key_logs_in_on_the_same_try(sshd: Sshd, host_user: HostUs
 async def test_a_second_factor_is_asked_for_as_ever(host_user: HostUser, tmp_path: Path, tries: str) -> None:
     subprocess.run(["chpasswd"], input=f"{host_user.name}:{PASSWORD}\n", text=True, check=True)
     options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password", tries]
+    (tmp_path / "banner").write_text("Authorised persons only")
+    options.append(f"Banner {tmp_path}/banner")
     async with serve(tmp_path / "server", options) as server:
         where = target(server, host_user)
         past = await remembering(tmp_path, where, await last_login(server))
@@ -86,6 +88,7 @@ async def test_a_second_factor_is_asked_for_as_ever(host_user: HostUser, tmp_pat
             text = await report(where, past, person)
             assert why in text and text.endswith("the next login will not be either: this login asked for something")
             assert len(person.asked_passwords) == 1
+            assert person.told == ["Authorised persons only"]
             assert await remembered(past, where) is None
 
 
@@ -125,6 +128,24 @@ async def test_nothing_is_signed_for_another_version_of_the_server(
     assert await report(where, past) == PIPELINED
 
 
+async def test_the_keys_that_are_wanted_come_first_as_ever(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+    """The same account may do more with one key than with another, and the person names the one they want."""
+    other = make_key(tmp_path / "other")
+    authorized = sshd.identity.with_name("authorized_keys")
+    both = authorized.read_text() + other.with_suffix(".pub").read_text()
+    where = target(sshd, host_user)
+    past = await remembering(tmp_path, where, await last_login(sshd))
+    authorized.write_text(both)
+    wanted = target(sshd, host_user, f"IdentityFile={other}")
+    text = await report(wanted, past)
+    assert text == "no: other keys come before the key of the last login now; the next login will be"
+    login = await remembered(past, where)
+    assert login is not None and login.key == (await last_login(sshd, other)).key
+    assert await report(wanted, past) == PIPELINED
+    text = await report(target(sshd, host_user, "PreferredAuthentications=password,publickey", key=other), past)
+    assert text == "no: your ssh configuration does not begin with a key; the next login will be"
+
+
 async def test_each_jump_host_is_logged_in_to_by_what_it_needed(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +160,7 @@ async def test_each_jump_host_is_logged_in_to_by_what_it_needed(
         jump = SshTarget("127.0.0.1", host_user.name, link.port, (), ())
         assert await remembered(past, jump) is not None
         other = make_key(tmp_path / "other")
-        both = SshTarget(where.host, where.user, where.port, (*where.identities, str(other)), where.options)
+        both = SshTarget(where.host, where.user, where.port, (str(other), *where.identities), where.options)
         await remembering(tmp_path, both, await last_login(sshd, other))
         assert (await report(both, past)).startswith("no: the pipelined login failed"), "through the jump host"
         assert sshd.log.read_text().count("Postponed publickey") == 3, "the jump host was asked nothing"

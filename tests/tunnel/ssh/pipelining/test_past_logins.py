@@ -16,7 +16,7 @@ from ccb.tunnel.ssh.pipelining.past_logins import PastLogin, PastLogins
 from ccb.tunnel.ssh_config.host_config import HostConfig
 from ccb.tunnel.ssh_config.target import SshTarget
 
-LOGIN = PastLogin("SHA256:host", "SSH-2.0-OpenSSH_9.2", "SHA256:key", "ssh-ed25519", "ssh-ed25519", 0)
+LOGIN = PastLogin("SHA256:host", "SSH-2.0-OpenSSH_9.2", "SHA256:key", "ssh-ed25519", "ssh-ed25519", channel=0)
 
 
 @pytest.fixture(scope="module")
