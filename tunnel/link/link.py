@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol, Self
 
 from ..errors import ConnectionLost, DeployError, Dropped, ProtocolError
@@ -32,8 +32,6 @@ from ..wire import (
     Event,
     Fenced,
     Frame,
-    FrameDecoder,
-    FrameError,
     Hello,
     Open,
     Past,
@@ -44,6 +42,7 @@ from ..wire import (
     Snapshot,
 )
 from .event_order import ACK_SECONDS, EventOrder
+from .frame_reader import FrameReader
 from .frame_writer import FrameWriter
 from .greeting import limited_hello
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
@@ -87,11 +86,8 @@ class Link:
         ack_seconds: float = ACK_SECONDS,
     ) -> None:
         self._pipe = pipe
-        self._rest = rest
         self._host = host
-        self._decoder = FrameDecoder()
-        self._decoded: Iterator[Frame] = iter(())
-        self._memory = 0
+        self._reader = FrameReader(pipe, rest, self._read, host)
         self._writer = FrameWriter(pipe)
         self._streams: StreamHandler | None = None
         self._liveness = Liveness(self, ping_after, dead_after)
@@ -127,7 +123,7 @@ class Link:
     @property
     def memory(self) -> int:
         """How many bytes the frame that `frames` yielded last may take in memory, at most."""
-        return self._memory
+        return self._reader.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Hello:
         """Wait for the worker's first frame and check its version.
@@ -136,7 +132,7 @@ class Link:
         """
         try:
             async with asyncio.timeout(timeout):
-                frame = await self._next_frame()
+                frame = await self._reader.next_frame()
         except TimeoutError:
             raise DeployError(
                 f"the worker on {self._host} started but sent no hello within {timeout:g} s",
@@ -246,7 +242,7 @@ class Link:
         ProtocolError, and what `refusal_error` returns if the attach is refused.
         """
         while True:
-            frame = await self._next_frame()
+            frame = await self._reader.next_frame()
             match frame:
                 case Event():
                     if self._events.take(frame.seq):  # otherwise the event was replayed twice around an attach
@@ -283,28 +279,6 @@ class Link:
     def _acknowledge(self, seq: int) -> None:
         self._writer.send_soon(Ack(self._epoch, seq))
 
-    async def _next_frame(self) -> Frame:
-        while True:
-            try:
-                frame = next(self._decoded, None)  # one at a time: together they could take much memory
-            except FrameError as error:
-                raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {neutralise(error.reason)}",
-                    evidence=neutralise(error.sample.decode("utf-8", "backslashreplace")),
-                    do="Something on the host may write into the channel. Run with --debug and report it.",
-                ) from None
-            if frame is not None:
-                self._memory = self._decoder.memory
-                return frame
-            data = self._rest or await self._read()
-            self._rest = b""
-            if not data:
-                raise ConnectionLost(
-                    f"the connection to {self._host} ended", evidence=self._stderr(), do="Connect again."
-                )
-            self._liveness.heard()
-            self._decoded = self._decoder.feed(data)
-
     async def _read(self) -> bytes:
         """Return the next bytes. Raise the ConnectionLost that the writer or the watch finds first."""
         assert self._dead is not None
@@ -316,7 +290,10 @@ class Link:
             if self._dead.done():
                 raise self._dead.result()
             if read.done():
-                return read.result()
+                data = read.result()
+                if data:
+                    self._liveness.heard()
+                return data
             raise self._writer.failed.result()
         finally:
             self._liveness.reading(False)
