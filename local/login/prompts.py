@@ -22,14 +22,14 @@ class TerminalPrompts:
     """Asks on the controlling terminal. Other texts go to stderr, so that stdout stays clean.
 
     A full-screen interface sets `pause`, which suspends it for a question, and `heard`, which receives banners that
-    come without a question (they may say where to log in). `asked_s` is the number of seconds that questions have
-    waited for the person.
+    come without a question (they may say where to log in). `heard` returns whether the plain terminal is there for
+    them. `asked_s` is the number of seconds that questions have waited for the person.
     """
 
     def __init__(self) -> None:
         self.memory = LoginMemory()
         self.pause: Callable[[], AbstractAsyncContextManager[None]] | None = None
-        self.heard: Callable[[str], None] | None = None
+        self.heard: Callable[[str], bool] | None = None
         self.asked_s = 0.0
         self._banners: deque[str] = deque(maxlen=_MAX_BANNERS)
 
@@ -93,12 +93,10 @@ class TerminalPrompts:
     def banner(self, text: str) -> None:
         if not text.strip():
             return
-        if self.pause is None:
+        if self.pause is None or (self.heard is not None and self.heard(text.rstrip())):
             self._show(text.rstrip())
         else:
             self._banners.append(text.rstrip())  # shown again with the next question, if there is one
-            if self.heard is not None:
-                self.heard(text.rstrip())
 
     def _show(self, text: str) -> None:
         sys.stderr.write(text + "\n")

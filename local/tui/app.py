@@ -148,11 +148,13 @@ class Repl(App[int]):
         finally:
             if not self.left.is_set():
                 self.exit(ExitCode.INTERNAL)  # a placeholder: whoever awaits the task gets its error
+            self.login_handover.come_back()
 
     async def attach(self, client: SessionClient, info: ReplInfo, warnings: Sequence[str] = ()) -> None:
         """Show a session with what the person should know about it, and send it what was typed before it was there."""
         from .attached.view import SessionView
 
+        self.login_handover.come_back()
         view = SessionView(client, info, self)
         self._set_window_title(f"ccb {info.place}")
         with self.batch_update():
@@ -214,9 +216,8 @@ class Repl(App[int]):
 
     def _login_headline(self) -> str:
         """Return the line above the questions of a login."""
-        if self.attached is None:
-            return self.opening.headline()
-        return f"ccb: logging in to {self.opening.host} again"
+        host = self.opening.host
+        return f"ccb: connecting to {host}" if self.attached is None else f"ccb: logging in to {host} again"
 
     def _login_asks(self) -> None:
         """Say that a login has a question. The person is typing: the question must not get what is typed."""

@@ -50,16 +50,10 @@ class Opening(Static):
         self._first_prompt = first_prompt
         self._began = time.monotonic()
         self._asks = False
-        self._is_headed = False
 
     def on_mount(self) -> None:
         self._draw()
         self.set_interval(1.0, self._draw)
-
-    def headline(self) -> str:
-        """Return the line above the questions of the login: once, as further questions follow below the first one."""
-        shown, self._is_headed = self._is_headed, True
-        return "" if shown else f"ccb: connecting to {self.host}"
 
     def queue(self, text: str) -> None:
         """Keep a prompt until the session is there."""

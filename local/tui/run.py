@@ -25,6 +25,7 @@ async def run_repl(app: Repl) -> int:
 
     The session goes on on its host, unless the person gave /stop. Raises what the session's task raises.
     """
+    streams = sys.stdout, sys.stderr
     try:
         with Interrupts() as signals:
             signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
@@ -46,6 +47,7 @@ async def run_repl(app: Repl) -> int:
         if app.session_task is not None:
             app.session_task.cancel()
             await asyncio.gather(app.session_task, return_exceptions=True)
+        sys.stdout, sys.stderr = streams  # a login that was given up in the middle leaves others
 
 
 def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
