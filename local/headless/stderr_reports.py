@@ -32,10 +32,10 @@ class RetryReports:
         """A system message came. Report the first retry of a model call."""
         if self._quiet or message.subtype != "api_retry" or message.attempt != 1:
             return
-        from ..session.messages import SystemNote, parse_message, retry_text  # not at the start: they load pydantic
+        from ..session.messages import ApiRetry, parse_message, retry_text  # not at the start: they load pydantic
 
         note = parse_message(message.body)
-        if isinstance(note, SystemNote):
+        if isinstance(note, ApiRetry):
             self._retrying = True
             report(f"{retry_text(note)}; trying again")
 

@@ -95,14 +95,21 @@ class SystemNote(_Message):
     state: str | None = None
     content: str | None = None
     level: str | None = None
+    tool_name: str | None = None
+    tool_use_id: str | None = None
+
+
+class ApiRetry(_Message):
+    """The model is going to be asked again."""
+
+    type: Literal["system"]
+    subtype: Literal["api_retry"]
     attempt: int | None = None
     max_retries: int | None = None
     retry_delay_ms: float | None = None
     error_status: int | None = None
     api_error_type: str | None = None
     error: str | None = None
-    tool_name: str | None = None
-    tool_use_id: str | None = None
     message: str | None = None
 
 
@@ -230,7 +237,8 @@ def _message_kind(value: Any) -> str:
         return "unknown"
     kind = value.get("type")
     if kind == "system":
-        return "init" if value.get("subtype") == "init" else "note"
+        subtype = value.get("subtype")
+        return subtype if subtype in ("init", "api_retry") else "note"
     return kind if isinstance(kind, str) and kind in _KINDS else "unknown"
 
 
@@ -250,6 +258,7 @@ _KINDS = frozenset(
 Message = Annotated[
     Annotated[SystemInit, Tag("init")]
     | Annotated[SystemNote, Tag("note")]
+    | Annotated[ApiRetry, Tag("api_retry")]
     | Annotated[Assistant, Tag("assistant")]
     | Annotated[User, Tag("user")]
     | Annotated[StreamEvent, Tag("stream_event")]
@@ -281,7 +290,7 @@ _WHY = {
 }
 
 
-def retry_text(note: SystemNote) -> str:
+def retry_text(note: ApiRetry) -> str:
     """Return a sentence for the person: why the model is asked again, and when."""
     name = note.error if note.error not in (None, "unknown") else ""
     if (note.api_error_type or "").startswith("laptop_") and note.message:  # the auth proxy's own answer

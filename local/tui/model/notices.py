@@ -5,7 +5,7 @@ from __future__ import annotations
 from ccb.tunnel.plain_text import neutralise, one_line
 
 from ...session.client import shown_name
-from ...session.messages import Result, SystemNote, retry_text
+from ...session.messages import ApiRetry, Result, SystemNote, retry_text
 from .blocks import BlockContainer, Level, NoticeBlock
 
 _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended
@@ -50,9 +50,7 @@ class Notices:
 
     def system(self, note: SystemNote) -> None:
         """Show a system message, if it is meant for a person."""
-        if note.subtype == "api_retry":
-            self._show_retry(retry_text(note))
-        elif note.subtype == "informational" and note.content:
+        if note.subtype == "informational" and note.content:
             self.add(neutralise(note.content), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
 
     def errors(self, result: Result) -> None:
@@ -64,8 +62,9 @@ class Notices:
         """Note that the model has answered or was given up: the next retry gets a notice of its own."""
         self._retry = None
 
-    def _show_retry(self, text: str) -> None:
-        """Show all attempts of one model call in the same notice."""
+    def retry(self, retry: ApiRetry) -> None:
+        """Say that the model is asked again. All attempts of one model call share a notice."""
+        text = retry_text(retry)
         if self._retry is None:
             self._retry = self.add(text, Level.WARNING)
         else:

@@ -27,6 +27,7 @@ from ccb.tunnel.wire.stream_events import (
 
 from ...session.client import SkippedState, input_ids
 from ...session.messages import (
+    ApiRetry,
     Assistant,
     Message,
     Result,
@@ -242,6 +243,8 @@ class TranscriptReducer(Projection):
                 self.mode = message.permissionMode or self.mode
                 self.sandbox = message.sandbox or self.sandbox
                 self.notices.system(message)
+            case ApiRetry():
+                self.notices.retry(message)
             case _:  # questions and answers are the event router's
                 pass
 

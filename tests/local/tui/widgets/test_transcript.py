@@ -8,7 +8,7 @@ from tests.support.scripted_session import ScriptedSession
 from tests.support.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
-from ccb.local.session.messages import SystemNote, retry_text
+from ccb.local.session.messages import ApiRetry, retry_text
 from ccb.local.tui.widgets.block_layout import MAX_BLOCKS
 from ccb.local.tui.widgets.transcript import Transcript
 
@@ -206,7 +206,7 @@ async def test_the_tries_of_one_model_call_take_one_line() -> None:
 def test_why_the_model_is_asked_again_is_said_in_words(
     error: str | None, status: int | None, delay_ms: int, text: str
 ) -> None:
-    note = SystemNote(
+    note = ApiRetry(
         type="system", subtype="api_retry", error=error, error_status=status, attempt=1, max_retries=10,
         retry_delay_ms=delay_ms,
     )  # fmt: skip
@@ -214,7 +214,7 @@ def test_why_the_model_is_asked_again_is_said_in_words(
 
 
 def test_a_laptop_that_reaches_no_model_says_so_and_tells_no_status() -> None:
-    note = SystemNote(
+    note = ApiRetry(
         type="system", subtype="api_retry", error="unknown", api_error_type="laptop_unreachable", attempt=1,
         max_retries=10, retry_delay_ms=2000,
         message="this laptop cannot reach api.test: \x1b[2Jno\nroute; check the network",
