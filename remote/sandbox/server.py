@@ -92,7 +92,7 @@ class Availability:
 class CagedChild:
     """A running caged command, as a child of this process. `wait` reaps it, once; call `finish` after it."""
 
-    def __init__(self, pid: int, output: IO[bytes], on_end: Callable[[], list[str]]) -> None:
+    def __init__(self, pid: int, output: IO[bytes], on_end: Callable[[int], list[str]]) -> None:
         self.pid = pid
         self.stdout: IO[bytes] | None = output
         self._on_end = on_end
@@ -108,7 +108,7 @@ class CagedChild:
     def finish(self) -> list[str]:
         """Remove what was made for the command, and set aside what it may not leave behind. Return a line about each
         such file. This takes a while: call it from any thread, and again when processes that were left have ended."""
-        return self._on_end()
+        return self._on_end(self.pid)
 
 
 class CageServer:
@@ -119,6 +119,7 @@ class CageServer:
         self._most_abi = most_abi
         self._workspace = threading.Lock()  # held before the other one
         self._guard: Guard | None = None  # made with the first command in the cage for the workspace
+        self._unchecked: set[int] = set()  # commands in that cage whose end was not looked at
         self._placeholders = Placeholders()
         self._lock = threading.RLock()
         self._closed = False
@@ -154,7 +155,9 @@ class CageServer:
             paths = self._begin(rules)
             try:
                 protected = tuple(self._placeholders.make([*paths, *rules.protected]))
-                return self._start(argv, cwd, env, replace(rules, protected=protected))
+                child = self._start(argv, cwd, env, replace(rules, protected=protected))
+                self._unchecked.add(child.pid)
+                return child
             finally:
                 self._placeholders.started()
 
@@ -210,7 +213,7 @@ class CageServer:
         from .census import TooLarge
         from .guard import Guard
 
-        alone = self._guard is None or not self._lives()
+        alone = self._guard is None or not (self._unchecked or self._lives())
         self._guard = self._guard or Guard()
         try:
             return self._guard.begin(rules.write, alone)
@@ -232,12 +235,12 @@ class CageServer:
                 rules = replace(rules, protected=(*rules.protected, mark))
             try:
                 fields = _fields(argv, cwd, env, rules, temporary, self.availability().abi)
-                return self._fork(fields, lambda: self._ended(rules, temporary))
+                return self._fork(fields, lambda pid: self._ended(pid, rules, temporary))
             except BaseException:
                 self._directories.remove(temporary)
                 raise
 
-    def _fork(self, fields: dict[str, object], on_end: Callable[[], list[str]]) -> CagedChild:
+    def _fork(self, fields: dict[str, object], on_end: Callable[[int], list[str]]) -> CagedChild:
         with contextlib.ExitStack() as ends:
             output, output_end = _pipe(ends)
             report, report_end = _pipe(ends)
@@ -255,13 +258,14 @@ class CageServer:
             ends.pop_all()
             return child
 
-    def _ended(self, rules: CageRules, temporary: str) -> list[str]:
+    def _ended(self, pid: int, rules: CageRules, temporary: str) -> list[str]:
         with self._lock:
             self._directories.remove(temporary)
         if rules.kind is CageKind.READ_ONLY:
             return []
         set_aside = self.check()
         with self._workspace:
+            self._unchecked.discard(pid)
             self._placeholders.sweep()
         return set_aside
 

@@ -3,6 +3,7 @@ was. No parser stands in front."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from ccb.remote.sandbox.aside import set_aside
 from ccb.remote.sandbox.census import Census
 from ccb.remote.sandbox.protected import is_repository, why_protected
 from ccb.remote.sandbox.rules import workspace_rules
-from ccb.remote.sandbox.server import CageUnavailable
+from ccb.remote.sandbox.server import CageServer, CageUnavailable
 
 _EVIL = "core.fsmonitor 'touch $HOME/pwned; false'"
 _MADE = f"git init -q {{0}} && git -C {{0}} config {_EVIL}"
@@ -142,6 +143,21 @@ async def test_what_a_process_makes_after_its_command_is_found_with_the_next(wor
     await second.wait()
     assert second.notes == ["late/.envrc is now .envrc.stopped-by-ccb"]
     await first.stop()
+
+
+async def test_the_next_command_accepts_nothing_before_the_end_of_the_last_was_looked_at(workspace: Workspace) -> None:
+    rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
+    with contextlib.closing(CageServer()) as server:
+        where = str(workspace.root), os.environ, rules
+        first = server.start(["sh", "-c", "mkdir d; echo x >d/.envrc"], *where)
+        assert first.wait() == 0
+        second = server.start(["true"], *where)
+        assert second.wait() == 0
+        assert first.finish() == ["d/.envrc is now .envrc.stopped-by-ccb"]
+        assert second.finish() == []
+        for child in (first, second):
+            assert child.stdout is not None
+            child.stdout.close()
 
 
 async def test_a_file_that_was_allowed_to_be_written_stays(workspace: Workspace) -> None:
