@@ -254,8 +254,10 @@ def shell_directories(commands: Sequence[Command], places: Places, start: str) -
     bases = [start]
     for command in commands:
         inner = effective(command)
-        if inner is None or inner.name in ("pushd", "popd") or (inner.name == "cd" and len(inner.words) != 2):
+        if inner is None or inner.name in ("pushd", "popd"):
             return None
+        if inner.name == "cd" and (len(inner.words) != 2 or inner.words[1].text.startswith(("-", "+"))):
+            return None  # `cd --` goes home, and `cd -` back
         if inner.name == "cd":
             try:
                 bases = list(dict.fromkeys([*bases, *_moved(inner.words[1], places, bases)]))
