@@ -31,7 +31,7 @@ TAKEN = 98
 _SLEPT_S = 2.0  # sleep of this many seconds ends a kept connection
 _TICK_S = 5.0  # how often the clocks are looked at
 _LOGIN_TICK_S = 0.02
-_STOP_S = 2.0
+_STOP_S = 1.0
 _LOGGED_IN = b"in"
 _ENDING_WITH_STDIN = (
     'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (cat <&3; kill "$p") >/dev/null 2>&1 & w=$!; exec 3<&-;'

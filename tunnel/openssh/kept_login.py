@@ -58,18 +58,26 @@ async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
     Where nothing may be kept, log in with `route.plain`, and tell the person once.
     """
     directory = kept_directory(os.environ)
-    if problem := await not_kept(route, directory):
-        tell_once(prompts, f"The connection to {route.target.shown} is not kept: {problem}.")
-        return await route.plain()
     record = directory / f"{key_of(route.configs, route.target.host)}.json"
-    found = await asyncio.to_thread(read_record, record)
+    found = await asyncio.to_thread(read_record, record) if private(directory) else None
     if found is None or found.over or peer_problem(found.socket):
-        return await _renew(route, prompts, record, found)
+        return await _log_in(route, prompts, record, found)
     config = route.configs[-1]
-    trial = over_master(found.socket, config, route.target, prompts, lambda: _renew(route, prompts, record, found))
+    trial = over_master(found.socket, config, route.target, prompts, lambda: _log_in(route, prompts, record, found))
     same_network = found.addresses == source_addresses()
     trial.answer_s = _UNDOUBTED_ANSWER_S if same_network else ANSWER_S
     return trial
+
+
+async def _log_in(route: KeptRoute, prompts: Prompts, record: Path, old: Kept | None) -> Transport:
+    """Log in, in the place of `old`, and keep the connection if that is allowed."""
+    if problem := await not_kept(route, record.parent):
+        tell_once(prompts, f"The connection to {route.target.shown} is not kept: {problem}.")
+        return await route.plain()
+    if old is not None and not await asyncio.to_thread(old.stop_sharing):
+        log.warning("the kept connection to %s does not end", old.host)
+        return await route.plain()
+    return await _keep(route, prompts, record)
 
 
 async def not_kept(route: KeptRoute, directory: Path) -> str:
@@ -122,11 +130,8 @@ async def _agent_needs_touch(keys: Identities) -> bool:
     return any(line.encode().startswith(_TOUCHED) for line in listed.splitlines())
 
 
-async def _renew(route: KeptRoute, prompts: Prompts, record: Path, old: Kept | None) -> Transport:
-    """Log in and keep the connection, in the place of `old`. If another ccb is just doing that, only log in."""
-    if old is not None and not await asyncio.to_thread(old.stop_sharing):
-        log.warning("the kept connection to %s does not end", old.host)
-        return await route.plain()
+async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
+    """Log in and keep the connection. If another ccb is just doing that, only log in."""
     env, target, socket = without_secrets(os.environ), route.target, record.with_suffix("")
     base = ["ssh", *NO_COMMAND, *target.flags()]
     configured = await ssh_says([*base, "-G"], target.host, env)
