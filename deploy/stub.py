@@ -287,17 +287,24 @@ class BundleImporter(Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        file = str(module.__spec__ and module.__spec__.origin)[6:]
-        stored = self.compiled.get(file)
-        code = marshal.loads(stored) if stored else self.early.pop(file, None)
-        exec(code or self.compile(file), module.__dict__)
+        exec(self.get_code(module.__name__), module.__dict__)
 
     def compile(self, file: str) -> CodeType:
-        return compiled(self.source(file), file)
+        if file not in self.early:
+            self.early[file] = compiled(self.source(file), file)
+        return self.early[file]
+
+    def file(self, name: str) -> str:
+        spec = self.find_spec(name)
+        return str(spec and spec.origin)[6:]
+
+    def get_code(self, name: str) -> CodeType:
+        file = self.file(name)
+        stored = self.compiled.get(file)
+        return marshal.loads(stored) if stored else self.compile(file)
 
     def get_source(self, name: str) -> str:  # for tracebacks
-        spec = self.find_spec(name)
-        return self.source(str(spec and spec.origin)[6:]).decode()
+        return self.source(self.file(name)).decode()
 
 
 def main() -> None:

@@ -54,12 +54,15 @@ def take(left):
 module = type(sys)
 package = sys.modules["kernel"] = module("kernel")
 package.__path__ = []
-for name, text in marshal.loads(b"".join(take(int.from_bytes(b"".join(take(4)), "little")))):
+from _frozen_importlib_external import MAGIC_NUMBER
+magic, modules = marshal.loads(b"".join(take(int.from_bytes(b"".join(take(4)), "little"))))
+for name, code, text in modules:
     made = module("kernel." + name)
     made.__package__ = "kernel"
     sys.modules["kernel." + name] = made
     setattr(package, name, made)
-    exec(compile(text, "<kernel>/" + name + ".py", "exec"), made.__dict__)
+    same = magic == MAGIC_NUMBER  # another Python may be in the place of the worker's by now
+    exec(marshal.loads(code) if same else compile(text, "<kernel>/" + name + ".py", "exec"), made.__dict__)
 sys.modules["kernel.zygote"].main(0)
 """
 _ANSWER_S = 20.0
@@ -310,7 +313,7 @@ class CageServer:
                 raise
         ours.settimeout(_ANSWER_S)
         self._connection = ours
-        ours.sendall(load_sources())
+        ours.sendall(load_modules())
         return ours
 
     def _end_zygote(self) -> None:
@@ -324,15 +327,16 @@ class CageServer:
 
 
 @functools.lru_cache(maxsize=1)
-def load_sources() -> bytes:
-    """Return the sources of the zygote as it takes them."""
-    sources = []
+def load_modules() -> bytes:
+    """Return the modules of the zygote as it takes them: compiled, and as sources for another Python than this one."""
+    modules = []
     for name in _MODULES:
         full_name = f"{__package__}.kernel.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
-        sources.append((name, cast("InspectLoader", spec.loader).get_source(full_name)))
-    packed = marshal.dumps(sources)
+        loader = cast("InspectLoader", spec.loader)
+        modules.append((name, marshal.dumps(loader.get_code(full_name)), loader.get_source(full_name)))
+    packed = marshal.dumps((importlib.util.MAGIC_NUMBER, modules))
     return len(packed).to_bytes(4, "little") + packed
 
 

@@ -275,3 +275,20 @@ except TypeError:
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     assert 'File "<ccb>/ccb/tunnel/wire/ndjson.py", line' in done.stderr
     assert "_ENCODER.encode(" in done.stderr
+
+
+def test_what_a_first_start_has_compiled_is_not_compiled_again_for_the_copy(tmp_path: Path, bundle: Bundle) -> None:
+    (tmp_path / "worker.zip").write_bytes(bundle.data)
+    program = f"""
+{imports_from(tmp_path / "worker.zip")}
+importer, files, really = sys.meta_path[0], [], compiled
+def compiled(source, file):
+    files.append(file)
+    return really(source, file)
+import ccb.remote.main
+assert "ccb/remote/main.py" in files
+for file in importer.entries:
+    importer.compile(file)
+assert len(files) == len(set(files)) == len(importer.entries), files
+"""
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import marshal
 import os
 import signal
 import stat
@@ -17,6 +19,7 @@ import pytest
 from tests.remote.bundle_in_memory import imports_from
 from tests.remote.tools_kit import is_alive, until
 
+from ccb.remote.sandbox import server as server_module
 from ccb.remote.sandbox.rules import CageRules, read_only_rules
 from ccb.remote.sandbox.server import CageServer, CageUnavailable, Mechanism
 from ccb.remote.system.host import LocalHost
@@ -279,6 +282,19 @@ host.close()
     server.close()
     origin = f"{bundle if how == 'zip' else '<ccb>'}/ccb/__init__.py"
     assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} {origin}"
+
+
+def test_a_python_that_was_replaced_meanwhile_compiles_the_zygote_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of the worker's own version would crash it."""
+    with contextlib.closing(CageServer()) as server:
+        expected = server.availability()
+    size, packed = server_module.load_modules()[:4], server_module.load_modules()[4:]
+    assert len(packed) == int.from_bytes(size, "little")
+    _, modules = marshal.loads(packed)
+    other = marshal.dumps((b"other", [(name, b"of another version", text) for name, _, text in modules]))
+    monkeypatch.setattr(server_module, "load_modules", lambda: len(other).to_bytes(4, "little") + other)
+    with contextlib.closing(CageServer()) as server:
+        assert server.availability() == expected
 
 
 async def test_root_has_no_capability_in_the_cage_but_to_read(caged: Caged) -> None:
