@@ -98,8 +98,9 @@ class _Attempt:
 
         Raise that error if no other key or certificate is left to try, and any other error that prevents the login.
         """
-        await asyncio.to_thread(self.client.keys.load)
-        connecting = asyncio.create_task(self._connect(known, certificates=certificates))
+        options = connection_options(self._hop.config, known, certificates=certificates)
+        at_once = await self._prepare(options)  # before the time of the server counts
+        connecting = asyncio.create_task(self._connect(options, at_once))
         through = self._carrier.through
         try:
             if through is not None:
@@ -143,9 +144,21 @@ class _Attempt:
                 f"It accepted the connection, but did not ask for a login within {route.greeting_s:.0f} s."
             )
 
-    async def _connect(self, known: KnownKeys, *, certificates: bool) -> asyncssh.SSHClientConnection:
+    async def _prepare(
+        self, options: asyncssh.SSHClientConnectionOptions
+    ) -> tuple[PastLogin, asyncssh.SSHKeyPair] | None:
+        """Load the keys. Return the last login and the key that it took, if that key can sign at once."""
+        try:
+            await asyncio.to_thread(self.client.keys.load)
+            return await self._remembered(options)
+        except BaseException:
+            await self.client.keys.close()
+            raise
+
+    async def _connect(
+        self, options: asyncssh.SSHClientConnectionOptions, at_once: tuple[PastLogin, asyncssh.SSHKeyPair] | None
+    ) -> asyncssh.SSHClientConnection:
         config, carrier, pipelining = self._hop.config, self._carrier, self._pipelining
-        options = connection_options(config, known, certificates=certificates)
         if pipelining.off:
             connection, _ = await asyncssh.create_connection(
                 lambda: self.client,
@@ -159,7 +172,6 @@ class _Attempt:
             return connection
         stream = carrier.sock or carrier.tunnel
         assert stream is not None
-        at_once = await self._remembered(options)
         try:
             return await open_connection(lambda: self.client, config.hostname, config.port, options, stream, at_once)
         finally:
@@ -169,7 +181,6 @@ class _Attempt:
     async def _remembered(
         self, options: asyncssh.SSHClientConnectionOptions
     ) -> tuple[PastLogin, asyncssh.SSHKeyPair] | None:
-        """Return the last login and the key that it took, if that key can sign at once."""
         pipelining = self._pipelining
         if pipelining.last is None:
             return None

@@ -108,7 +108,7 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         if proof.seconds > AT_ONCE_S:
             return f"the key took {proof.seconds:.1f} s to sign: somebody may have to confirm that"
         if proof.key.public_data not in offered:
-            return "the key does not say by itself which one it is"
+            return "the key is not among those that are offered by themselves"
         return PastLogin(
             host_key=self.host_key,
             server=self.server,

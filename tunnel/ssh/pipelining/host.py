@@ -24,8 +24,8 @@ _FAILED = "the pipelined login failed, and a plain one followed"
 class Pipelining:
     """What one login to the host of `config` takes from the last one, and leaves to the next one.
 
-    `past` is None if logins are to be plain. `last` is what this login may use. `tried`: the key
-    signed at once, whatever became of it. `banner` is what the server said then. `why_not` says why it does not.
+    `past` is None if logins are to be plain. `last` is what this login may use, and `why_not` says why it does not.
+    `tried`: the key signed at once, whatever became of it. `banner` is what the server said then.
     """
 
     def __init__(self, config: HostConfig, past: PastLogins | None) -> None:
@@ -93,7 +93,7 @@ class Pipelining:
             await self._store(dataclasses.replace(self._stored, channel=number))
 
     async def guessed_wrong(self, why: str) -> None:
-        """Let the commands to this server wait from now on, because it did not bear one that did not."""
+        """Let the commands to this server wait from now on: it did not bear one ahead of its channel."""
         login = self._stored
         await self.forget(why)
         self.why_not = "the server did not bear a command that came behind the request for its channel"

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asyncssh.packet import Byte, String, UInt32
@@ -18,6 +19,7 @@ from tests.support.login import target
 from tests.support.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 from tests.support.sshd import HostUser, Sshd, make_key
 
+from ccb.tunnel.ssh import login
 from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
 from ccb.tunnel.ssh_config.target import SshTarget
 
@@ -99,11 +101,20 @@ async def test_an_agent_that_hangs_is_passed_over(
         await reader.read()
         writer.close()
 
+    waited: list[int] = []
+    happens = login._happens
+
+    async def happens_after(*arguments: Any) -> bool:
+        waited.append(len(calls))
+        return await happens(*arguments)
+
+    monkeypatch.setattr(login, "_happens", happens_after)
     other = make_key(tmp_path / "other")
     async with await asyncio.start_unix_server(hang, tmp_path / "agent.sock"):
         where = target(sshd, host_user, f"IdentityAgent={tmp_path}/agent.sock")
         past = await remembering(tmp_path, where, await last_login(sshd, other))
         assert (await report(where, past)).startswith("no: the agent does not answer; ")
+    assert waited[0] == 1, "the time that the agent took is not the server's"
 
 
 async def test_a_security_key_is_never_remembered(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
