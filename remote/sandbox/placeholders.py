@@ -12,13 +12,15 @@ import contextlib
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from .protected import AT_THE_TOP
 
 _MODE = 0o1700
 _MOST_LISTS = 20
-_MOST_TRIES = 5
+_MOST_TRIES = 200
+_PAUSE_S = 0.005
 _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 """How mount points are written in mountinfo, the backslash last."""
 
@@ -39,7 +41,7 @@ class Placeholders:
         """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and
         nobody in the cage can create the others. `started` must follow. Raise OSError."""
         for path in paths:
-            for _ in range(_MOST_TRIES):  # another session may remove it before it is locked
+            for _ in range(_MOST_TRIES):  # another session may be about to remove it
                 if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(path, 0o700)
@@ -51,6 +53,7 @@ class Placeholders:
                     self._locks.append(lock)
                     self._held.add(path)
                     break
+                time.sleep(_PAUSE_S)
         return [path for path in paths if os.path.lexists(path)]
 
     def started(self) -> None:
@@ -99,19 +102,27 @@ def _remove(path: str) -> None:
 
 
 def _locked(path: str, how: int) -> int:
-    """Return a descriptor that locks a directory, -1 if another process is in the way."""
+    """Return a descriptor that locks a directory, -1 if another process is in the way. Where a file system has no
+    locks, it locks nothing."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return -1
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-        if os.fstat(lock).st_ino == os.lstat(path).st_ino:
+    with contextlib.suppress(FileNotFoundError):
+        if not _is_taken(lock, how) and os.fstat(lock).st_ino == os.lstat(path).st_ino:
             return lock
-    except OSError:
-        pass
     os.close(lock)
     return -1
+
+
+def _is_taken(lock: int, how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no locks here
+    return False
 
 
 def _is_placeholder(path: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import fcntl
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -128,6 +130,19 @@ async def test_placeholders_stay_for_another_session_and_go_after_a_killed_worke
     await process.stop()
     first.close()
     await until(lambda: sorted(os.listdir(workspace.root)) == before)
+
+
+async def test_a_command_waits_for_a_session_that_removes_its_placeholders(workspace: Workspace) -> None:
+    placeholder = workspace.root / ".envrc"
+    placeholder.mkdir()
+    placeholder.chmod(0o1700)
+    other = os.open(placeholder, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    running = asyncio.ensure_future(workspace.run("ls -d .envrc"))
+    await until((workspace.root / ".idea").exists)  # the last that is made before it
+    placeholder.rmdir()
+    os.close(other)
+    assert await running == ".envrc\n"
 
 
 async def test_a_program_that_cannot_be_run_is_the_usual_error(workspace: Workspace) -> None:
