@@ -6,6 +6,7 @@ Nothing that only a session needs is imported here: the first frame would wait f
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ..session.client import SessionClient
     from .attached.view import SessionView
     from .widgets.info import ReplInfo
+
+log = logging.getLogger(__name__)
 
 _TALL_LINES = 16
 _ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
@@ -145,8 +148,12 @@ class Repl(App[int]):
     async def _attend(self) -> None:
         try:
             await self._session(self)
+        except Exception as error:
+            if self.return_value is None or self.attached is not None:
+                raise
+            log.info("the person has left meanwhile", exc_info=error)
         finally:
-            if not self.left.is_set():
+            if self.return_value is None and not self.left.is_set():
                 self.exit(ExitCode.INTERNAL)  # a placeholder: whoever awaits the task gets its error
             self.login_handover.come_back()
 

@@ -56,6 +56,7 @@ class SessionView(Vertical):
         self._actions = SessionActions(
             client, self.reducer, self.connection, self.approvals, self._status, shell.leaving
         )
+        self._banner = Banner()
         self._pulse: Pulse | None = None
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
 
@@ -72,7 +73,7 @@ class SessionView(Vertical):
     def compose(self) -> ComposeResult:
         yield self.transcript
         yield self.approvals
-        yield Banner()
+        yield self._banner
 
     def on_mount(self) -> None:
         host = one_line(self._info.host)
@@ -84,9 +85,8 @@ class SessionView(Vertical):
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         for note in hello.notes:
             self.reducer.notice(f"On the host: {one_line(note)}", level)
-        banner, composer = self.query_one(Banner), self._shell.composer
         presenter = ConnectionPresenter(
-            self.connection, banner, composer, self.approvals, self.transcript, self.reducer
+            self.connection, self._banner, self._shell.composer, self.approvals, self.transcript, self.reducer
         )
         self._pulse = Pulse(self, lambda: self._tick(presenter))
         self._listen(presenter)

@@ -138,6 +138,16 @@ async def test_who_leaves_before_the_session_is_there_leaves_at_once(keys: tuple
         assert at.app.return_value == code
 
 
+@pytest.mark.parametrize("turns", [4, 8, 9, 10, 11, 12])
+async def test_who_leaves_at_the_moment_in_which_the_session_comes_has_left(turns: int) -> None:
+    async with waiting() as at:
+        at.arrived.set()
+        for _ in range(turns):  # of the event loop
+            await asyncio.sleep(0)
+        at.app.exit(0)
+    assert (at.app.return_value, at.app.return_code, at.app.bug) == (0, 0, None)
+
+
 async def test_keys_that_need_a_session_do_nothing_yet() -> None:
     async with waiting() as at:
         for key in ("escape", "tab", "shift+tab", "alt+a", "alt+t", "alt+r", "ctrl+o", "pageup", "pagedown", "f1"):
