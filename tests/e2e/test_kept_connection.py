@@ -34,7 +34,7 @@ async def test_runs_share_one_login_until_ccb_disconnect(
     first = await laptop.run(["ssh", *host, "-p", "hi"])
     assert (first.code, first.stdout) == (0, "ok\n")
     assert first.stderr == (
-        f"ccb: The connection to {login} is kept for 30 minutes: until then nobody is asked to log in. "
+        f"ccb: The connection to {login} is kept for 30 minutes: a password or a code is asked once in that time. "
         f"`ccb disconnect {login}` ends it.\n"
     )
     second = await laptop.run(["ssh", *host, "-p", "hi"])

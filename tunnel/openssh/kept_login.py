@@ -155,7 +155,7 @@ async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
     minutes = max(1, round(route.keep_s / 60))
     tell_once(
         prompts,
-        f"The connection to {target.shown} is kept for {minutes} minute{'s' if minutes > 1 else ''}: until then nobody "
-        f"is asked to log in. `ccb disconnect {target.shown}` ends it.",
+        f"The connection to {target.shown} is kept for {minutes} minute{'s' if minutes > 1 else ''}: a password or a "
+        f"code is asked once in that time. `ccb disconnect {target.shown}` ends it.",
     )
     return OpenSshTransport(commands_over(socket, route.configs[-1], target), master, AsyncExitStack())

@@ -104,7 +104,7 @@ async def test_one_login_serves_later_runs_until_the_person_disconnects(sshd: Ss
         assert await said(transport, "id -un") == f"{host_user.name}\n"
     host = f"{host_user.name}@127.0.0.1"
     assert person.told[-1] == (
-        f"The connection to {host} is kept for 60 minutes: until then nobody is asked to log in. "
+        f"The connection to {host} is kept for 60 minutes: a password or a code is asked once in that time. "
         f"`ccb disconnect {host}` ends it."
     )
     assert [await use(where), await use(where)] == ["kept", "kept"] and logins(sshd) == 1
