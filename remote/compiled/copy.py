@@ -61,7 +61,10 @@ def parse(data: bytes, digest: str) -> dict[str, bytes]:
     header = _header(digest)
     if body[: len(header)] != header:
         raise Odd("it is of another version")
-    codes: dict[str, bytes] = marshal.loads(body[len(header) :])  # noqa: S302 - a private file of this user
+    try:
+        codes: dict[str, bytes] = marshal.loads(body[len(header) :])  # noqa: S302 - a private file of this user
+    except (EOFError, TypeError, ValueError) as error:
+        raise Odd("it is damaged") from error
     return codes
 
 

@@ -6,8 +6,16 @@ import os
 import re
 
 from ..sessions.paths import MADE
-from ..sessions.registry import directories, is_ours, living, runtime_directories, sessions, state_directories
-from .cleanup import Remover, worker_directories
+from ..sessions.registry import (
+    directories,
+    is_ours,
+    living,
+    runtime_directories,
+    sessions,
+    state_directories,
+    worker_directories,
+)
+from .cleanup import Remover
 from .gc import end_leftovers, remove_left_directories, session_places, stop_lost_daemons
 from .report import Reports
 from .stopping import all_targets, stop_all

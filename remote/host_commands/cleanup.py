@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..sessions import paths
 from ..sessions.identity import elsewhere, is_alive
 from ..sessions.registry import living, read_lock, runtime_directories
 from ..system.process import MARK
@@ -24,16 +23,6 @@ YOUNG_S = 60.0
 """Seconds. A younger file that names no process is kept: a process may be about to use it."""
 
 _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-
-
-def worker_directories() -> list[str]:
-    """Return the directories that may hold bundles. They need not exist. deploy/stub.py computes the same list."""
-    home = paths.home_directory()
-    cache = os.environ.get("XDG_CACHE_HOME") or ""
-    if not cache.startswith("/"):
-        cache = os.path.join(home, ".cache") if home else ""
-    tops = ([os.path.join(cache, "ccb")] if cache else []) + runtime_directories()
-    return [os.path.join(top, "worker") for top in tops]
 
 
 def age(path: str) -> float:

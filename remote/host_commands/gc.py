@@ -25,6 +25,7 @@ from ..sessions.registry import (
     runtime_directories,
     sessions,
     state_directories,
+    worker_directories,
 )
 from ..system.process import stop_marked
 from .cleanup import (
@@ -36,7 +37,6 @@ from .cleanup import (
     marked_processes,
     name_of,
     own_processes,
-    worker_directories,
 )
 from .report import Reports
 from .stopping import mark_of

@@ -10,6 +10,7 @@ from functools import lru_cache
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.protected import NAMES_IN_REPOSITORY, is_repository, why_protected
+from ..sessions.registry import worker_directories
 from ..system.host import is_under
 
 _WILD = re.compile(r"[*?\[]")
@@ -225,6 +226,9 @@ def _protection_by_place(name: str, home: str) -> str | None:
     for place in _HOME_PLACES:
         if is_under(name, os.path.realpath(os.path.join(home, place)).casefold()):
             return f"~/{place} starts programs"
+    for place in worker_directories():
+        if is_under(name, os.path.realpath(place).casefold()):
+            return f"ccb's worker starts from {place}"
     for place in _KERNEL_PLACES:
         if is_under(name, place):
             return f"{place} is not made of files"

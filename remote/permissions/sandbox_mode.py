@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Callable
 
@@ -11,6 +11,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules, holds_home, read_only_rules, workspace_rules
 from ..sandbox.server import Availability, Mechanism
+from ..sessions.registry import worker_directories
+from ..system.host import is_under
 from .modes import Trust
 from .paths import protection
 from .repositories import files_of_own_configuration, repository_around
@@ -54,7 +56,8 @@ class Cages:
         no workspace."""
         if not self.probe().workspace or self.why_no_workspace(directories):
             return None
-        return workspace_rules(directories, self.environ, self.home, network=network)
+        rules = workspace_rules(directories, self.environ, self.home, network=network)
+        return replace(rules, protected=tuple(filter(os.path.isdir, _own_places(rules.write))))
 
     def why_no_workspace(self, directories: Sequence[str]) -> str:
         """Return why one of the directories can be changed by no command without a question, "" if all can."""
@@ -65,6 +68,15 @@ class Cages:
             if why:
                 return f"nothing in {directory} is changed without a question: {why}"
         return ""
+
+
+def _own_places(above: Sequence[str]) -> Iterator[str]:
+    """Yield where ccb keeps its worker, below these directories: the next worker runs code from there, outside of any
+    cage. A session may work in a /tmp or a cache that holds such a place."""
+    for place in map(os.path.dirname, worker_directories()):
+        real = os.path.realpath(place)
+        if any(is_under(real, top) for top in above):
+            yield real
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,16 @@ def runtime_directories() -> list[str]:
     return found
 
 
+def worker_directories() -> list[str]:
+    """Return the directories that may hold bundles. They need not exist. deploy/stub.py computes the same list."""
+    home = paths.home_directory()
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    if not cache.startswith("/"):
+        cache = os.path.join(home, ".cache") if home else ""
+    tops = ([os.path.join(cache, "ccb")] if cache else []) + runtime_directories()
+    return [os.path.join(top, "worker") for top in tops]
+
+
 def is_ours(path: str) -> bool:
     """Whether `path` is a directory of this user, and not a symbolic link to one."""
     try:

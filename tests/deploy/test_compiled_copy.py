@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import marshal
@@ -139,6 +140,11 @@ def _empty(visited: Visited, data: bytes) -> None:
     visited.path.write_bytes(b"")
 
 
+def _not_marshalled(visited: Visited, data: bytes) -> None:
+    header = copy._header(visited.bundle.sha256)
+    visited.path.write_bytes(hashlib.sha256(header + b"?").digest() + header + b"?")
+
+
 def _of_another_bundle(visited: Visited, data: bytes) -> None:
     visited.plant("bad", digest="e" * 64)
 
@@ -173,7 +179,7 @@ def _of_another_user(visited: Visited, data: bytes) -> None:
 
 
 BAD = {
-    "it is damaged": (_damaged, _truncated, _empty),
+    "it is damaged": (_damaged, _truncated, _empty, _not_marshalled),
     "it is of another version": (_of_another_bundle,),
     "it is too large": (_too_large,),
     "Too many levels of symbolic links": (_link,),

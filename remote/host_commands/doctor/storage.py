@@ -9,8 +9,7 @@ import re
 import stat
 
 from ...sessions import paths
-from ...sessions.registry import is_ours, runtime_directories, sessions
-from ..cleanup import worker_directories
+from ...sessions.registry import is_ours, runtime_directories, sessions, worker_directories
 from ..findings import BLOCK, INFO, OK, WARN, HostFinding, size_text, text_of
 from . import quota
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -171,6 +172,13 @@ def test_a_deny_pattern_sees_the_name_the_target_and_any_case(places: Places, tm
 )
 def test_files_that_start_programs_or_hold_keys_are_protected(places: Places, path: str) -> None:
     assert protection(places.real(path), places.home)
+
+
+def test_what_the_next_worker_runs_is_protected(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{places.home}/Cache")
+    assert protection(places.real("~/Cache/ccb/worker/bundle.code"), places.home)
+    assert protection(places.real(f"/tmp/ccb-{os.getuid()}/worker"), places.home)
+    assert protection(places.real("~/Cache/ccb/other"), places.home) is None
 
 
 @pytest.mark.parametrize("path", ["src/a.py", ".gitignore", ".github/workflows/x.yml", ".claude/notes.md", "bin/x"])

@@ -14,6 +14,7 @@ import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
 from tests.remote.tools_kit import until
 
+from ccb.remote.permissions.sandbox_mode import Cages
 from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.sandbox.server import CageServer, CageUnavailable
 from ccb.remote.system.host import LocalHost
@@ -163,3 +164,18 @@ async def test_without_landlock_there_is_no_cage_for_the_workspace(tmp_path: Pat
         server.start(["touch", "a"], str(tmp_path), os.environ, rules)
     server.close()
     assert os.listdir(tmp_path) == []
+
+
+async def test_the_worker_that_starts_later_cannot_be_changed_from_a_workspace_around_it(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workspace.root / "cache"))
+    copy = workspace.root / "cache/ccb/worker/bundle.code"
+    copy.parent.mkdir(parents=True, mode=0o700)
+    copy.write_text("compiled")
+    rules = Cages(workspace.host.cages, workspace.environ, "/nowhere").workspace([str(workspace.root)], network=False)
+    assert rules is not None
+    script = "echo evil >cache/ccb/worker/bundle.code; mv cache/ccb c; mv cache c; rm -rf cache; echo done >a"
+    process = await workspace.host.start(["bash", "-c", script], str(workspace.root), lambda _: None, None, rules)
+    await process.wait()
+    assert ((workspace.root / "a").read_text(), copy.read_text()) == ("done\n", "compiled")
