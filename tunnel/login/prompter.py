@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import HostKeyError
@@ -17,7 +18,9 @@ class LoginMemory:
 
     `keys` are unlocked private keys by the SHA-256 of their files; passphrases are not kept. `said` are the sentences
     that were shown. `accepted` are host keys (name, port, public key) that the person accepted and that could not be
-    stored. `silent_masters` are the inodes of control sockets whose masters did not answer.
+    stored. `silent_masters` are the inodes of control sockets whose masters did not answer. `kept_connections` are the
+    records of kept connections that were used or made, each with the seconds that this machine had slept by then and
+    its addresses.
     """
 
     def __init__(self) -> None:
@@ -25,6 +28,7 @@ class LoginMemory:
         self.said: set[str] = set()
         self.accepted: set[tuple[str, int, bytes]] = set()
         self.silent_masters: set[int] = set()
+        self.kept_connections: dict[Path, tuple[float, object]] = {}
 
 
 class Prompts(Protocol):

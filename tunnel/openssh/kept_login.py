@@ -25,6 +25,7 @@ from ..transports.command import said_by
 from ..transports.environment import without_secrets
 from ..transports.pipe import Transport
 from . import keeper
+from .keeper import has_slept, slept_s
 from .kept_records import Kept, has_keeper, kept_directory, key_of, private, read_record
 from .live_master import peer_problem
 from .master import MasterCommand, log_in
@@ -60,6 +61,10 @@ async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
     directory = kept_directory(os.environ)
     record = directory / f"{key_of(route.configs, route.target.host)}.json"
     found = await asyncio.to_thread(read_record, record) if private(directory) else None
+    slept, addresses = prompts.memory.kept_connections.get(record, (0.0, None))
+    if found is None and addresses == source_addresses() and not has_slept(slept):
+        return await route.plain()  # its end was wanted: this run must not bring it back when it reconnects
+    prompts.memory.kept_connections[record] = slept_s(), source_addresses()
     if found is None or found.over or peer_problem(found.socket):
         return await _log_in(route, prompts, record, found)
     config = route.configs[-1]

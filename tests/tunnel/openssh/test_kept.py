@@ -119,6 +119,19 @@ async def test_one_login_serves_later_runs_until_the_person_disconnects(sshd: Ss
     assert await use(where) == "new" and logins(sshd) == 2
 
 
+async def test_a_run_that_reconnects_keeps_nothing_once_the_person_has_disconnected(
+    sshd: Sshd, host_user: HostUser
+) -> None:
+    where, person = target(sshd, host_user), Person()
+    async with connected(where, prompts=person) as transport:
+        assert await said(transport) == "in\n"
+        assert only().end()
+    async with connected(where, prompts=person) as transport:
+        assert await said(transport) == "in\n"
+        assert not all_kept(os.environ)
+    assert await use(where) == "new", "the next run keeps one again"
+
+
 async def test_what_keeps_a_connection_holds_no_credential(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
