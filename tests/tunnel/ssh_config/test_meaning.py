@@ -83,9 +83,10 @@ def _condition(rng: random.Random) -> str:
 
 
 def meaning(config: HostConfig) -> dict[str, object]:
-    """What is to be the same: not the names of default keys, nor that a pass over the files lists a variable again."""
+    """What is to be the same: not the names of default keys, nor that a pass over the files lists a variable again, nor
+    the digest of the lines that `ssh -G` prints."""
     found = dataclasses.asdict(config)
-    del found["no_effect"], found["stream"]["algorithms"]
+    del found["no_effect"], found["digest"], found["stream"]["algorithms"]
     found["stream"]["send_env"] = set(config.stream.send_env)
     found["identities"]["files"] = [path for path in config.identities.files if not path.name.startswith("id_")]
     return found

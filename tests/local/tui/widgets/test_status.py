@@ -157,6 +157,6 @@ async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(
         asked_at = time.monotonic()
         assert "working" not in at.status
         await at.until(lambda: time.monotonic() - asked_at > 1.6)
-        await at.pilot.press("1")
+        await at.answer("1")
         await at.until(lambda: "working" in at.status)
         assert "working 0 s" in at.status
