@@ -225,6 +225,8 @@ class _Reader:
         self._skip_blanks_in_line()
         if self._peek() in ("", "\n", ";", "|", "&", "(", ")") or self._at_redirect():
             raise NotUnderstood("a redirection has no target")
+        if operator in (">&", "<&") and re.match(r"-[^\s;|&()<>]", self.text[self.at : self.at + 2]):
+            raise NotUnderstood("shells read what follows '-' in different ways here")
         target = self._read_word(depth)
         if operator == "<<<":
             return []
