@@ -108,8 +108,8 @@ def _parse_url(text: str) -> Target:
         raise _bad(text, "its path contains a NUL character")
     if not slash:
         found = None
-    elif where.startswith("~"):
-        found = where  # ssh://host/~/x names the home directory, as it does for git
+    elif path.startswith("~"):
+        found = where  # ssh://host/~/x names the home directory, as it does for git; %7E is a directory of that name
     else:
         found = f"/{where}"
     return Target(_host(host, text), _user(None if user is None else unquote(user), text), port, found)
@@ -178,7 +178,10 @@ def _is_bare_ipv6(text: str) -> bool:
 def _quote(path: str) -> str:
     from urllib.parse import quote
 
-    return ("" if path.startswith("/") else "/") + quote(path, safe="/~", errors="surrogateescape")
+    quoted = quote(path, safe="/~", errors="surrogateescape")
+    if path.startswith("/~"):
+        return quoted.replace("~", "%7E", 1)
+    return quoted if path.startswith("/") else f"/{quoted}"
 
 
 def _shown(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccb.local.command_line.target import Target, parse_target
@@ -31,6 +31,7 @@ from ccb.tunnel.errors import UsageError
         ("ssh://devbox", Target("devbox")),
         ("SSH://alice@devbox:2222/srv/app", Target("devbox", "alice", 2222, "/srv/app")),
         ("ssh://devbox/~/app", Target("devbox", path="~/app")),
+        ("ssh://devbox/%7E/app", Target("devbox", path="/~/app")),
         ("ssh://devbox/a%20b", Target("devbox", path="/a b")),
         ("ssh://[::1]:2222/srv", Target("::1", None, 2222, "/srv")),
         ("bücher.example:/x", Target("bücher.example", path="/x")),
@@ -87,6 +88,7 @@ paths = st.none() | st.text(st.characters(exclude_characters="\0", exclude_categ
 
 
 @given(st.builds(Target, hosts, users, st.none() | st.integers(1, 65535), paths))
+@example(Target("devbox", None, 22, "/~/app"))
 def test_what_is_shown_reads_back_as_the_same_target(target: Target) -> None:
     assert parse_target(str(target)) == target
 
