@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -40,17 +41,26 @@ def rule_on_the_way(
 
 
 def _roots(command: Command, places: Places, bases: Sequence[str]) -> list[str]:
-    """Return the directories that a command reads recursively: all `bases` if they are unclear, none for other
-    commands."""
+    """Return the directories that a command reads recursively: all `bases` and those it names if they are unclear, none
+    for other commands."""
     inner = effective(command)
     if inner is None or not _reads_through(inner):
         return []
     try:
         found = [path for word in _operands(inner) for path in resolve(word, places, bases)]
     except Unknown:
-        return list(bases)
+        return [*bases, *_directories(inner.words[1:], places, bases)]
     directories = [path for path in found if os.path.isdir(path)]
     return directories or ([] if inner.name == "diff" else list(bases))  # diff may compare two files
+
+
+def _directories(words: Sequence[Word], places: Places, bases: Sequence[str]) -> list[str]:
+    """Return the directories that any of the words may name."""
+    found: list[str] = []
+    for word in words:
+        with contextlib.suppress(Unknown):
+            found += [path for path in resolve(word, places, bases) if os.path.isdir(path)]
+    return found
 
 
 def _reads_through(command: Command) -> bool:

@@ -117,6 +117,12 @@ def test_commands_that_read_through_a_parent_ask(desk: Desk, command: str, mode:
     assert bash(desk.engine(mode, "Bash(grep *) Bash(rg *)", rules), command).behavior is ASK
 
 
+def test_find_reads_where_it_starts_also_if_it_may_hand_links_to_what_it_runs(desk: Desk) -> None:
+    engine = desk.engine("bypassPermissions", disallowed="Read(../other/**)")
+    for command in ("find .. -exec sort {} \\;", "find .. -exec uniq {} \\;", "find .. -type f -exec sort {} +"):
+        assert bash(engine, command).behavior is ASK, command
+
+
 async def test_a_directory_that_is_gone_is_not_where_paths_are_looked_up(box: Toolbox, tmp_path: Path) -> None:
     """The next command runs in the session's directory, where `../..` is another place."""
     (tmp_path / "outside").write_text("needle\n")
