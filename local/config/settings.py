@@ -1,7 +1,7 @@
 """The person's settings file: `~/.config/ccb/settings.json`, or below XDG_CONFIG_HOME. It must not hold a secret.
 
-The limits of the values are for pydantic, which `settings_schema` loads only if there is a file: loading it takes a
-quarter of the time to the worker's start.
+The limits of the values are for pydantic, which is loaded only if there is a file: loading it takes a quarter of the
+time to the worker's start.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -116,6 +116,9 @@ class Settings:
         return [f"{path}: unknown key {name!r} has no effect" for name in self.unknown]
 
 
+SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
+
+
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the directory of ccb's configuration. It may not exist."""
     base = environ.get("XDG_CONFIG_HOME", "")
@@ -136,9 +139,7 @@ def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
     if data is None:
         return Settings()
     _refuse_secrets(path, data)
-    from .settings_schema import validated
-
-    return validated(path, data)
+    return _validated(path, data)
 
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
@@ -167,3 +168,27 @@ def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:
                 f"{path}: {name}: settings must not hold a secret",
                 do="Remove it, and give the key to `ccb auth login` or to an environment variable.",
             )
+
+
+def _validated(path: Path, data: Mapping[str, Any]) -> Settings:
+    """Return the settings that the object `data` of the file `path` sets. Raises ConfigError, which names the key."""
+    from pydantic import TypeAdapter, ValidationError
+
+    known, unknown = _split(data, SETTING_NAMES)
+    if isinstance(rules := known.get("permissions"), dict):
+        known["permissions"], others = _split(rules, tuple(each.name for each in fields(RuleSettings)))
+        unknown += [f"permissions.{name}" for name in others]
+    try:
+        settings = TypeAdapter(Settings).validate_json(json.dumps(known))  # strict mode takes no dict for a dataclass
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(
+            f"{path}: {key}: {first['msg']}", do=f"Correct {key!r} in {path}, or remove it for the default."
+        ) from None
+    return replace(settings, given=frozenset(known), unknown=tuple(unknown))
+
+
+def _split(data: Mapping[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+    """Return the part of `data` with these names, and the other names."""
+    return {name: data[name] for name in data if name in names}, [name for name in data if name not in names]

@@ -12,8 +12,7 @@ import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.options import BY_NAME
-from ccb.local.config.settings import Settings
-from ccb.local.config.settings_schema import SETTING_NAMES
+from ccb.local.config.settings import SETTING_NAMES, Settings
 from ccb.local.tui.attached.commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]

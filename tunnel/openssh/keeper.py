@@ -62,7 +62,7 @@ def has_slept(before: float) -> bool:
     return slept_s() - before >= _SLEPT_S
 
 
-class Record:
+class KeeperRecord:
     """The file that tells others about a kept connection. Its lock says that the keeper lives.
 
     Raise OSError if another keeper has it.
@@ -95,7 +95,7 @@ class Keeper:
     `record` says of it."""
 
     def __init__(
-        self, socket: Path, record: Record, seconds: float, about: dict[str, object], words: list[str]
+        self, socket: Path, record: KeeperRecord, seconds: float, about: dict[str, object], words: list[str]
     ) -> None:
         self._socket = socket
         self._record = record
@@ -225,7 +225,7 @@ def _keep() -> int:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        taken = Record(Path(record), Path(socket))
+        taken = KeeperRecord(Path(record), Path(socket))
     except OSError:
         return TAKEN
     keeper = Keeper(Path(socket), taken, float(seconds), json.loads(about), words)

@@ -69,7 +69,8 @@ def _compile_init(cls: type) -> Callable[..., None]:
         body.append(f" _set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(body or [" pass"]), scope)  # noqa: S102 - names of fields
+    text = f"def __init__({', '.join(parameters)}):\n" + "\n".join(body or [" pass"])
+    exec(text, scope)  # noqa: S102 - it is made of names of fields
     init: Callable[..., None] = scope["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from ccb.local.config.settings import Settings, load_settings, load_sharing, settings_path
-from ccb.local.config.settings_schema import SETTING_NAMES
+from ccb.local.config.settings import SETTING_NAMES, Settings, load_settings, load_sharing, settings_path
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.openssh.sharing import Sharing
 
