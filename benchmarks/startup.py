@@ -90,6 +90,9 @@ async def _hello_of_pythons(top: Path, model: FakeModel) -> None:
         model.add({"text": "ok"})
         way = f"env HOME={home} PATH={Path(str(python)).parent}:{os.environ['PATH']} sh -c"
         await run_ccb(["ssh", "host:~", "--transport", way], model, top / "home", log=False)
+    async with asyncio.timeout(20):
+        while len(list(home.rglob("*.code"))) < len(pythons):  # the daemons of these sessions write them at their end
+            await asyncio.sleep(0.01)
     old, new = await in_turn(*[lambda python=python: hello(str(python)) for python in pythons])
     compare("hello of a host's Python 3.9", old, "Python 3.11", new, 1.2)
 
