@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping
@@ -53,7 +54,8 @@ async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> A
             await process.wait_closed()
         finally:
             if child.returncode is None:
-                os.killpg(child.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has ended, and that was not noticed yet
+                    os.killpg(child.pid, signal.SIGKILL)
                 await child.wait()
 
     server = await asyncssh.listen(
