@@ -1,0 +1,37 @@
+"""docs/requirements.md names a test that exists for every requirement."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/requirements.md"
+ROW = re.compile(r"^\| ([A-Z]+-[0-9]+) \| .+ \| (`.+`) \|$")
+
+
+def rows() -> list[tuple[str, list[str]]]:
+    """Return the number of each requirement with the tests that it names, as `path::test`."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if re.match(r"\| [A-Z]+-", line)]
+    parsed = [ROW.match(line) for line in lines]
+    assert all(parsed), [line for line, match in zip(lines, parsed, strict=True) if match is None]
+    return [(match[1], re.findall(r"`([^`]+)`", match[2])) for match in parsed if match is not None]
+
+
+def test_a_number_is_used_once() -> None:
+    numbers = [number for number, _ in rows()]
+    assert len(numbers) == len(set(numbers)), sorted(each for each in numbers if numbers.count(each) > 1)
+
+
+def test_the_named_tests_exist() -> None:
+    missing = []
+    for number, tests in rows():
+        for test in tests:
+            path, _, name = test.partition("::")
+            file = ROOT / path
+            tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
+            names = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            if name not in names:
+                missing.append((number, test))
+    assert not missing, missing
