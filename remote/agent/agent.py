@@ -8,6 +8,7 @@ from typing import Any
 
 from ccb.tunnel.wire.records import ModelRecord
 
+from ..context.reminders import Reminders
 from ..model.models import resolve_model
 from ..tools.contract import Tool, ToolDeclaration
 from .conversation import Conversation
@@ -52,6 +53,11 @@ class Agent:
     def model(self) -> str:
         """The model id that the next model call uses."""
         return self._state.model
+
+    @property
+    def reminders(self) -> Reminders:
+        """What ccb says to the model in the next user message of this agent."""
+        return self._deps.reminders
 
     @property
     def running(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import UserLine
 
+from ..context.reminders import Reminders
 from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
@@ -61,7 +62,7 @@ class AgentConfig:
 class AgentDeps:
     """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
-    life of a running tool."""
+    life of a running tool. `reminders` are those of this agent only."""
 
     emitter: Emitter
     transport: ModelTransport
@@ -72,3 +73,4 @@ class AgentDeps:
     heartbeat_s: float = 30.0
     limits: RetrySettings = field(default_factory=RetrySettings)
     clock: Clock = field(default_factory=SystemClock)
+    reminders: Reminders = field(default_factory=Reminders)

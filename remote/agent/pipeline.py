@@ -222,6 +222,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
         approved=call.approved,
         left_out=tuple(context.config.permissions.left_out(call.name)),
         progress=lambda update: recorder.progress(call.id, messages.tool_progress(call.name, call.id, update)),
+        remind=context.deps.reminders.add,
         stopped=lambda printed: context.started.stopped(call.id, printed),
     )
     heartbeat = asyncio.ensure_future(_beat(context, call))

@@ -9,6 +9,7 @@ from typing import Any, Callable, TypeVar
 
 from ccb.tunnel.wire.records import ModelEndRecord, PromptItem, PromptRecord
 
+from ..context.reminders import Occasion
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
@@ -137,7 +138,7 @@ class Turn:
         context: list[Json] = []
         if not agent.conversation.messages:
             context = await self._unless_stopped(source.first_user_blocks())
-        self._add_prompts(prompts, context)
+        self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         await self._recorder.commit()
         if agent.prefix is None:
             tools = [
@@ -193,13 +194,13 @@ class Turn:
         await self._recorder.commit()
 
     async def _between_calls(self) -> None:
-        """Record the prompts and notes that go to the model together with the tool results."""
+        """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
             self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        queued = self._config.take_queued()
-        if queued:
-            self._add_prompts(queued)
+        queued, said = self._config.take_queued(), self._deps.reminders.take(Occasion.TOOL_RESULTS)
+        if queued or said:
+            self._add_prompts(queued, said)
             await self._recorder.commit()
 
     async def _call_model(self, state: LoopState) -> MessageEnd:

@@ -16,6 +16,7 @@ from ..system.host import Host
 from .context import Context, gather
 from .git_state import GitState
 from .instructions import InstructionFile
+from .reminders import reminder_block
 
 Json = dict[str, Any]
 
@@ -171,8 +172,7 @@ def user_blocks(options: SessionOptions, context: Context) -> list[Json]:
         parts += [_instruction_text(file) for file in context.instructions]
         texts.append("\n\n".join(parts))
     texts.append(f"Today is {context.date}.")
-    body = "\n\n".join(text.replace("</system-reminder>", "<\\/system-reminder>") for text in texts)
-    return [{"type": "text", "text": f"<system-reminder>\n{body}\n</system-reminder>"}]
+    return [reminder_block(texts)]
 
 
 def _instruction_text(file: InstructionFile) -> str:

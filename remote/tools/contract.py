@@ -65,7 +65,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class ToolContext:
-    """The resources of a session that its tools use. The context lives as long as the session; its last seven fields
+    """The resources of a session that its tools use. The context lives as long as the session; its last eight fields
     belong to one call."""
 
     host: Host
@@ -88,6 +88,8 @@ class ToolContext:
     progress: Callable[[Json], None] = lambda update: None
     """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last
     report."""
+    remind: Callable[[str, str], None] = lambda key, text: None
+    """Tell the model something together with the results of its calls; see `Reminders.add`."""
     stopped: Callable[[str], None] = lambda printed: None
     """A cancelled call passes the output it had printed so far to this function, for the model."""
 

@@ -1,0 +1,66 @@
+"""Reminders: texts that ccb itself adds to user messages, for the model to know. The request prefix never changes for
+them, because they go to the end of the history.
+
+A part of ccb that has something to say either adds one reminder (`add`), or is a source that is asked at every
+occasion (`follow`). What was taken is in the journal, as `context` of a `prompt` record, and is never said again by
+`add`. A reminder that waits is in memory only: what must survive a restart is a source that reads its state from the
+journal or from the host."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, Callable
+
+Json = dict[str, Any]
+
+_MAX_WAITING = 64
+_MAX_CHARS = 40_000  # of one reminder
+_END = "</system-reminder>"
+
+
+class Occasion(Enum):
+    """When reminders are taken."""
+
+    PROMPT = "prompt"
+    """A turn begins: they go before the prompt."""
+    TOOL_RESULTS = "tool_results"
+    """Tool results go to the model: the reminders follow them."""
+    COMPACTED = "compacted"
+    """A summary has replaced the history: sources say what must not be forgotten."""
+
+
+Source = Callable[[Occasion], Iterable[str]]
+
+
+class Reminders:
+    """The reminders of one agent."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, str] = OrderedDict()
+        self._sources: list[Source] = []
+
+    def add(self, key: str, text: str) -> None:
+        """Say `text` once, at the next occasion. A newer text with the same key replaces one that still waits."""
+        self._waiting.pop(key, None)
+        self._waiting[key] = text
+        while len(self._waiting) > _MAX_WAITING:
+            self._waiting.popitem(last=False)
+
+    def follow(self, source: Source) -> None:
+        """Ask `source` for texts at every occasion. It must return quickly, and none is the usual answer."""
+        self._sources.append(source)
+
+    def take(self, occasion: Occasion) -> list[Json]:
+        """Return the content blocks for this occasion, those of the sources first."""
+        texts = [text for source in self._sources for text in source(occasion)]
+        texts += self._waiting.values()
+        self._waiting.clear()
+        return [reminder_block([text]) for text in texts if text.strip()]
+
+
+def reminder_block(texts: Sequence[str]) -> Json:
+    """Return the content block that says `texts`. No text can end the block early."""
+    body = "\n\n".join(text[:_MAX_CHARS].replace(_END, "<\\/system-reminder>") for text in texts)
+    return {"type": "text", "text": f"<system-reminder>\n{body}\n{_END}"}
