@@ -14,6 +14,7 @@ from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..ports import Broker, Emitter, ModelTransport, PromptSource
+from ..settings.worker_settings import WorkerSettings
 from ..tools.contract import Tool, ToolContext
 from ..tools.registry import ToolRegistry
 
@@ -40,7 +41,7 @@ class AgentConfig:
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
     `max_turns` is the agent's budget of model calls in one turn. `take_queued` returns the prompts that have joined the
-    queue during a turn, and empties the queue."""
+    queue during a turn, and empties the queue. `settings` are the merged settings of the session."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -51,6 +52,7 @@ class AgentConfig:
     partial_messages: bool = False
     api_key_source: str = "none"
     take_queued: Callable[[], Sequence[Prompt]] = tuple
+    settings: WorkerSettings = field(default_factory=WorkerSettings)
 
     def visible_tools(self) -> dict[str, Tool]:
         """Return the tools that the model is offered, by name. Tools that a permission rule denies altogether are left

@@ -13,11 +13,12 @@ from typing import Any
 
 from ccb.tunnel.wire.tool_traits import RuleKind
 
+from ..settings.worker_settings import SOURCES, WorkerSettings
 from .decision import Behavior, Decision
 from .matchers import Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import BYPASS, DEFAULT, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
-from .rules.rules import parse_rules
+from .rules.rules import Rule, RuleError, parse_rule, parse_rules
 from .rules.ruleset import COMMAND_LINE, RuleSet
 from .rules.updates import UpdateError, read_update
 from .sandbox_mode import NO_CAGE, Sandbox
@@ -101,6 +102,19 @@ class PermissionEngine:
         self._places = Places.of(self._cwd, self._home, add_dirs)
         self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
         self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
+
+    def use_settings(self, settings: WorkerSettings) -> None:
+        """Replace the rules from settings. A rule that cannot be read has no effect if it allows; otherwise it is a
+        problem of its whole file, which was refused before."""
+        for behavior in Behavior:
+            rules: dict[str, list[Rule]] = {source: [] for source in SOURCES}
+            for each in settings.rules(behavior.value):
+                try:
+                    rules[each.layer.source].append(parse_rule(each.value))
+                except RuleError as error:
+                    log.warning("%s: %s", each.layer.path, error)
+            for source, found in rules.items():
+                self._rules.replace(source, behavior, found)
 
     def visible(self, tool_name: str) -> bool:
         """Return whether the model is offered a tool: False when a rule denies every call of it."""

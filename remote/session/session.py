@@ -17,11 +17,14 @@ from ..agent.agent import Agent
 from ..context.prompt import session_prompt
 from ..journal.journal import JournalError
 from ..permissions.sandbox_mode import Sandbox, SandboxError
+from ..sessions.paths import home_directory
 from ..sessions.refusal import HostRefusal
+from ..settings.worker_settings import WorkerSettings
 from .broker import OpenRequests, RequestBroker
 from .inputs import Inputs
 from .launches import Launches
 from .log import SessionLog, Watchers
+from .settings import SessionSettings
 from .turns import Turns, TurnState
 
 Json = dict[str, Any]
@@ -56,7 +59,10 @@ class Session:
         self.log = parts.log
         self.broker = parts.broker
         self.agent = agent
-        self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers)
+        context = agent.config.context
+        self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
+        self.settings.use(parts.launches.options)
+        self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self.settings.settle)
         self._inputs = parts.inputs
         self._launches = parts.launches
         self._watchers = parts.watchers
@@ -176,9 +182,14 @@ class Session:
                 ),
             )
         )
+        self.settings.use(options)
         if "model" in given:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
+
+    def _use_settings(self, settings: WorkerSettings) -> None:
+        self.agent.config.permissions.use_settings(settings)
+        self.agent.configure(replace(self.agent.config, settings=settings))
 
     def _check_askable(self, sent: SessionOptions) -> None:
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):

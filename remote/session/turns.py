@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import ResultLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on
@@ -33,14 +33,22 @@ class TurnState(Enum):
 
 
 class Turns(Projection):
-    """Runs the main agent on the prompts that wait in `inputs`."""
+    """Runs the main agent on the prompts that wait in `inputs`. No turn starts before `ready` has returned."""
 
-    def __init__(self, session_log: SessionLog, inputs: Inputs, agent: Agent, watchers: Watchers) -> None:
+    def __init__(
+        self,
+        session_log: SessionLog,
+        inputs: Inputs,
+        agent: Agent,
+        watchers: Watchers,
+        ready: Callable[[], Awaitable[None]],
+    ) -> None:
         self.state = TurnState.NONE
         self._log = session_log
         self._inputs = inputs
         self._agent = agent
         self._watchers = watchers
+        self._ready = ready
         self._echoes: dict[str, Json] = {}  # prompts that are shown again when a turn takes them, by input id
         self._ends_when_idle = False
         session_log.follow(self)
@@ -53,11 +61,13 @@ class Turns(Projection):
 
     async def run(self) -> None:
         """Run turns. Returns after `finish`, once no prompt waits."""
+        await self._ready()
         while True:
             while not self._inputs:
                 if self._ends_when_idle:
                     return
                 await self._inputs.wait()
+            await self._ready()
             await self._turn(self._inputs.pop())
 
     def finish(self) -> None:

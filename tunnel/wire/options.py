@@ -7,7 +7,7 @@ from dataclasses import asdict, field, fields
 from typing import Any
 
 from .dataclass import dataclass
-from .frames import FrameError
+from .frames import FrameError, Json
 
 CAGES: Mapping[str, str] = {
     "read-only": "read-only cage",
@@ -38,6 +38,7 @@ class SessionOptions:
     host: str = ""  # how the user called the host, for the system prompt
     sandbox: str = "read-only"  # read-only | workspace | off: the cage of commands that run without a question
     allow_net: bool = False  # --allow-net was given: commands in the workspace cage may use the network
+    settings: Json = field(default_factory=dict)  # see `SettingsOption`
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
@@ -62,6 +63,39 @@ class SessionOptions:
 def _fits(kind: str, value: object) -> bool:
     if kind.endswith(" | None"):
         return value is None or _fits(kind[: -len(" | None")], value)
+    if kind == "Json":
+        return isinstance(value, dict)
     if kind == "list[str]":
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return type(value).__name__ == kind
+
+
+@dataclass(frozen=True)
+class SettingsOption:
+    """The option `settings`: what the laptop knows of the settings of a session. Nothing in it is secret.
+
+    `layers` are objects {"source", "path", "values"}, the weakest first, with sources as in
+    `ccb.remote.settings`. `sources` are the values of `--setting-sources`, None for all. `trusted` is the fingerprint
+    of what the person has trusted in the session's directory, `*` for anything (`--trust`), "" for nothing."""
+
+    layers: list[Json] = field(default_factory=list)
+    sources: list[str] | None = None
+    trusted: str = ""
+
+    def to_json(self) -> Json:
+        """Return what differs from the defaults."""
+        default = SettingsOption()
+        return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
+
+    @staticmethod
+    def from_json(data: Json) -> SettingsOption:
+        """Read the option. Raise FrameError if it is not valid."""
+        layers, sources, trusted = data.get("layers", []), data.get("sources"), data.get("trusted", "")
+        if not (
+            isinstance(layers, list)
+            and all(isinstance(each, dict) and isinstance(each.get("values"), dict) for each in layers)
+            and (sources is None or _fits("list[str]", sources))
+            and isinstance(trusted, str)
+        ):
+            raise FrameError("session option 'settings' is not valid", repr(data).encode())
+        return SettingsOption(layers, sources, trusted)

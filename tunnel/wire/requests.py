@@ -233,3 +233,38 @@ SET_MODEL: RequestKind[str | None, Json] = client_kind("set_model", _read_model,
 SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
     "set_permission_mode", lambda fields: str(fields.get("mode")), lambda mode: {"mode": mode}
 )
+
+
+@dataclass(frozen=True)
+class ProjectTrust:
+    """May what the files of a project switch on count? `switches` are objects {"kind", "name", "detail", "path"}, see
+    `ccb.remote.settings.project.Switch`. `fingerprint` changes with any of them. `problems` are sentences about files
+    that cannot be used; if there are no switches, only they are to be shown."""
+
+    directory: str
+    fingerprint: str
+    switches: Sequence[Json] = ()
+    problems: Sequence[str] = ()
+
+
+def _read_project_trust(fields: Json) -> ProjectTrust:
+    directory, fingerprint = fields.get("directory"), fields.get("fingerprint")
+    switches, problems = fields.get("switches"), fields.get("problems")
+    if not (isinstance(directory, str) and isinstance(fingerprint, str)):
+        raise RequestRefused("the question about trust names no directory")
+    if not (isinstance(switches, list) and isinstance(problems, list)):
+        raise RequestRefused("the question about trust names nothing")
+    shown = [{str(key): str(value) for key, value in each.items()} for each in switches if isinstance(each, dict)]
+    if len(shown) != len(switches):
+        raise RequestRefused("the question about trust is not readable")
+    return ProjectTrust(directory, fingerprint, shown, [str(each) for each in problems])
+
+
+def _read_trusted(answer: Answer) -> bool:
+    """Anything that is not a clear yes is a no."""
+    return isinstance(answer, Success) and answer.payload is not None and answer.payload.get("trusted") is True
+
+
+TRUST_PROJECT: RequestKind[ProjectTrust, bool] = RequestKind(
+    "trust_project", AnsweredBy.LAPTOP, _read_trusted, read=_read_project_trust
+)

@@ -1,0 +1,113 @@
+"""The settings of a session: the layers from the laptop and from the host, and the question whether the project may
+count."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Callable
+
+from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.requests import TRUST_PROJECT, ProjectTrust, Request
+
+from ..ports import Broker, NotKept
+from ..settings.settings_files import read_settings
+from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, USER, Layer, WorkerSettings
+
+if TYPE_CHECKING:
+    from ..settings.project import Project
+
+log = logging.getLogger(__name__)
+
+MANAGED_FILE = "/etc/ccb/managed-settings.json"
+"""The policy of the host's administrator."""
+
+ANY_PROJECT = "*"
+_MAX_QUESTION = 128 * 1024  # bytes
+
+
+class SessionSettings:
+    """`current` are the settings in force. `use` takes the settings of a client's command line; nothing of the project
+    counts until `settle` has asked the laptop. `changed` is called with every new value of `current`."""
+
+    def __init__(self, cwd: str, home: str, broker: Broker, changed: Callable[[WorkerSettings], None]) -> None:
+        self.current = WorkerSettings()
+        self._cwd = cwd
+        self._home = home
+        self._broker = broker
+        self._changed = changed
+        self._option = SettingsOption()
+        self._settled = False
+        self._trusted = ""  # the fingerprint of the project that counts
+
+    def use(self, options: SessionOptions) -> None:
+        """Put the settings of a command line in force. Raise FrameError."""
+        self._option = SettingsOption.from_json(options.settings)
+        self._settled = False
+        self._put(None)
+
+    async def settle(self) -> None:
+        """Read the files of the project, and return when it is known whether they count. The project is read once for
+        each command line, so what a session's own tools write there does not count in the same session. Does not
+        raise."""
+        if self._settled:
+            return
+        self._settled = True
+        from ..settings.project import read_project  # no hello waits for it
+
+        try:
+            loop = asyncio.get_running_loop()
+            project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)
+            if await self._counts(project):
+                self._trusted = project.fingerprint
+                self._put(project)
+        except NotKept as error:
+            self._settled = False
+            log.warning("the question about trust was not asked: %s", error)
+        except Exception:  # a failed check means that the project does not count
+            log.exception("the settings of the project cannot be read")
+
+    async def _counts(self, project: Project) -> bool:
+        if not project.switches and not project.problems:
+            return True
+        trusted = (self._option.trusted, self._trusted)
+        known = project.fingerprint in trusted or ANY_PROJECT in trusted
+        if known and not project.problems:
+            return True
+        question = ProjectTrust(
+            project.directories[0],
+            project.fingerprint,
+            [asdict(each) for each in project.switches],
+            project.problems,
+        )
+        if len(json.dumps(asdict(question))) > _MAX_QUESTION:
+            problem = f"{project.directories[0]}: it switches on more than can be shown, so nothing of it counts"
+            question = ProjectTrust(project.directories[0], "", (), [problem])
+            known = False
+        answer = await self._broker.request(Request(TRUST_PROJECT, question, "what the project switches on"))
+        return known or (answer and bool(question.fingerprint))
+
+    def _put(self, project: Project | None) -> None:
+        option = self._option
+        chosen = frozenset(option.sources) if option.sources is not None else WorkerSettings().sources
+        layers = [
+            Layer(str(each.get("source")), str(each.get("path", "")), each["values"])
+            for each in option.layers
+            if each.get("source") in SOURCES and each["source"] not in OF_PROJECT
+        ]
+        layers = [each for each in layers if each.source != USER or USER in chosen]
+        policy = read_settings(MANAGED_FILE, log.warning)
+        if policy is not None:
+            layers.append(Layer(MANAGED, MANAGED_FILE, policy, on_host=True))
+        if project is not None:
+            layers += project.layers
+        self.current = WorkerSettings(
+            tuple(sorted(layers, key=lambda each: SOURCES.index(each.source))),
+            chosen,
+            project is not None,
+            project.directories if project is not None else (),
+        )
+        self._changed(self.current)

@@ -1,0 +1,1 @@
+"""Settings as the worker sees them: merged from all sources, each value with its origin."""

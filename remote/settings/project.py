@@ -1,0 +1,168 @@
+"""What the files of a project would switch on: the question that the person answers before any of it counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .settings_files import read_settings, read_text
+from .worker_settings import LOCAL, PROJECT, Layer
+
+Json = dict[str, Any]
+
+_FILES = ((PROJECT, ".claude/settings.json"), (LOCAL, ".claude/settings.local.json"))
+_MCP_FILE = ".mcp.json"
+_TEXTS = (("agent", ".claude/agents"), ("command", ".claude/commands"), ("skill", ".claude/skills"))
+_MAX_ITEMS = 500
+_MAX_DETAIL = 2000  # characters
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One thing that a project switches on. `kind` is `hook`, `mcp`, `allow`, `setting`, `agent`, `command` or `skill`;
+    `detail` shows what it can do, such as its command line."""
+
+    kind: str
+    name: str
+    detail: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Project:
+    """What the files of a project bring. `directories` are the real paths of its directories, the session's first.
+    `problems` are sentences about files that cannot be used."""
+
+    directories: tuple[str, ...]
+    layers: tuple[Layer, ...] = ()
+    switches: tuple[Switch, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash that changes with anything that the project switches on."""
+        what = sorted((each.kind, each.name, each.detail, each.path) for each in self.switches)
+        return hashlib.sha256(json.dumps([self.directories[0], what]).encode()).hexdigest()
+
+
+def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
+    """Read what the project of a session in `cwd` brings from these sources. A project without such files costs a few
+    system calls."""
+    directories = project_directories(cwd, home)
+    if not any(os.path.lexists(os.path.join(each, name)) for each in directories for name in (".claude", _MCP_FILE)):
+        return Project(directories)
+    problems: list[str] = []
+    layers = []
+    for source, name in _FILES:
+        path = next((found for each in directories if os.path.lexists(found := os.path.join(each, name))), "")
+        values = read_settings(path, problems.append) if path and source in sources else None
+        if values is not None:
+            values.pop("mcpServers", None)  # it is for the person's settings; a project has .mcp.json
+            layers.append(Layer(source, path, values, on_host=True))
+    texts: list[Switch] = []
+    if PROJECT in sources:
+        for directory in directories[::-1]:
+            servers = read_settings(os.path.join(directory, _MCP_FILE), problems.append)
+            if servers is not None:
+                only = {"mcpServers": servers.get("mcpServers")}
+                layers.insert(0, Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
+            texts += _texts(directory)
+    switches = [each for layer in layers for each in _switches(layer)] + texts
+    if len(switches) > _MAX_ITEMS:
+        problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
+        return Project(directories, problems=tuple(problems))
+    return Project(directories, tuple(layers), tuple(switches), tuple(problems))
+
+
+def project_directories(cwd: str, home: str) -> tuple[str, ...]:
+    """Return the real path of `cwd` and of its parents up to the root of its repository. The home directory and those
+    above it are no project's, except for a session that works there."""
+    first = here = os.path.realpath(cwd)
+    found = [first]
+    above = os.path.realpath(home)
+    while not os.path.lexists(os.path.join(here, ".git")):
+        here = os.path.dirname(here)
+        if here == os.path.dirname(here) or (above + "/").startswith(here + "/"):
+            return (first,)
+        found.append(here)
+    return tuple(found)
+
+
+def _switches(layer: Layer) -> Iterator[Switch]:
+    for name, value in sorted(layer.values.items()):
+        if name == "hooks" and isinstance(value, dict):
+            yield from _hooks(value, layer.path)
+        elif name == "mcpServers" and isinstance(value, dict):
+            for server, given in sorted(value.items()):
+                yield Switch("mcp", server, _command_line(given), layer.path)
+        elif name == "permissions" and isinstance(value, dict):
+            for key, rules in sorted(value.items()):
+                kind = key if key in ("allow", "ask", "deny") and isinstance(rules, list) else ""
+                for rule in rules if kind else [f"{key}: {_short(rules)}"]:
+                    yield Switch(kind or "setting", str(rule), "", layer.path)
+        elif not name.startswith("$"):
+            yield Switch("setting", name, _short(value), layer.path)
+
+
+def _hooks(events: Json, path: str) -> Iterator[Switch]:
+    for event, matchers in sorted(events.items()):
+        for entry in matchers if isinstance(matchers, list) else [matchers]:
+            matcher = entry.get("matcher") or "" if isinstance(entry, dict) else ""
+            given = entry.get("hooks") if isinstance(entry, dict) else entry
+            for hook in given if isinstance(given, list) else [given]:
+                command = hook.get("command") if isinstance(hook, dict) else None
+                yield Switch("hook", f"{event} {matcher}".strip(), command or _short(hook), path)
+
+
+def _command_line(server: object) -> str:
+    if isinstance(server, dict) and isinstance(server.get("command"), str):
+        given = server.get("args")
+        args = given if isinstance(given, list) else []
+        return " ".join([server["command"], *map(str, args), *([_short(server["env"])] if server.get("env") else [])])
+    return _short(server)
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if len(text) <= _MAX_DETAIL:
+        return text
+    return f"{text[:_MAX_DETAIL]}… ({hashlib.sha256(text.encode()).hexdigest()[:16]})"
+
+
+def _texts(directory: str) -> Iterator[Switch]:
+    """Yield the agents, commands and skills in the `.claude` directory of a directory. What counts of a text is its
+    front matter and the commands that it runs."""
+    for kind, below in _TEXTS:
+        top = os.path.join(directory, below)
+        for path in sorted(_files_below(top)):
+            if not path.endswith(".md"):
+                continue
+            try:
+                text = read_text(path) or ""
+            except ValueError as error:
+                text = f"({error})"
+            name = os.path.relpath(path, top)[: -len(".md")]
+            yield Switch(kind, name.replace("/SKILL", ""), _powers(text), path)
+
+
+def _files_below(top: str) -> Iterator[str]:
+    count = 0
+    for here, _, names in os.walk(top):
+        for name in names:
+            count += 1
+            if count > 2 * _MAX_ITEMS:
+                return
+            yield os.path.join(here, name)
+
+
+def _powers(text: str) -> str:
+    lines = text.replace("\r\n", "\n").split("\n")
+    end = lines.index("---", 1) if lines[0].strip() == "---" and "---" in lines[1:] else 0
+    found = [*lines[1:end], *(line for line in lines[end:] if "!`" in line or line.startswith("```!"))]
+    return _short("\n".join(found)) if found else ""

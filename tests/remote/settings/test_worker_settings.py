@@ -1,0 +1,80 @@
+"""How the sources of settings are merged, and what a project is found to switch on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ccb.remote.settings.project import project_directories, read_project
+from ccb.remote.settings.worker_settings import FLAG, MANAGED, PROJECT, USER, Layer, WorkerSettings
+
+ALL = WorkerSettings().sources
+
+
+def test_the_strongest_layer_sets_a_value_and_lists_keep_every_layer() -> None:
+    user = Layer(USER, "u", {"model": "opus", "permissions": {"deny": ["Read"]}, "hooks": {"Stop": []}})
+    flag = Layer(FLAG, "f", {"model": "haiku", "permissions": {"deny": ["Bash"]}, "hooks": {"Stop": [1]}})
+    settings = WorkerSettings((user, flag))
+    model = settings.value("model")
+    assert model is not None and (model.value, model.layer) == ("haiku", flag)
+    assert [(each.value, each.layer.source) for each in settings.rules("deny")] == [("Read", USER), ("Bash", FLAG)]
+    assert [each.layer for each in settings.hooks] == [user, flag]
+
+
+def test_a_policy_can_leave_only_its_own_hooks() -> None:
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "id"}]}]}
+    managed = Layer(MANAGED, "m", {"allowManagedHooksOnly": True, "hooks": hooks})
+    assert [each.layer for each in WorkerSettings((Layer(USER, "u", {"hooks": hooks}), managed)).hooks] == [managed]
+    assert WorkerSettings((Layer(USER, "u", {"hooks": hooks, "disableAllHooks": True}),)).hooks == []
+
+
+def test_everything_that_a_project_switches_on_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"db": {"command": "npx", "args": ["db"]}}}))
+    (tmp_path / ".claude/commands").mkdir(parents=True)
+    (tmp_path / ".claude/commands/go.md").write_text("---\nallowed-tools: Bash(rm *)\n---\nRun !`id` now.\nText.\n")
+    (tmp_path / ".claude/settings.json").write_text('{"env": {"A": "b"}, "mcpServers": {"x": {}}}')
+    work = tmp_path / "sub"
+    work.mkdir()
+    found = read_project(str(work), "/home/me", ALL)
+    assert found.directories == (str(work), str(tmp_path))
+    assert [(each.kind, each.name, each.detail) for each in found.switches] == [
+        ("mcp", "db", "npx db"),
+        ("setting", "env", '{"A": "b"}'),
+        ("command", "go", '"allowed-tools: Bash(rm *)\\nRun !`id` now."'),
+    ]
+    assert [layer.source for layer in found.layers] == [PROJECT, PROJECT]
+
+
+def test_the_prose_of_a_command_does_not_change_the_fingerprint_and_its_powers_do(tmp_path: Path) -> None:
+    file = tmp_path / ".claude/commands/go.md"
+    file.parent.mkdir(parents=True)
+    marks = []
+    for text in ("Do it.", "Do it well.", "---\nmodel: opus\n---\nDo it well."):
+        file.write_text(text)
+        marks.append(read_project(str(tmp_path), "", ALL).fingerprint)
+    assert marks[0] == marks[1] != marks[2]
+
+
+def test_a_broken_file_is_named_with_its_line_and_brings_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/settings.json").write_text('{\n"a": 1,\n}')
+    found = read_project(str(tmp_path), "", ALL)
+    assert found.layers == () and found.switches == ()
+    assert [problem.split(": ")[0] for problem in found.problems] == [f"{tmp_path}/.claude/settings.json, line 3"]
+
+
+def test_sources_that_are_not_chosen_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    for name in ("settings.json", "settings.local.json"):
+        (tmp_path / ".claude" / name).write_text('{"model": "opus"}')
+    assert [each.source for each in read_project(str(tmp_path), "", frozenset({"local"})).layers] == ["local"]
+    assert read_project(str(tmp_path), "", frozenset()).layers == ()
+
+
+def test_the_home_directory_is_no_project_of_what_lies_below_it(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    work = tmp_path / "work"
+    work.mkdir()
+    assert project_directories(str(work), str(tmp_path)) == (str(work),)
+    assert project_directories(str(tmp_path), str(tmp_path)) == (str(tmp_path),)
