@@ -78,7 +78,8 @@ async def launch(
     try:
         reader = _MarkerReader(pipe, marker.encode(), heard)
         try:
-            facts = await asyncio.wait_for(_first_message(transport, reader), deadline_s)
+            async with asyncio.timeout(deadline_s):
+                facts = await _first_message(transport, reader)
         except TimeoutError:
             raise _no_marker(
                 transport, reader, f"the host did not start the worker within {deadline_s:.0f} s", pipe
@@ -249,7 +250,8 @@ async def _answers_without_input(transport: Transport) -> bool:
 
 async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | AuthFailed | ConnectionLost:
     try:
-        status = await asyncio.wait_for(pipe.exit_status(), 5)
+        async with asyncio.timeout(5):
+            status = await pipe.exit_status()
     except TimeoutError:
         status = None
     reader = ended.reader

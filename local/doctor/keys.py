@@ -83,7 +83,8 @@ def _kind(path: Path) -> str:
 async def keyring_finding(where: str) -> Finding:
     """Check whether `ccb auth login` can store a key."""
     try:
-        name = await asyncio.wait_for(in_thread(KeyStore().require), _KEYRING_S)
+        async with asyncio.timeout(_KEYRING_S):
+            name = await in_thread(KeyStore().require)
     except NoKeyring:
         return Finding(where, "keyring", State.INFO, "no usable keyring; only `ccb auth login` needs one")
     except CcbError as error:

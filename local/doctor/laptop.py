@@ -64,7 +64,8 @@ async def _openssh() -> Finding:
         path, "-V", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     try:
-        _, version = await asyncio.wait_for(process.communicate(), _PROGRAM_S)
+        async with asyncio.timeout(_PROGRAM_S):
+            _, version = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()
@@ -152,7 +153,8 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
     credential: Credential | None = None
     missing: CcbError | None = None
     try:
-        credential = await asyncio.wait_for(credential_source(environ, settings, endpoint.host).get(), _CREDENTIAL_S)
+        async with asyncio.timeout(_CREDENTIAL_S):
+            credential = await credential_source(environ, settings, endpoint.host).get()
     except CcbError as error:
         missing = error
     except TimeoutError:

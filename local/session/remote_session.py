@@ -288,7 +288,8 @@ class RemoteSession:
             try:
                 if self.driving:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._outbox.confirmed(), _LAST_INPUTS_S)
+                        async with asyncio.timeout(_LAST_INPUTS_S):
+                            await self._outbox.confirmed()
                 async with asyncio.timeout(_LEAVE_S):
                     await connection.link.send(Detach(connection.link.epoch, done))
                     await connection.link.flush()

@@ -59,7 +59,7 @@ class CopyWriter:
 
     async def _write(self) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._now.wait(), DELAY_S)
+            await asyncio.wait_for(self._now.wait(), DELAY_S)  # noqa: TID251 - nobody cancels this task
         try:
             await asyncio.get_running_loop().run_in_executor(None, write_copy, self._path, self._digest, _sources())
         except (OSError, Odd) as error:

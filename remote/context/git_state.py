@@ -12,6 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.sandbox_mode import Cages
 from ..sandbox.rules import CageRules
+from ..system.deadline import within
 from ..system.host import Host
 
 _GIT_SECONDS = 2.5
@@ -163,7 +164,7 @@ class _Runner:
         except OSError:
             return None
         try:
-            code = await asyncio.wait_for(process.wait(), _GIT_SECONDS)
+            code = await within(_GIT_SECONDS, process.wait())
         except asyncio.TimeoutError:
             return None
         finally:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..system.deadline import within
+
 log = logging.getLogger(__name__)
 
 GRACE_S = 24 * 3600.0
@@ -76,7 +78,7 @@ class Lifetime:
                 return
             # the session does not announce that it has become idle or busy, so look again soon
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(left, _LOOK_S))
+                await within(min(left, _LOOK_S), self._changed.wait())
 
     def _due(self) -> float:
         """Return the monotonic time at which the daemon ends if nothing changes before."""

@@ -13,6 +13,7 @@ from typing import Callable
 
 from ..sessions import sockets
 from ..sessions.paths import SessionPaths, private_directory
+from ..system.deadline import within
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
     try:
         while True:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(called.wait(), REFRESH_S)
+                await within(REFRESH_S, called.wait())
             called.clear()
             if where.lock:
                 touch(where.lock)

@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Callable, Protocol
 
+from .deadline import within
+
 _log = logging.getLogger(__name__)
 
 MARK = "CCB_MARK"
@@ -96,7 +98,7 @@ class Process:
         await self._exited.wait()
         if not self._drained.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._drained.wait(), _DRAIN)
+                await within(_DRAIN, self._drained.wait())
         await self._finished()
         assert self.returncode is not None
         return self.returncode

@@ -45,12 +45,13 @@ async def test_a_run_whose_session_is_stopped_is_told_so_with_the_commands_for_i
 async def test_a_run_that_resumes_says_what_is_damaged(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
     fake_model.add({"text": "ok", "times": 0})
     assert (await laptop.run([str(project), "-p", "first"])).code == 0
+    assert not alive(laptop), "the worker writes to the journal until it has ended"
     (journal,) = laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
     at = next(number for number, line in enumerate(lines) if b'"kind":"model_end"' in line)
     lines[at] = b"\0" * (len(lines[at]) - 1) + b"\n"
     journal.write_bytes(b"".join(lines))
     again = await laptop.run([str(project), "--continue", "-p", "second"])
-    assert (again.code, again.stdout) == (0, "ok\n")
+    assert (again.code, again.stdout) == (0, "ok\n"), again.stderr
     said = f"ccb: on the host: the session's journal is damaged: line {at + 1} is damaged and was passed over\n"
     assert again.stderr == said

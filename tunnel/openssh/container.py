@@ -114,7 +114,8 @@ class ContainerPipe:
 
     async def _failure(self) -> CcbError | None:
         try:
-            status = await asyncio.wait_for(self._pipe.exit_status(), _LAST_WORDS_S)
+            async with asyncio.timeout(_LAST_WORDS_S):
+                status = await self._pipe.exit_status()
         except TimeoutError:
             return None
         said = neutralise(self._pipe.stderr_tail().strip())

@@ -63,7 +63,8 @@ class Master:
     async def let_go(self) -> None:
         """Leave the connection to its runner, which has ended the process that was started here."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._child.exited(), _END_S)
+            async with asyncio.timeout(_END_S):
+                await self._child.exited()
         await _ended(self._child, self._listening)
 
     async def end(self) -> None:
@@ -73,7 +74,8 @@ class Master:
         try:
             stdin.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._child.exited(), _END_S)
+                async with asyncio.timeout(_END_S):
+                    await self._child.exited()
         finally:
             await _ended(self._child, self._listening)
 

@@ -198,7 +198,8 @@ async def _status(argv: Sequence[str], env: Mapping[str, str]) -> int | None:
     null = asyncio.subprocess.DEVNULL
     child = await start(argv, "ssh", stdin=null, stdout=null, env={**env, **variables_without_asking()})
     try:
-        await asyncio.wait_for(child.process.communicate(), _CHECK_S)
+        async with asyncio.timeout(_CHECK_S):
+            await child.process.communicate()
     except TimeoutError:
         log.warning("the master connection does not answer")
         return None

@@ -69,7 +69,8 @@ async def _may(
     attempt: Callable[[], Awaitable[tuple[object, asyncssh.SSHWriter[bytes]]]], *, when_unconnected: bool
 ) -> bool | None:
     try:
-        _, writer = await asyncio.wait_for(attempt(), _DEADLINE_S)
+        async with asyncio.timeout(_DEADLINE_S):
+            _, writer = await attempt()
     except asyncssh.ChannelOpenError as error:
         return {OPEN_ADMINISTRATIVELY_PROHIBITED: False, OPEN_CONNECT_FAILED: when_unconnected}.get(error.code)
     except (asyncssh.Error, OSError, TimeoutError):
@@ -89,11 +90,13 @@ async def more_sessions(transport: SshTransport, limit: int) -> int:
 
 
 async def _one_more(transport: SshTransport) -> asyncssh.SSHClientProcess[bytes]:
-    return await asyncio.wait_for(transport.connection.create_process("exec cat", encoding=None), _DEADLINE_S)
+    async with asyncio.timeout(_DEADLINE_S):
+        return await transport.connection.create_process("exec cat", encoding=None)
 
 
 async def _closed(process: asyncssh.SSHClientProcess[bytes]) -> None:
     try:
-        await asyncio.wait_for(process.wait_closed(), _DEADLINE_S)
+        async with asyncio.timeout(_DEADLINE_S):
+            await process.wait_closed()
     except (TimeoutError, asyncssh.Error, OSError):
         return

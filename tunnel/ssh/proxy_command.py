@@ -90,7 +90,8 @@ class FirstStream:
         loop, sent = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(ours, sent.set)
         try:
-            await asyncio.wait_for(sent.wait(), _HAND_OVER_S)
+            async with asyncio.timeout(_HAND_OVER_S):
+                await sent.wait()
             descriptors = socket.recv_fds(ours, 1, 1)[1]
         except TimeoutError:
             descriptors = []
@@ -112,7 +113,8 @@ class FirstStream:
             return False
         await asyncio.wait((self._listening,), timeout=_EXIT_S)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._child.exited(), _EXIT_S)
+            async with asyncio.timeout(_EXIT_S):
+                await self._child.exited()
         return self._child.process.returncode not in (None, 0)
 
     @property
@@ -133,7 +135,8 @@ class FirstStream:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.process.pid, signal.SIGHUP)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(child.exited(), _EXIT_S)
+                    async with asyncio.timeout(_EXIT_S):
+                        await child.exited()
         finally:
             if child is not None:
                 await child.end()

@@ -51,12 +51,10 @@ async def open_socket(config: HostConfig) -> socket.socket:
 async def _addresses(config: HostConfig) -> list[tuple[Any, ...]]:
     family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(config.route.family, socket.AF_UNSPEC)
     try:
-        return await asyncio.wait_for(
-            asyncio.get_running_loop().getaddrinfo(
+        async with asyncio.timeout(config.route.connect_timeout_s):
+            return await asyncio.get_running_loop().getaddrinfo(
                 config.hostname, config.port, family=family, type=socket.SOCK_STREAM
-            ),
-            config.route.connect_timeout_s,
-        )
+            )
     except (socket.gaierror, UnicodeError) as error:
         raise Unreachable(
             f"the name {config.hostname} does not resolve",
@@ -83,7 +81,8 @@ async def _connected(route: Route, family: int, proto: int, address: Any) -> soc
             sock.bind((route.bind_address, 0))
         elif route.bind_interface:
             _bind_to_interface(sock, route.bind_interface)
-        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(sock, address), route.connect_timeout_s)
+        async with asyncio.timeout(route.connect_timeout_s):
+            await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()
         raise

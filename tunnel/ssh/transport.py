@@ -111,7 +111,7 @@ async def _log_in_over(
     except BaseException:
         carrier.abandon()
         try:
-            await _close_all(connections[::-1])
+            await close_all(connections[::-1])
         finally:
             await stream.close()
         raise
@@ -275,7 +275,7 @@ class SshTransport:
 
     async def close(self) -> None:
         try:
-            await _close_all([self._connection, *reversed(self._hops)])
+            await close_all([self._connection, *reversed(self._hops)])
         finally:
             await self._stream.close()
 
@@ -320,7 +320,8 @@ class SshPipe:
     async def close(self) -> None:
         self._process.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait_closed(), _CLOSE_S)
+            async with asyncio.timeout(_CLOSE_S):
+                await self._process.wait_closed()
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
@@ -338,10 +339,11 @@ def _lost(name: str, error: Exception) -> ConnectionLost:
     return ConnectionLost(f"the connection to {name} was lost", evidence=neutralise(str(error) or type(error).__name__))
 
 
-async def _close_all(connections: list[asyncssh.SSHClientConnection]) -> None:
+async def close_all(connections: list[asyncssh.SSHClientConnection]) -> None:
     for connection in connections:
         connection.close()
         try:
-            await asyncio.wait_for(connection.wait_closed(), _CLOSE_S)
+            async with asyncio.timeout(_CLOSE_S):
+                await connection.wait_closed()
         except TimeoutError:
             connection.abort()

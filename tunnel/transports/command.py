@@ -149,7 +149,8 @@ class CommandPipe:
             self._closing = True
             self._stdin.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._child.exited(), _CLOSE_S)
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._child.exited()
         self.kill()
         if self._stdin.transport.get_write_buffer_size():
             self._stdin.transport.abort()  # closing it would wait for a reader that has ended
@@ -173,9 +174,11 @@ class CommandPipe:
     async def _status_soon(self) -> int | None:
         """Return the exit code, once stderr was read to its end or LAST_WORDS_S have passed."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._stderr_task), LAST_WORDS_S)
+            async with asyncio.timeout(LAST_WORDS_S):
+                await asyncio.shield(self._stderr_task)
         try:
-            status = await asyncio.wait_for(self._child.exited(), LAST_WORDS_S)
+            async with asyncio.timeout(LAST_WORDS_S):
+                status = await self._child.exited()
         except TimeoutError:
             return None
         return status if status >= 0 else None
@@ -269,7 +272,8 @@ async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: fl
     pipe = asyncio.subprocess.PIPE
     child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
     try:
-        out, err = await asyncio.wait_for(child.process.communicate(), deadline_s)
+        async with asyncio.timeout(deadline_s):
+            out, err = await child.process.communicate()
     finally:
         await child.end()
     return child.process.returncode or 0, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")

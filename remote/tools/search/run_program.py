@@ -110,7 +110,8 @@ def _cage(context: ToolContext, request: Json) -> CageRules | None:
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
     """Return the program's answer to `request` (see `program.main.answer`). Raise SearchFailed if there is none."""
     from asyncio import TimeoutError as Late
-    from asyncio import wait_for
+
+    from ...system.deadline import within
 
     host = context.host
     programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
@@ -129,7 +130,7 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
         raise SearchFailed(f"The search could not be started: {error}") from None
     ended = False
     try:
-        code = await wait_for(process.wait(), seconds + _KILL_AFTER)
+        code = await within(seconds + _KILL_AFTER, process.wait())
         ended = True
     except Late:
         raise SearchFailed(

@@ -33,15 +33,15 @@ async def test_the_second_login_saves_four_round_trips(sshd: Sshd, host_user: Ho
     async with relay(sshd.port) as link:
         where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
         reports, turns = [], []
-        for each in (None, past, past):
+        for each in (None, past, past, past, past):
             before = link.turns
             reports.append(await report(where, each))
             turns.append(link.turns - before)
     assert reports[0].startswith("no: it is switched off")
     assert reports[1] == "no: no login with one key alone is remembered for this host; the next login will be"
-    assert reports[2] == PIPELINED
-    assert turns[2] <= turns[0] - 3, "a request that crosses an answer may count as one more"
-    assert sshd.log.read_text().count("Postponed publickey") == 2, "the third login asks nothing first"
+    assert reports[2:] == [PIPELINED] * 3
+    assert min(turns[2:]) <= min(turns[:2]) - 3, "a request that crosses an answer counts as one more: take the least"
+    assert sshd.log.read_text().count("Postponed publickey") == 2, "no later login asks anything first"
     [file] = (tmp_path / "past").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
     assert host_user.name not in file.read_text() + file.name

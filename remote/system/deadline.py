@@ -1,0 +1,27 @@
+"""A wait with a deadline that never loses a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`. Cancel it and raise asyncio.TimeoutError after `seconds`.
+
+    `asyncio.wait_for` of Python 3.11 and older returns the result instead of being cancelled if both happen at once. A
+    task that loops would then go on for ever.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
