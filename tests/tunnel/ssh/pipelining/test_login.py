@@ -31,17 +31,18 @@ def connections(server: Sshd) -> int:
 async def test_the_second_login_saves_four_round_trips(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     past = PastLogins(tmp_path / "past")
     async with relay(sshd.port) as link:
+        link.delay_s = 0.03  # what is sent in one go then counts as one turn
         where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
         reports, turns = [], []
-        for each in (None, past, past, past, past):
+        for each in (None, past, past):
             before = link.turns
             reports.append(await report(where, each))
             turns.append(link.turns - before)
     assert reports[0].startswith("no: it is switched off")
     assert reports[1] == "no: no login with one key alone is remembered for this host; the next login will be"
-    assert reports[2:] == [PIPELINED] * 3
-    assert min(turns[2:]) <= min(turns[:2]) - 3, "a request that crosses an answer counts as one more: take the least"
-    assert sshd.log.read_text().count("Postponed publickey") == 2, "no later login asks anything first"
+    assert reports[2] == PIPELINED
+    assert turns[2] <= turns[1] - 3, "the first login is no measure: it imports asyncssh between its turns"
+    assert sshd.log.read_text().count("Postponed publickey") == 2, "the third login asks nothing first"
     [file] = (tmp_path / "past").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
     assert host_user.name not in file.read_text() + file.name
