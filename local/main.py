@@ -42,12 +42,12 @@ def run(argv: Sequence[str]) -> int:
 
 def _answer(argv: Sequence[str]) -> int:
     try:
-        arguments = parse_arguments(argv)
+        arguments = parse_arguments(argv, remote=os.environ.get("CCB_REMOTE", ""))
     except CcbError as error:
         sys.stderr.write(error_text(error))
         return code_of(error)
     if arguments.version:
-        sys.stdout.write(f"{ccb.__version__} (ccb)\n")
+        sys.stdout.write(f"{ccb.VERSION_ANSWER}\n")
         return ExitCode.OK
     if arguments.help or arguments.command == "help":
         return _help(arguments)

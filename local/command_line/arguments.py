@@ -31,8 +31,10 @@ _WITHOUT_HOST = ("ps", "disconnect", "doctor")
 _LIST_THEM = "`ccb ps HOST` lists them."
 
 
-def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Parse the command line `argv` (without the program's name). Raises UsageError."""
+def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
+    """Parse the command line `argv` (without the program's name). `remote` is where a session without a named host
+    runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
+    UsageError."""
     scanned = scan(argv)
     arguments = arguments_from(scanned.values)
     words = scanned.words
@@ -48,10 +50,12 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         arguments = _place_host_command(replace(arguments, command=command), words[1:])
     elif command == "ssh":
         arguments = _place_ssh(replace(arguments, command=command), words[1:], scanned.variadic)
+    elif remote and not arguments.connection.local:
+        arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
     else:
         arguments = _place_local(arguments, words, may_be_command=not scanned.ended_at_start)
     validate(arguments)
-    hints = list(arguments.hints)
+    hints = [*scanned.unknown, *arguments.hints]
     if arguments.headless and arguments.prompt is None and scanned.variadic:
         hints.append(
             f"The words after {scanned.variadic} were read as its values; write the prompt before it, or after --."
@@ -86,6 +90,13 @@ def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arg
     directory = target.path
     if directory is None and words and _starts_as_path(words[0]):
         directory, words = remote_path(words[0]), words[1:]
+    return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+
+
+def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Arguments:
+    """Interpret `[PROMPT…]` of a session on the host that CCB_REMOTE names."""
+    target = parse_target(remote)
+    directory = str(_current_directory()) if target.path is None else target.path
     return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from .options import OPTIONS, SUBCOMMANDS, Group, Option, Subcommand, options_of
+from .option_table.declaration import Group, Option, Subcommand
+from .options import OPTIONS, SUBCOMMANDS, options_of
 
 _USAGE_WIDTH = 46
 _OPTION_WIDTH = 38

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from .option_table.declaration import Group, Option
 from .option_values import OptionValue
-from .options import Group, Option
 from .target import Target
 
 
@@ -39,7 +39,8 @@ class SessionChoice:
     """Which session to open (a new one, an existing one, or a copy of one), and how long to try to reconnect.
 
     `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
-    `logs` have their session there too. `reconnect_timeout` is in seconds.
+    `logs` have their session there too. `reconnect_timeout` is in seconds. `resume_at` is the message after which
+    an existing session goes on. `forget`: remove the session when the run ends.
     """
 
     session_id: str | None = None
@@ -47,6 +48,8 @@ class SessionChoice:
     resume: str | None = None
     fork_session: bool = False
     reconnect_timeout: float | None = None
+    resume_at: str | None = None
+    forget: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,27 @@ class AgentOptions:
     add_dirs: tuple[str, ...] = ()
     sandbox: str | None = None
     allow_net: bool = False
+    allow_bypass: bool = False
+
+
+@dataclass(frozen=True)
+class SdkOptions:
+    """What programs that drive ccb set beyond that. JSON values are kept as text; `tools` is None for all tools."""
+
+    tools: tuple[str, ...] | None = None
+    json_schema: str | None = None
+    agents: str | None = None
+    mcp_config: tuple[str, ...] = ()
+    strict_mcp_config: bool = False
+    setting_sources: str | None = None
+    settings: str | None = None
+    system_prompt_file: str | None = None
+    append_system_prompt_file: str | None = None
+    max_budget_usd: float | None = None
+    fallback_model: str | None = None
+    max_thinking_tokens: int | None = None
+    effort: str | None = None
+    include_hook_events: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +137,7 @@ class Arguments:
     agent: AgentOptions = field(default_factory=AgentOptions)
     streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
+    sdk: SdkOptions = field(default_factory=SdkOptions)
 
     @property
     def headless(self) -> bool:
@@ -128,7 +153,7 @@ def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:
         given = cast(dict[str, Any], {each.field: value for each, value in values.items() if each.group is group})
         if group is Group.GENERAL:
             arguments = replace(arguments, **given)
-        elif given:
+        elif given and group is not Group.IGNORED:
             arguments = replace(arguments, **{group.value: replace(getattr(arguments, group.value), **given)})
     return arguments
 

@@ -16,6 +16,8 @@ OptionValue = bool | str | int | float | tuple[str, ...]
 ReadValue = Callable[[str, str], str | int | float]
 """Reads a value. The second argument is the option as messages show it: `--max-turns <n>`."""
 
+SETTING_SOURCES = ("user", "project", "local")
+
 _SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
 _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
 
@@ -86,6 +88,45 @@ def read_model(value: str, shown: str) -> str:
     if not value.strip():
         raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave out the option.")
     return value
+
+
+def read_tokens(value: str, shown: str) -> int:
+    """Parse a number of tokens, which may be 0."""
+    return 0 if value == "0" else read_count(value, shown)
+
+
+def read_dollars(value: str, shown: str) -> float:
+    """Parse a positive amount of dollars."""
+    amount = read_duration("dollars")(value, shown)
+    assert isinstance(amount, float)
+    if not amount:
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
+    return amount
+
+
+def read_json_object(value: str, shown: str) -> str:
+    """Check that the value is a JSON object, and return it unchanged."""
+    import json  # few starts have such an option
+
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a JSON object")
+    return value
+
+
+def read_sources(value: str, shown: str) -> str:
+    """Check a list of the sources of settings, and return it without blanks."""
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    wrong = [name for name in names if name not in SETTING_SOURCES]
+    if wrong:
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(wrong[0])}' is invalid. "
+            f"Allowed choices are {', '.join(SETTING_SOURCES)}."
+        )
+    return ",".join(names)
 
 
 def split_rules(text: str) -> list[str]:

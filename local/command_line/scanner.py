@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.dataclass import dataclass
 
+from .option_table.declaration import Option, OptionKind
 from .option_values import OptionValue, is_session_id, shortened, split_rules
-from .options import BY_NAME, Option, OptionKind
+from .options import BY_NAME
+
+_WHOLE_WORDS = ("add_dirs", "mcp_config")
 
 
 @dataclass(frozen=True)
@@ -21,13 +25,15 @@ class Scanned:
     """The words that are not options, in order, and the value of each option.
 
     `variadic` is the last option that took more than one word: it may have swallowed a prompt. `ended_at_start` says
-    that the first word came after `--`, so it is not a command.
+    that the first word came after `--`, so it is not a command. `unknown` are
+    options that were passed over, each as the person reads it.
     """
 
     words: tuple[str, ...]
     values: Mapping[Option, OptionValue]
     variadic: str = ""
     ended_at_start: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 def scan(argv: Sequence[str]) -> Scanned:
@@ -41,6 +47,8 @@ class _Scanner:
         self._next = 0
         self._values: dict[Option, OptionValue] = {}
         self._variadic = ""
+        self._unknown: list[str] = []
+        self._tolerant = _speaks_json(self._argv)
 
     def scan(self) -> Scanned:
         words: list[str] = []
@@ -59,10 +67,13 @@ class _Scanner:
             if words == ["auth"]:
                 words += self._argv[self._next :]
                 break
-        return Scanned(tuple(words), self._values, self._variadic, ended_at_start)
+        return Scanned(tuple(words), self._values, self._variadic, ended_at_start, tuple(self._unknown))
 
     def _take_option(self, word: str) -> None:
         option, attached = _named(word)
+        if option is None:
+            self._pass_over(word)
+            return
         match option.kind:
             case OptionKind.FLAG:
                 if attached is not None:
@@ -72,11 +83,26 @@ class _Scanner:
                 self._values[option] = self._session_id() if attached is None else _read(option, attached)
             case OptionKind.VARIADIC:
                 words = [attached] if attached is not None else self._following(option)
-                self._append(option, words if option.field == "add_dirs" else _rules(words))
+                self._append(option, words if option.field in _WHOLE_WORDS else _rules(words))
             case OptionKind.REPEAT:
                 self._append(option, [str(_read(option, self._value(option, attached)))])
             case OptionKind.VALUE:
                 self._values[option] = _read(option, self._value(option, attached))
+
+    def _pass_over(self, word: str) -> None:
+        """Pass over an option that this version does not know, together with its value: what follows `=`, or the one
+        next word if it does not start with `-`. Only programs that speak JSON may use such options: a person meant
+        another one."""
+        name, equals, _ = word.partition("=")
+        if not self._tolerant:
+            near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
+            do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
+            raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
+        swallowed = ""
+        if not equals and self._next < len(self._argv) and not self._argv[self._next].startswith("-"):
+            swallowed = f" and its value {shortened(self._argv[self._next])!r}"
+            self._next += 1
+        self._unknown.append(f"unknown option '{shortened(name)}'{swallowed} ignored")
 
     def _append(self, option: Option, items: Sequence[str]) -> None:
         before = self._values.get(option, ())
@@ -117,17 +143,18 @@ class _Scanner:
         return found
 
 
-def _named(word: str) -> tuple[Option, str | None]:
-    """Return the option that `word` names, and the value attached to it."""
+def _speaks_json(argv: Sequence[str]) -> bool:
+    """Return whether a program drives this run: both formats are stream-json."""
+    pairs = {*argv, *(f"{name}={value}" for name, value in pairwise(argv))}
+    return {"--input-format=stream-json", "--output-format=stream-json"} <= pairs
+
+
+def _named(word: str) -> tuple[Option | None, str | None]:
+    """Return the option that `word` names, None for an unknown one, and the value attached to it."""
     name, equals, attached = word.partition("=")
     if not word.startswith("--") and len(word) > 2 and word[:2] in BY_NAME:
         name, equals, attached = word[:2], "=", word[2:]
-    option = BY_NAME.get(name)
-    if option is None:
-        near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
-        do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
-        raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
-    return option, attached if equals else None
+    return BY_NAME.get(name), attached if equals else None
 
 
 def _rules(words: Sequence[str]) -> list[str]:

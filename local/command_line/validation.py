@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 from ccb.tunnel.errors import UsageError
 
 from .model import Arguments, ConnectionOptions, SessionChoice, StdioOptions
+from .option_table.declaration import Group
 from .option_values import shortened
-from .options import HOST_COMMANDS, OPTIONS, Group
+from .options import HOST_COMMANDS, OPTIONS
 from .transport_choice import TransportKind, transport_kind
 
 Rule = tuple[Callable[[Arguments], bool], type[UsageError], str, str]

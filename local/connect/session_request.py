@@ -6,12 +6,15 @@ import getpass
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
+from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire import SessionOptions
 
 from ..command_line.model import Arguments
+from ..command_line.option_values import shortened
 from ..command_line.transport_choice import host_label
 
 if TYPE_CHECKING:
@@ -46,18 +49,20 @@ async def session_parameters(
 
 def session_options(arguments: Arguments, settings: Settings, *, api_key_source: str = "none") -> SessionOptions:
     """Return the options of a new session. A flag outranks a setting."""
-    agent, streams = arguments.agent, arguments.streams
+    agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     mode = _flagged_mode(arguments) or settings.permissionMode or "default"
     asks = streams.permission_prompt_tool == "stdio" or not arguments.headless
     return SessionOptions(
         model=agent.model or settings.model,
         permission_mode=mode,
         permission_prompts="stdio" if asks else "none",
-        allow_bypass=mode == "bypassPermissions",
+        allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
         allowed_tools=[*settings.permissions.allow, *agent.allowed_tools],
         disallowed_tools=[*settings.permissions.deny, *agent.disallowed_tools],
-        system_prompt=agent.system_prompt,
-        append_system_prompt=agent.append_system_prompt,
+        system_prompt=_prompt(agent.system_prompt, sdk.system_prompt_file, "--system-prompt-file"),
+        append_system_prompt=_prompt(
+            agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file"
+        ),
         max_turns=agent.max_turns,
         add_dirs=list(agent.add_dirs),
         partial_messages=streams.include_partial_messages or not arguments.headless,
@@ -67,6 +72,15 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
         host=host_label(arguments.connection),
         sandbox=agent.sandbox or settings.sandbox or "read-only",
         allow_net=agent.allow_net,
+        tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
+        json_schema=_object(sdk.json_schema),
+        agents=_object(sdk.agents),
+        client_mcp=client_servers(sdk.mcp_config),
+        max_budget_usd=sdk.max_budget_usd,
+        fallback_model=sdk.fallback_model,
+        max_thinking_tokens=sdk.max_thinking_tokens,
+        effort=sdk.effort,
+        include_hook_events=sdk.include_hook_events,
     )
 
 
@@ -80,6 +94,33 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
         if flag is not None:
             given[name] = flag
     return given
+
+
+def client_servers(configs: Sequence[str]) -> list[str]:
+    """Return the names of the MCP servers of --mcp-config that run inside the client. Raises UsageError."""
+    if not configs:
+        return []
+    from ..command_line.option_table.mcp_config import mcp_servers
+
+    return [name for name, server in mcp_servers(configs).items() if server.get("type") == "sdk"]
+
+
+def _object(text: str | None) -> dict[str, object] | None:
+    if text is None:
+        return None
+    import json
+
+    return cast(dict[str, object], json.loads(text))  # an object: `read_json_object` has checked it
+
+
+def _prompt(text: str | None, file: str | None, option: str) -> str | None:
+    """Return the text of an option, or that of the file which the option with a file names."""
+    if file is None:
+        return text
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{option} {shortened(file)}: it cannot be read", evidence=str(error)) from None
 
 
 def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:

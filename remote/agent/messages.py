@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.requests import ToolApproval
 
 from ..model.call import Retrying
@@ -43,7 +44,8 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
         "sandbox": config.permissions.cage_in_force,
         "slash_commands": [],
         "apiKeySource": config.api_key_source,
-        "claude_code_version": version,
+        "claude_code_version": CLAUDE_CODE_VERSION,
+        "ccb_version": version,
         "output_style": "default",
         "agents": [],
         "skills": [],

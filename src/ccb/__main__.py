@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import suppress
 
-from ccb import __version__
+from ccb import VERSION_ANSWER
 
 _BUG = 70  # ExitCode.INTERNAL, which may be impossible to import here
 _INTERRUPTED = 130
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _version() -> int:
-    sys.stdout.write(f"{__version__} (ccb)\n")
+    sys.stdout.write(f"{VERSION_ANSWER}\n")
     try:
         sys.stdout.flush()
     except OSError:

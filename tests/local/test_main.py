@@ -11,6 +11,7 @@ import pytest
 
 import ccb
 from ccb.local.command_line.options import COMMANDS, OPTIONS
+from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 
 pytestmark = pytest.mark.programs
 
@@ -69,7 +70,8 @@ def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None
 def test_version(tmp_path: Path) -> None:
     for argv in (["--version"], ["-v"], ["ssh", "host", "--version"]):
         done = ccb_run(tmp_path, *argv)
-        assert (done.returncode, done.stdout) == (0, f"{ccb.__version__} (ccb)\n")
+        assert (done.returncode, done.stdout) == (0, f"{ccb.VERSION_ANSWER}\n")
+    assert ccb.VERSION_ANSWER.split()[0] == CLAUDE_CODE_VERSION and ccb.__version__ in ccb.VERSION_ANSWER
 
 
 def test_help_names_every_option(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_installed_wheel_runs_from_another_directory(built: tuple[Path, Path
         return done.stdout
 
     ccb = str(venv / "bin" / "ccb")
-    assert run(ccb, "--version").endswith("(ccb)\n")
+    assert run(ccb, "--version").startswith("2.")
     assert "ssh" in run(ccb, "--help")
     assert "ssh" in run(str(venv / "bin" / "python"), "-m", "ccb", "--help")
     installed = run(

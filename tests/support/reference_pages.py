@@ -18,7 +18,8 @@ from tests.support.tool_page import tool_blocks
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.help_text import HOSTS, PATHS
-from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS, Group, Option, OptionKind, Subcommand
+from ccb.local.command_line.option_table.declaration import Group, Option, OptionKind, Subcommand
+from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
 from ccb.local.commands.auth import auth_parser
 from ccb.local.config.settings import RuleSettings, Settings
 

@@ -17,6 +17,10 @@ CAGES: Mapping[str, str] = {
 """What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
 
 
+CLAUDE_CODE_VERSION = "2.1.329"
+"""The version of the stream-json protocol that ccb speaks. Clients of that protocol compare it."""
+
+
 @dataclass(frozen=True)
 class SessionOptions:
     """All are optional. The names follow the flags of the command line, and lists keep their order."""
@@ -39,6 +43,16 @@ class SessionOptions:
     sandbox: str = "read-only"  # read-only | workspace | off: the cage of commands that run without a question
     allow_net: bool = False  # --allow-net was given: commands in the workspace cage may use the network
     settings: Json = field(default_factory=dict)  # see `SettingsOption`
+    tools: list[str] | None = None  # the built-in tools that the model is offered; None for all
+    json_schema: Json | None = None  # each turn ends with a value that fits it
+    agents: Json | None = None  # definitions of sub-agents, by name
+    client_hooks: Json | None = None  # hooks that the client answers, as `initialize` has them
+    client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
+    max_budget_usd: float | None = None
+    fallback_model: str | None = None
+    max_thinking_tokens: int | None = None
+    effort: str | None = None
+    include_hook_events: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""

@@ -115,3 +115,13 @@ async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code() -> N
     results.denied_unasked = True
     codes.append(results.exit_code)
     assert results.complete and codes == [ExitCode.OK, ExitCode.PERMISSION_DENIED]
+
+
+async def test_a_run_of_json_messages_succeeds_although_a_call_was_denied() -> None:
+    for print_all, code in ((True, ExitCode.OK), (False, ExitCode.PERMISSION_DENIED)):
+        results = TurnResults(KeptOutput(), RetryReports(quiet=True), print_all=print_all, print_failures=True)
+        results.pending.sent("a")
+        results.denied_unasked = True
+        results.pending.taken(["a"])
+        await results.from_host({"type": "result", "subtype": "success", "is_error": False})
+        assert results.exit_code is code

@@ -50,7 +50,7 @@ async def test_init_describes_the_session() -> None:
     assert init["model"] == "claude-sonnet-4-5"
     assert init["permissionMode"] == "default"
     assert init["cwd"] == "/srv/app"
-    assert init["claude_code_version"] == "9.9.9"
+    assert init["ccb_version"] == "9.9.9" and init["claude_code_version"].startswith("2.")
     for name in ("mcp_servers", "slash_commands", "agents", "skills", "plugins"):
         assert init[name] == []
 

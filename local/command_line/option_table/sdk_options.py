@@ -1,0 +1,102 @@
+"""The options that programs give to an agent of this family: the official SDKs, editors, scripts.
+
+Those in the group IGNORED are accepted and do nothing: what they ask for is either what ccb does anyway, or a feature
+that it does not have and that a session can do without.
+"""
+
+from __future__ import annotations
+
+from ..option_values import read_dollars, read_json_object, read_sources, read_tokens, read_uuid
+from .declaration import Group, Option, OptionKind
+
+_FLAG, _VALUE, _VARIADIC = OptionKind.FLAG, OptionKind.VALUE, OptionKind.VARIADIC
+
+SDK_OPTIONS = (
+    Option(
+        ("--tools",), Group.SDK, "tools", _VARIADIC,
+        "Offer the model only these tools: names, `default` for all, or an empty value for none.", "names",
+    ),
+    Option(
+        ("--json-schema",), Group.SDK, "json_schema", _VALUE,
+        "End each turn with a value that fits this JSON schema; the result has it as structured_output.",
+        "schema", read=read_json_object,
+    ),
+    Option(
+        ("--agents",), Group.SDK, "agents", _VALUE,
+        "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
+        "json", read=read_json_object,
+    ),
+    Option(
+        ("--mcp-config",), Group.SDK, "mcp_config", _VARIADIC,
+        "Use these MCP servers: JSON texts, or JSON files of this machine, with an object mcpServers.", "json",
+    ),
+    Option(
+        ("--strict-mcp-config",), Group.SDK, "strict_mcp_config", _FLAG,
+        "Use only the MCP servers of --mcp-config.",
+    ),
+    Option(
+        ("--setting-sources",), Group.SDK, "setting_sources", _VALUE,
+        "Read only these settings: a list of user, project and local; an empty value reads none.",
+        "names", read=read_sources,
+    ),
+    Option(
+        ("--settings",), Group.SDK, "settings", _VALUE,
+        "Add these settings: a JSON object, or the path of a file that holds one.", "json",
+    ),
+    Option(
+        ("--system-prompt-file",), Group.SDK, "system_prompt_file", _VALUE,
+        "Use the text of this file instead of the system prompt.", "file",
+    ),
+    Option(
+        ("--append-system-prompt-file",), Group.SDK, "append_system_prompt_file", _VALUE,
+        "Add the text of this file to the end of the system prompt.", "file",
+    ),
+    Option(
+        ("--max-budget-usd",), Group.SDK, "max_budget_usd", _VALUE,
+        "End a turn once this run has spent so many dollars on the model.", "dollars", read=read_dollars,
+    ),
+    Option(
+        ("--fallback-model",), Group.SDK, "fallback_model", _VALUE,
+        "Use this model while the chosen one is overloaded.", "model",
+    ),
+    Option(
+        ("--max-thinking-tokens",), Group.SDK, "max_thinking_tokens", _VALUE,
+        "Let the model think with at most this many tokens; 0 turns thinking off.", "n", read=read_tokens,
+    ),
+    Option(
+        ("--effort",), Group.SDK, "effort", _VALUE,
+        "Set how much effort the model spends: low, medium, high, xhigh or max.", "level",
+    ),
+    Option(
+        ("--include-hook-events",), Group.SDK, "include_hook_events", _FLAG,
+        "With stream-json: also print when hooks start and what they answer.",
+    ),
+    Option(
+        ("--allow-dangerously-skip-permissions",), Group.AGENT, "allow_bypass", _FLAG,
+        "Let the person or a program choose the permission mode bypassPermissions later.",
+    ),
+    Option(
+        ("--resume-session-at",), Group.SESSION, "resume_at", _VALUE,
+        "With --resume: continue after this message (its UUID) and leave out what came later.",
+        "uuid", read=read_uuid,
+    ),
+    Option(
+        ("--no-session-persistence",), Group.SESSION, "forget", _FLAG,
+        "Remove the session from the host when this run ends.",
+    ),
+    *(
+        Option((name,), Group.IGNORED, name, kind, text, metavar)
+        for name, kind, text, metavar in (
+            ("--betas", _VARIADIC, "Beta features of the model API.", "names"),
+            ("--task-budget", _VALUE, "A budget that the model is told.", "tokens"),
+            ("--plugin-dir", _VALUE, "A directory with a plugin.", "dir"),
+            ("--session-mirror", _FLAG, "A copy of the transcript on stdout.", ""),
+            ("--thinking", _VALUE, "How thinking is chosen.", "mode"),
+            ("--thinking-display", _VALUE, "How thinking is shown.", "mode"),
+            ("--resume-drops-turn", _VALUE, "A check of the resumed turn.", "uuid"),
+            ("--debug-file", _VALUE, "A file for debugging output.", "file"),
+            ("--await-initialize", _FLAG, "Wait for the client's first request.", ""),
+            ("--initialize-fields", _VALUE, "Fields of the first answer.", "names"),
+        )
+    ),
+)  # fmt: skip

@@ -1,0 +1,117 @@
+"""The command lines that the official SDKs write, and CCB_REMOTE."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.config.settings import Settings
+from ccb.local.connect.session_request import session_options
+from ccb.tunnel.errors import UsageError
+
+UUID = "0a1b2c3d-1111-4222-8333-444455556666"
+STREAMS = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
+SERVERS = '{"mcpServers": {"calc": {"type": "sdk", "name": "calc"}, "files": {"command": "x"}}}'
+
+PYTHON = [
+    *("--output-format", "stream-json", "--verbose", "--append-system-prompt", "APP", "--tools", "Bash,Read"),
+    *("--allowedTools", "Bash(ls:*),Read,mcp__calc__add", "--max-turns", "3", "--max-budget-usd", "1.0"),
+    *("--disallowedTools", "Write", "--model", "opus", "--fallback-model", "haiku", "--betas", "context-1m-2025-08-07"),
+    *("--permission-prompt-tool", "stdio", "--permission-mode", "acceptEdits", f"--resume={UUID}"),
+    *("--settings", '{"a": 1}', "--add-dir", "/tmp", "--add-dir", "/var", "--mcp-config", SERVERS),
+    *("--include-partial-messages", "--include-hook-events", "--strict-mcp-config", "--fork-session"),
+    *("--setting-sources=user,project", "--plugin-dir", "/tmp/plug", "--foo", "bar", "--baz"),
+    *("--max-thinking-tokens", "100", "--effort", "low", "--json-schema", '{"type": "object"}'),
+    *("--input-format", "stream-json"),
+]
+NPM = [
+    *("--output-format", "stream-json", "--verbose", "--input-format", "stream-json", "--max-thinking-tokens=100"),
+    *("--effort=low", "--max-turns=3", "--max-budget-usd=1", "--model=opus", "--betas=context-1m-2025-08-07"),
+    *('--json-schema={"type": "object"}', "--permission-prompt-tool=stdio", "--allowedTools=Bash(ls:*),Read"),
+    *("--disallowedTools=Write", "--tools=Bash,Read", "--mcp-config", SERVERS, "--setting-sources=user,project"),
+    *("--strict-mcp-config", "--permission-mode=acceptEdits", "--allow-dangerously-skip-permissions"),
+    *("--fallback-model=haiku", "--include-hook-events", "--include-partial-messages", "--add-dir=/tmp"),
+    *("--add-dir=/var", "--plugin-dir=/tmp/plug", f"--resume={UUID}", "--fork-session", "--no-session-persistence"),
+    *("--foo", "bar", "--baz", "--settings", '{"a": 1}', "--append-system-prompt=APP"),
+]
+
+
+@pytest.mark.parametrize("argv", [PYTHON, NPM], ids=["python", "npm"])
+def test_the_command_lines_of_the_official_clients_are_understood(argv: list[str]) -> None:
+    arguments = parse_arguments(argv)
+    assert arguments.headless and arguments.prompt is None and arguments.session.resume == UUID
+    assert arguments.sdk.setting_sources == "user,project" and arguments.sdk.settings == '{"a": 1}'
+    options = session_options(arguments, Settings())
+    assert (options.tools, options.client_mcp) == (["Bash", "Read"], ["calc"])
+    assert (options.json_schema, options.max_budget_usd) == ({"type": "object"}, 1.0)
+    assert (options.fallback_model, options.effort, options.max_thinking_tokens) == ("haiku", "low", 100)
+    assert (options.permission_prompts, options.append_system_prompt) == ("stdio", "APP")
+    assert options.include_hook_events and options.partial_messages
+    assert options.from_json(options.to_json()) == options
+    assert [hint for hint in arguments.hints if hint.startswith("unknown")] == [
+        "unknown option '--foo' and its value 'bar' ignored",
+        "unknown option '--baz' ignored",
+    ]
+
+
+def test_an_unknown_option_is_passed_over_only_in_a_run_of_json_messages() -> None:
+    for given, said in (
+        (["--new"], "unknown option '--new' ignored"),
+        (["--new=a b"], "unknown option '--new' ignored"),
+        (["--new", "a", "--verbose"], "unknown option '--new' and its value 'a' ignored"),
+    ):
+        assert parse_arguments([*given, *STREAMS]).hints == (said,)
+        for formats in ([], STREAMS[:3]):
+            with pytest.raises(UsageError, match="unknown option '--new'"):
+                parse_arguments([*formats, "-p", *given])
+
+
+def test_tools_can_be_none_all_or_some() -> None:
+    def tools(*argv: str) -> list[str] | None:
+        return session_options(parse_arguments([*argv, *STREAMS]), Settings()).tools
+
+    assert tools() is None and tools("--tools", "default") is None and tools("--tools=default") is None
+    assert tools("--tools", "") == [] and tools("--tools=") == []
+    assert tools("--tools", "Bash", "Read") == ["Bash", "Read"]
+
+
+def test_an_empty_system_prompt_is_one_and_a_file_may_hold_it(tmp_path: Path) -> None:
+    def prompt(*argv: str) -> str | None:
+        return session_options(parse_arguments([*argv, *STREAMS]), Settings()).system_prompt
+
+    (tmp_path / "prompt").write_text("from a file")
+    assert prompt() is None and prompt("--system-prompt", "") == ""
+    assert prompt("--system-prompt-file", str(tmp_path / "prompt")) == "from a file"
+    with pytest.raises(UsageError, match="cannot be read"):
+        prompt("--system-prompt-file", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--json-schema", "[]"], "not a JSON object"),
+        (["--agents", "{"], "not a JSON object"),
+        (["--setting-sources", "user,root"], "Allowed choices are user, project, local"),
+        (["--max-budget-usd", "0"], "must be more than 0"),
+        (["--mcp-config", "/nonexistent/mcp.json"], "it cannot be read"),
+        (["--mcp-config", '{"mcpServers": {"a": 1}}'], "no object mcpServers"),
+    ],
+)
+def test_a_wrong_value_is_refused(argv: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        session_options(parse_arguments([*argv, *STREAMS]), Settings())
+
+
+def test_ccb_remote_moves_a_session_to_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    moved = parse_arguments([*STREAMS, "--model", "opus"], remote="ann@devbox:/srv/app")
+    target = moved.connection.target
+    assert target is not None and (target.user, target.host) == ("ann", "devbox")
+    assert (moved.command, moved.directory, moved.agent.model) == ("ssh", "/srv/app", "opus")
+    assert parse_arguments(STREAMS, remote="devbox").directory == str(tmp_path)  # the same path on the host
+    assert parse_arguments(["-p", "look"], remote="devbox").prompt == "look"
+    assert parse_arguments(["--local", *STREAMS], remote="devbox").connection.target is None
+    named = parse_arguments(["ssh", "other:/x"], remote="devbox").connection.target
+    assert named is not None and named.host == "other"
