@@ -20,7 +20,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability, CageServer
-from .process import MARK, Process, child_environment, new_mark, start
+from .process import MARK, Process, child_environment, new_mark, spawn, start
 
 T = TypeVar("T")
 
@@ -58,6 +58,14 @@ class DirEntry:
     name: str
     kind: FileKind
     target: str = ""
+
+
+@dataclass(frozen=True)
+class Redirect:
+    """The descriptors that a process without a cage gets as stdin and stderr. The caller closes them."""
+
+    stdin: int
+    stderr: int
 
 
 class FileChanged(Exception):
@@ -113,9 +121,11 @@ class Host(Protocol):
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
+        redirect: Redirect | None = None,
     ) -> Process:
         """Start a process (see `process.start`), with `env` added to the environment of children. With a `cage`, run
-        it in that cage with a TMPDIR of its own, or raise CageUnavailable. When it is cancelled, nothing runs."""
+        it in that cage with a TMPDIR of its own, or raise CageUnavailable. `redirect` is for a process without a cage.
+        When it is cancelled, nothing runs."""
 
     def cages(self) -> Availability:
         """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""
@@ -186,9 +196,12 @@ class LocalHost:
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
+        redirect: Redirect | None = None,
     ) -> Process:
         whole = {**child_environment(self._environ), **(env or {})}
         mark = new_mark(self.session)
+        if redirect is not None:
+            return await self._start_redirected(argv, cwd, {**whole, MARK: mark}, on_output, redirect)
         if cage is None:
             return await self._start_uncaged(argv, cwd, whole, on_output, mark)
         loop = asyncio.get_running_loop()
@@ -210,6 +223,20 @@ class LocalHost:
             return start(argv, cwd, env, on_output, mark)
         await _in_thread(self._cages.check)
         return start(argv, cwd, env, on_output, mark, self._cages.accept)
+
+    async def _start_redirected(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        on_output: Callable[[bytes], None],
+        redirect: Redirect,
+    ) -> Process:
+        watches = self._cages.watches
+        if watches:
+            await _in_thread(self._cages.check)
+        child = spawn(argv, cwd, env, redirect.stdin, redirect.stderr)
+        return Process(child, env[MARK], on_output, self._cages.accept if watches else None)
 
     def cages(self) -> Availability:
         return self._cages.availability()

@@ -13,7 +13,7 @@ from typing import Callable
 
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability
-from .host import ABSENT, DirEntry, FileInfo, Host
+from .host import ABSENT, DirEntry, FileInfo, Host, Redirect
 from .process import Process
 
 
@@ -66,8 +66,9 @@ class PinnedHost:
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
+        redirect: Redirect | None = None,
     ) -> Process:
-        return await self._host.start(argv, cwd, on_output, env, cage)
+        return await self._host.start(argv, cwd, on_output, env, cage, redirect)
 
     def cages(self) -> Availability:
         return self._host.cages()

@@ -232,18 +232,29 @@ def start(
     """Start `argv` in its own session with stdin from /dev/null. `on_output` is called in the event loop with stdout
     and stderr, merged in order. `env` is the whole environment (see `child_environment`), `finish` as in Process. Raise
     OSError when the program cannot be started."""
-    popen = subprocess.Popen(
+    child = spawn(argv, cwd, {**env, MARK: mark} if mark else env)
+    return Process(child, mark, on_output, finish)
+
+
+def spawn(
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.STDOUT,
+) -> RunningChild:
+    """Start `argv` in its own session with exactly this environment, and return it with a pipe from its stdout."""
+    return subprocess.Popen(
         list(argv),
         cwd=cwd,
-        env={**env, MARK: mark} if mark else dict(env),
-        stdin=subprocess.DEVNULL,
+        env=dict(env),
+        stdin=stdin,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         start_new_session=True,
         close_fds=True,
         bufsize=0,
     )
-    return Process(popen, mark, on_output, finish)
 
 
 def _nothing(data: bytes) -> None:

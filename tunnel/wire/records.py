@@ -223,6 +223,27 @@ class ForkedRecord:
 
 
 @dataclass(frozen=True)
+class TakenRecord:
+    """`taken`: a turn has taken the prompt of the input `input_id`, so no other turn takes it. A `prompt` record
+    follows if it enters the conversation, which commands and prompts that a hook refuses do not."""
+
+    kind: ClassVar[str] = "taken"
+    input_id: str
+
+
+@dataclass(frozen=True)
+class HookRecord:
+    """`hook`: `count` hooks are about to run. It is durable before they run. `match` is what their matchers were
+    compared with, `about` the id of a tool call."""
+
+    kind: ClassVar[str] = "hook"
+    event: str
+    match: str = ""
+    about: str = ""
+    count: int = 0
+
+
+@dataclass(frozen=True)
 class UnknownRecord:
     """A record of a kind that this version does not know. Projections skip it."""
 
@@ -233,7 +254,7 @@ class UnknownRecord:
 Content = Union[
     MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
-    WorkerRecord, ForkedRecord, UnknownRecord,
+    WorkerRecord, ForkedRecord, TakenRecord, HookRecord, UnknownRecord,
 ]  # fmt: skip
 
 

@@ -210,6 +210,19 @@ CAN_USE_TOOL: RequestKind[ToolApproval, ToolPermission] = RequestKind(
     "can_use_tool", AnsweredBy.PERSON, ToolPermission.from_answer
 )
 
+
+@dataclass(frozen=True)
+class HookCallback:
+    """Run the hook that the driving program has registered as `callback_id`. `input` is the event. The answer is the
+    hook's output, the same object that a command hook prints."""
+
+    callback_id: str
+    input: Json
+    tool_use_id: str
+
+
+HOOK_CALLBACK: RequestKind[HookCallback, Json] = RequestKind("hook_callback", AnsweredBy.CLIENT, payload_of)
+
 CLIENT_DEADLINE_S = 60.0
 """Seconds a client waits for the worker's answer while it is connected; what the official clients use."""
 

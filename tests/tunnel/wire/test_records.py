@@ -31,6 +31,7 @@ from ccb.tunnel.wire.records import (
     DamagedRecord,
     DriverRecord,
     ForkedRecord,
+    HookRecord,
     InputRecord,
     LateAnswerRecord,
     MessageRecord,
@@ -41,6 +42,7 @@ from ccb.tunnel.wire.records import (
     PromptRecord,
     Record,
     RecordError,
+    TakenRecord,
     ToolStartRecord,
     TurnEndRecord,
     TurnStartRecord,
@@ -69,12 +71,12 @@ names = text.filter(bool)
 
 KINDS = [
     "message", "input", "options", "turn_start", "turn_end", "prompt", "tool_start", "model_end", "withdrawn", "model",
-    "agent_result", "late_answer", "damaged", "driver", "worker", "forked",
+    "agent_result", "late_answer", "damaged", "driver", "worker", "forked", "taken", "hook",
 ]  # fmt: skip
 FIELDS = [
     "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
     "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
-    "message", "response", "request", "agent_id", "parent_tool_use_id",
+    "message", "response", "request", "agent_id", "parent_tool_use_id", "input_id", "event", "match", "about", "count",
 ]  # fmt: skip
 bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
 
@@ -91,6 +93,8 @@ contents: st.SearchStrategy[Content] = st.one_of(
             st.builds(PromptItem, names) | st.builds(PromptItem, content=st.lists(objects, max_size=2)), max_size=3
         ),
     ),
+    st.builds(TakenRecord, text),
+    st.builds(HookRecord, text, text, text, numbers),
     st.builds(ToolStartRecord, text, text),
     st.builds(ModelEndRecord, text, st.none() | text, objects),
     st.builds(WithdrawnRecord, text),

@@ -1,0 +1,1 @@
+"""Slash commands of the worker: built-in ones, those of files, and skills."""

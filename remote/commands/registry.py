@@ -1,0 +1,122 @@
+"""The registry of the slash commands that the worker knows. A prompt that starts with `/name` is looked up here when
+its turn begins.
+
+How to add one: `session.commands.register(SlashCommand("compact", "Summarise …", run, hint="[hint]"))`. `run` gets a
+CommandCall and returns `Printed` (the turn ends with this text, without the model) or `Expanded` (the model gets these
+blocks after the prompt). It is awaited inside the turn, so it may take long, may call the model through its own agent,
+and is cancelled by an interrupt. Commands that come and go (files, MCP prompts) are given by `provide`: a function that
+is asked at the start of each turn. A registered name wins over a provided one, and an earlier provider over a later
+one. The names are in `slash_commands` of the init message, and the descriptions in the answer to `initialize`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+Json = dict[str, Any]
+
+_CALL = re.compile(r"/([\w:.@-]+)(?:\s+(.*))?\s*\Z", re.DOTALL)
+MOST_COMMANDS = 1000
+
+
+@dataclass(frozen=True)
+class CommandCall:
+    """One use of a command. `arguments` is the text behind its name; `attached` are the blocks of the prompt besides
+    its text, such as images."""
+
+    name: str
+    arguments: str = ""
+    attached: Sequence[Json] = ()
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The command has done its work. `text` is shown to the person; the model learns nothing of it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """The model gets `blocks` after the prompt. `allowed` are permission rules that hold during the turn, `model` is
+    used during the turn, None for the session's."""
+
+    blocks: Sequence[Json]
+    allowed: Sequence[str] = ()
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class SlashCommand:
+    """One command. `hint` shows its arguments; `source` says where it comes from: `builtin`, `user`, `project`,
+    `skill`, `mcp`."""
+
+    name: str
+    description: str
+    run: Callable[[CommandCall], Awaitable[Printed | Expanded]]
+    hint: str = ""
+    source: str = "builtin"
+
+    def public(self) -> Json:
+        """Return the entry for the answer to `initialize`."""
+        described = f"{self.description} ({self.source})" if self.source not in ("builtin", "") else self.description
+        return {
+            "name": self.name,
+            "description": described,
+            "argumentHint": self.hint,
+            "builtin": self.source == "builtin",
+        }
+
+
+class CommandRegistry:
+    """The commands of one session."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, SlashCommand] = {}
+        self._providers: list[Callable[[], Iterable[SlashCommand]]] = []
+        self._known: dict[str, SlashCommand] | None = None
+
+    def register(self, command: SlashCommand) -> None:
+        """Add a built-in command. Raise ValueError if its name is taken."""
+        if command.name in self._registered:
+            raise ValueError(f"/{command.name} is registered already")
+        self._registered[command.name] = command
+        self._known = None
+
+    def provide(self, provider: Callable[[], Iterable[SlashCommand]]) -> None:
+        """Ask `provider` for more commands at the start of each turn."""
+        self._providers.append(provider)
+        self._known = None
+
+    def refresh(self) -> None:
+        """Ask the providers again when the commands are looked at next."""
+        self._known = None
+
+    @property
+    def commands(self) -> Sequence[SlashCommand]:
+        """All commands, sorted by name."""
+        return sorted(self._all().values(), key=lambda each: each.name)
+
+    def find(self, blocks: Sequence[Json]) -> tuple[SlashCommand, CommandCall] | None:
+        """Return the command that a prompt calls, and the call; None for a prompt that is not a command. A prompt such
+        as `/etc/hosts is wrong` names no known command and is an ordinary prompt."""
+        if not blocks or blocks[0].get("type") != "text":
+            return None
+        found = _CALL.match(str(blocks[0].get("text")).strip())
+        command = self._all().get(found[1]) if found else None
+        if found is None or command is None:
+            return None
+        return command, CommandCall(command.name, (found[2] or "").strip(), blocks[1:])
+
+    def _all(self) -> dict[str, SlashCommand]:
+        if self._known is None:
+            known = dict(self._registered)
+            for provider in self._providers:
+                for command in provider():
+                    if len(known) < MOST_COMMANDS:
+                        known.setdefault(command.name, command)
+            self._known = known
+        return self._known

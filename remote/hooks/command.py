@@ -1,0 +1,80 @@
+"""Runs the shell command of a hook: JSON on stdin, limited output, and no process left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..system.deadline import within
+from ..system.host import Host, Redirect
+
+_MAX_STDOUT, _MAX_STDERR = 1 << 20, 1 << 16
+_CHUNK = 65536
+
+
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a command ended. `code` is its exit code, negative for a signal, None if it was stopped at its timeout."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+class _Kept:
+    """The first bytes of an output."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._data = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._data += data[: self._most - len(self._data)]
+
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")
+
+
+async def run_command(host: Host, command: str, cwd: str, payload: bytes, timeout_s: float) -> CommandEnd:
+    """Run a command of the shell in `cwd` with `payload` on its stdin. It and everything that it started is stopped at
+    its end, at the timeout and when this is cancelled. Raise OSError if it cannot be started."""
+    stdout, stderr = _Kept(_MAX_STDOUT), _Kept(_MAX_STDERR)
+    shell = host.which("bash") or "/bin/sh"
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, True)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(reader, _CHUNK)
+            if data:
+                stderr.add(data)
+            else:
+                loop.remove_reader(reader)
+
+    try:
+        with tempfile.TemporaryFile() as given:
+            given.write(payload)
+            given.seek(0)
+            redirect = Redirect(given.fileno(), writer)
+            process = await host.start(
+                [shell, "-c", command], cwd, stdout.add, {"CLAUDE_PROJECT_DIR": cwd}, redirect=redirect
+            )
+        loop.add_reader(reader, read)
+        code: int | None = None
+        try:
+            with contextlib.suppress(asyncio.TimeoutError):
+                code = await within(timeout_s, process.wait())
+        finally:
+            await process.stop()
+        read()
+        return CommandEnd(code, stdout.text(), stderr.text())
+    finally:
+        loop.remove_reader(reader)
+        os.close(reader)
+        os.close(writer)

@@ -1,0 +1,161 @@
+"""Runs the hooks of an event, all at the same time, and returns what they decided.
+
+How to use it: `outcome = await deps.hooks.run(EVENT, {its own fields}, match)`. The runner adds the fields that every
+event has (session, directory, mode), shows the person what hooks say to them, and keeps in the journal that they ran
+before they run. Without a matching hook it costs nothing. Helpers that own an event call it at the event's place:
+compaction calls `run(PRE_COMPACT, {"trigger": …, "custom_instructions": …}, trigger)` and gives up if it `blocked`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.records import MAIN_AGENT, Content, HookRecord, MessageRecord, Record
+from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed
+
+from ..ports import Broker, NotKept
+from ..system.deadline import within
+from ..system.host import Host
+from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
+from .table import NOTIFICATION, Hook, HookSource, read_hooks
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class HookSession:
+    """What a session lends to its hooks. `emit` and `commit` write to its journal; `mode` returns the permission mode;
+    `reports` returns whether the client wants a message about each hook."""
+
+    id: str
+    transcript: str
+    cwd: str
+    host: Host
+    broker: Broker
+    emit: Callable[[Content, str], Record]
+    commit: Callable[[], Any]
+    mode: Callable[[], str]
+    reports: Callable[[], bool] = lambda: False
+
+
+class HookRunner:
+    """`hooks` are all hooks in force, those of the settings first. Hooks run on the host, outside the cages, as
+    commands of the person."""
+
+    def __init__(self, session: HookSession) -> None:
+        self._session = session
+        self._configured: tuple[Hook, ...] = ()
+        self._callbacks: tuple[Hook, ...] = ()
+        self.problems: list[str] = []
+        """What is wrong with the configured hooks, in words."""
+
+    @property
+    def hooks(self) -> Sequence[Hook]:
+        return (*self._configured, *self._callbacks)
+
+    def configure(self, sources: Iterable[HookSource]) -> None:
+        """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
+        the laptop and is left out."""
+        problems: list[str] = []
+        hooks = read_hooks(sources, problems.append)
+        self.problems = problems
+        self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
+
+    def use_callbacks(self, hooks: Sequence[Hook]) -> None:
+        """Replace the callbacks of the driving program (see `table.client_hooks`)."""
+        self._callbacks = tuple(hooks)
+
+    def matching(self, event: str, match: str = "") -> list[Hook]:
+        """Return the hooks that run for an event, each command and callback once."""
+        found: dict[tuple[str, str], Hook] = {}
+        for hook in self.hooks:
+            if hook.event == event and hook.matches(match):
+                found[hook.command, hook.callback] = hook
+        return list(found.values())
+
+    async def run(
+        self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
+    ) -> HookOutcome:
+        """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
+        `about` the id of the tool call. A hook that fails is shown to the person and decides nothing. When this is
+        cancelled, nothing runs on. Raise NotKept."""
+        hooks = self.matching(event, match)
+        if not hooks:
+            return NOTHING
+        session = self._session
+        session.emit(HookRecord(event, match, about, len(hooks)), agent_id)
+        await session.commit()
+        whole = {
+            "session_id": session.id,
+            "transcript_path": session.transcript,
+            "cwd": session.cwd,
+            "permission_mode": session.mode(),
+            "hook_event_name": event,
+            **({"agent_id": agent_id} if agent_id else {}),
+            **payload,
+        }
+        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about)) for hook in hooks]
+        try:
+            outcome = merged(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        name = f"{event}:{match}" if match else event
+        for text in outcome.notes:
+            self._tell(text, "info", agent_id)
+        for text in outcome.errors:
+            self._tell(f"A {name} hook failed: {text}", "warning", agent_id)
+        return outcome
+
+    async def _one(self, hook: Hook, match: str, payload: Json, about: str) -> HookOutcome:
+        try:
+            if hook.callback:
+                return await self._callback(hook, payload, about)
+            return await self._command(hook, match, payload)
+        except NotKept:
+            raise
+        except Exception as error:  # noqa: BLE001 - a hook that cannot run decides nothing
+            _log.warning("a hook of %s failed: %s", hook.event, error)
+            return HookOutcome(errors=(str(error) or type(error).__name__,))
+
+    async def _callback(self, hook: Hook, payload: Json, about: str) -> HookOutcome:
+        question = HookCallback(hook.callback, payload, about or str(uuid.uuid4()))
+        request = Request(HOOK_CALLBACK, question, about=hook.event)
+        try:
+            answer = await within(hook.timeout_s, self._session.broker.request(request))
+        except asyncio.TimeoutError:
+            raise RequestFailed(f"no answer within {hook.timeout_s:g} s") from None
+        return read_answer(hook.event, answer)
+
+    async def _command(self, hook: Hook, match: str, payload: Json) -> HookOutcome:
+        from .command import run_command
+
+        session = self._session
+        facts = {"hook_id": str(uuid.uuid4()), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
+        self._report("hook_started", facts)
+        data = json.dumps(payload).encode() + b"\n"
+        end = await run_command(session.host, hook.command, session.cwd, data, hook.timeout_s)
+        if end.code is None:
+            outcome = HookOutcome(errors=(f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}",))
+        else:
+            outcome = read_output(hook.event, end.code, end.stdout, end.stderr)
+        how = "error" if outcome.errors else "success"
+        printed = {"output": end.stdout + end.stderr, "stdout": end.stdout, "stderr": end.stderr}
+        self._report("hook_response", {**facts, **printed, "exit_code": end.code, "outcome": how})
+        return outcome
+
+    def _report(self, subtype: str, facts: Json) -> None:
+        if self._session.reports():
+            self._session.emit(MessageRecord({"type": "system", "subtype": subtype, **facts}), MAIN_AGENT)
+
+    def _tell(self, text: str, level: str, agent_id: str) -> None:
+        body = {"type": "system", "subtype": "informational", "content": text, "level": level}
+        self._session.emit(MessageRecord(body), agent_id)

@@ -1,0 +1,152 @@
+"""The hooks that are configured, and which of them an event runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+Json = dict[str, Any]
+
+PRE_TOOL_USE, POST_TOOL_USE, PERMISSION_REQUEST = "PreToolUse", "PostToolUse", "PermissionRequest"
+USER_PROMPT_SUBMIT, NOTIFICATION = "UserPromptSubmit", "Notification"
+SESSION_START, SESSION_END, PRE_COMPACT = "SessionStart", "SessionEnd", "PreCompact"
+STOP, SUBAGENT_STOP = "Stop", "SubagentStop"
+
+EVENTS = (
+    PRE_TOOL_USE,
+    PERMISSION_REQUEST,
+    POST_TOOL_USE,
+    USER_PROMPT_SUBMIT,
+    NOTIFICATION,
+    STOP,
+    SUBAGENT_STOP,
+    PRE_COMPACT,
+    SESSION_START,
+    SESSION_END,
+)
+_WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP)
+
+COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S = 600.0, 60.0
+_MAX_HOOKS = 500
+_NAMES = re.compile(r"[A-Za-z0-9_|]+")
+_ALL = ("", "*")
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One hook of an event: the shell `command`, or the `callback` id of the program that drives. `source` and `path`
+    say where it is configured: see `WorkerSettings`; callbacks have the source `client`."""
+
+    event: str
+    matcher: str
+    command: str = ""
+    callback: str = ""
+    timeout_s: float = COMMAND_TIMEOUT_S
+    source: str = ""
+    path: str = ""
+
+    def matches(self, subject: str) -> bool:
+        """Return whether the hook runs for an event about `subject`: a tool's name, a source, a trigger."""
+        if self.matcher in _ALL or self.event in _WITHOUT_MATCHER:
+            return True
+        if _NAMES.fullmatch(self.matcher):
+            return subject in self.matcher.split("|")
+        return re.search(self.matcher, subject) is not None
+
+
+@dataclass(frozen=True)
+class HookSource:
+    """A `hooks` object of one settings file, as the file has it, and where it comes from."""
+
+    value: Any
+    source: str
+    path: str = ""
+
+
+def read_hooks(sources: Iterable[HookSource], report: Callable[[str], None]) -> tuple[Hook, ...]:
+    """Return the command hooks of all sources in order. What cannot be used is reported in words."""
+    found: list[Hook] = []
+    for given in sources:
+        for event, entry, hook in _listed(given, report):
+            where = f"{given.path or given.source}: hooks.{event}"
+            read = _read(event, entry.get("matcher"), hook, given)
+            if isinstance(read, str):
+                report(f"{where}: {read}")
+            elif len(found) >= _MAX_HOOKS:
+                report(f"{where}: more than {_MAX_HOOKS} hooks; the rest is left out")
+                return tuple(found)
+            else:
+                found.append(read)
+    return tuple(found)
+
+
+def client_hooks(value: object) -> tuple[Hook, ...]:
+    """Return the callbacks in the `hooks` of a client's `initialize` request. Raise ValueError if it is malformed."""
+    found = []
+    for event, entries in value.items() if isinstance(value, dict) else ():
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, dict) or not isinstance(ids := entry.get("hookCallbackIds"), list):
+                raise ValueError(f"hooks.{event}: a list of hookCallbackIds is missing")
+            matcher, timeout = entry.get("matcher"), entry.get("timeout")
+            wrong = _matcher_problem(matcher)
+            if wrong:
+                raise ValueError(f"hooks.{event}: {wrong}")
+            seconds = float(str(timeout)) if _is_positive(timeout) else CALLBACK_TIMEOUT_S
+            found += [
+                Hook(event, matcher or "", callback=str(each), timeout_s=seconds, source="client") for each in ids
+            ]
+    return tuple(found[:_MAX_HOOKS])
+
+
+def _listed(given: HookSource, report: Callable[[str], None]) -> Iterator[tuple[str, Json, Json]]:
+    """Yield the event, the entry and the hook object of each hook."""
+    where = given.path or given.source
+    if not isinstance(given.value, dict):
+        report(f"{where}: hooks is not an object")
+        return
+    for event, entries in given.value.items():
+        if event not in EVENTS:
+            report(f"{where}: hooks.{event}: ccb has no such event; it has {', '.join(EVENTS)}")
+            continue
+        for entry in entries if isinstance(entries, list) else [entries]:
+            hooks = entry.get("hooks") if isinstance(entry, dict) else None
+            if not isinstance(hooks, list):
+                report(f'{where}: hooks.{event}: an entry needs "hooks", a list')
+                continue
+            for hook in hooks:
+                yield event, entry, hook if isinstance(hook, dict) else {}
+
+
+def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | str:
+    """Return the hook, or what is wrong with it."""
+    wrong = _matcher_problem(matcher)
+    if wrong:
+        return wrong
+    kind, command, timeout = hook.get("type"), hook.get("command"), hook.get("timeout")
+    if kind != "command":
+        return f'the type is "command", not {kind!r}'
+    if not isinstance(command, str) or not command.strip():
+        return "a command is missing"
+    if timeout is not None and not _is_positive(timeout):
+        return "timeout is a number of seconds above 0"
+    seconds = COMMAND_TIMEOUT_S if timeout is None else float(str(timeout))
+    return Hook(event, str(matcher or ""), command, timeout_s=seconds, source=given.source, path=given.path)
+
+
+def _matcher_problem(matcher: object) -> str:
+    if matcher is None or matcher in _ALL:
+        return ""
+    if not isinstance(matcher, str):
+        return "matcher is a text"
+    try:
+        re.compile(matcher)
+    except re.error as error:
+        return f"the matcher {matcher!r} is no regular expression: {error}"
+    return ""
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e7

@@ -1,0 +1,224 @@
+"""Hooks of one event: which of them run, what they are told, what they decide, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ccb.remote.hooks.outcome import NOTHING, HookOutcome, read_output
+from ccb.remote.hooks.runner import HookRunner, HookSession
+from ccb.remote.hooks.table import Hook, HookSource, client_hooks, read_hooks
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import marked
+from ccb.tunnel.wire.records import Content, HookRecord, MessageRecord, Record, record_of
+from ccb.tunnel.wire.requests import Request, RequestFailed
+
+Json = dict[str, Any]
+
+
+class Client:
+    """Stands for the program that drives: answers callbacks from a table."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Json | None] = {}
+        self.asked: list[Json] = []
+
+    def can_ask(self, kind: object) -> bool:
+        return True
+
+    async def request(self, request: Request[Any, Any]) -> Any:
+        self.asked.append(request.public()["request"])
+        answer = self.answers.get(request.payload.callback_id, {"error": "no such callback"})
+        if answer is None:
+            await asyncio.Event().wait()
+        if answer and "error" in answer:
+            raise RequestFailed(answer["error"])
+        return answer
+
+
+class Desk:
+    """A runner on this machine, and all that it has written to the journal."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.host = LocalHost()
+        self.client = Client()
+        self.records: list[tuple[Content, str]] = []
+        self.durable = 0
+        session = HookSession(
+            "s-1", "/j", str(cwd), self.host, cast(Any, self.client), self._emit, self._commit, lambda: "plan"
+        )
+        self.runner = HookRunner(session)
+
+    def _emit(self, content: Content, agent_id: str) -> Record:
+        self.records.append((content, agent_id))
+        return record_of(content)
+
+    async def _commit(self) -> None:
+        self.durable = len(self.records)
+
+    def use(self, value: Json, source: str = "user") -> None:
+        self.runner.configure([HookSource(value, source, f"/{source}.json")])
+
+    def said(self) -> list[str]:
+        return [each.body["content"] for each, _ in self.records if isinstance(each, MessageRecord)]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    assert marked(desk.host.session) == [], "a hook left a process"
+    desk.host.close()
+
+
+def one(event: str, *commands: str, matcher: str = "", timeout: float | None = None) -> Json:
+    more = {} if timeout is None else {"timeout": timeout}
+    return {event: [{"matcher": matcher, "hooks": [{"type": "command", "command": c, **more} for c in commands]}]}
+
+
+@pytest.mark.parametrize(
+    ("matcher", "runs", "not_for"),
+    [
+        ("", ["Bash", "x"], []),
+        ("*", ["Bash"], []),
+        ("Bash", ["Bash"], ["BashOutput", "bash"]),
+        ("Edit|Write", ["Edit", "Write"], ["MultiEdit", "Edit|Write"]),
+        ("mcp__.*__get", ["mcp__a__get"], ["mcp__a__put"]),
+    ],
+)
+def test_a_matcher_is_a_name_or_names_or_an_expression(matcher: str, runs: list[str], not_for: list[str]) -> None:
+    hook = Hook("PreToolUse", matcher)
+    assert all(map(hook.matches, runs)) and not any(map(hook.matches, not_for))
+
+
+def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
+    problems: list[str] = []
+    value = {
+        "PreToolUse": [
+            {"hooks": [{"type": "command", "command": "true"}, {"type": "prompt", "prompt": "?"}]},
+            {"matcher": "[", "hooks": [{"type": "command", "command": "true"}]},
+            {"command": "true"},
+        ],
+        "Nope": [],
+        "Stop": [{"hooks": [{"type": "command", "command": "true", "timeout": 0}]}],
+    }
+    hooks = read_hooks([HookSource(value, "user", "/s.json"), HookSource([], "local")], problems.append)
+    assert [(each.event, each.command, each.path) for each in hooks] == [("PreToolUse", "true", "/s.json")]
+    assert len(problems) == 6 and all("hooks" in each for each in problems)
+
+
+async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tmp_path: Path) -> None:
+    answer = {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "allow",
+            "permissionDecisionReason": "fine",
+            "updatedInput": {"a": 2},
+            "additionalContext": "look",
+        },
+        "systemMessage": "hello",
+    }
+    (tmp_path / "answer").write_text(json.dumps(answer))
+    desk.use(one("PreToolUse", 'cat > got; echo "$CLAUDE_PROJECT_DIR" > where; cat answer', matcher="T"))
+    assert await desk.runner.run("PreToolUse", {"tool_name": "U"}, "U") is NOTHING
+    outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T", about="t1", agent_id="a1")
+    assert outcome == HookOutcome("allow", "fine", ("look",), ("hello",), updated_input={"a": 2})
+    got = json.loads((tmp_path / "got").read_text())
+    assert got == {
+        "session_id": "s-1",
+        "transcript_path": "/j",
+        "cwd": str(tmp_path),
+        "permission_mode": "plan",
+        "hook_event_name": "PreToolUse",
+        "agent_id": "a1",
+        "tool_name": "T",
+    }
+    assert (tmp_path / "where").read_text().strip() == str(tmp_path)
+    assert desk.records[0] == (HookRecord("PreToolUse", "T", "t1", 1), "a1") and desk.durable == 1
+    assert desk.said() == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "stdout", "stderr", "outcome"),
+    [
+        ("PreToolUse", 2, "", "no\n", HookOutcome("deny", "no")),
+        ("Stop", 1, "", "oops\nmore", HookOutcome(errors=("exit code 1: oops",))),
+        ("UserPromptSubmit", 0, " today\n", "", HookOutcome(context=("today",))),
+        ("PreToolUse", 0, "just talk", "", NOTHING),
+        ("PostToolUse", 0, '{"decision": "block", "reason": "r"}', "", HookOutcome("deny", "r")),
+        ("Stop", 0, '{"continue": false, "stopReason": "s"}', "", HookOutcome(stops=True, stop_reason="s")),
+        ("Stop", 0, '{"decision": "maybe"}', "", HookOutcome(errors=("it decided 'maybe', which is no decision",))),
+        (
+            "PermissionRequest",
+            0,
+            '{"hookSpecificOutput": {"decision": {"behavior": "deny", "message": "m", "interrupt": true}}}',
+            "",
+            HookOutcome("deny", "m", interrupt=True),
+        ),
+    ],
+)
+def test_exit_codes_and_output(event: str, code: int, stdout: str, stderr: str, outcome: HookOutcome) -> None:
+    assert read_output(event, code, stdout, stderr) == outcome
+
+
+async def test_hooks_run_together_each_once_and_the_strictest_decides(desk: Desk, tmp_path: Path) -> None:
+    meet = "touch %s; for i in $(seq 500); do [ -e %s ] && break; sleep 0.01; done; [ -e %s ]"
+    commands = [f"({meet % ('a', 'b', 'b')}) && echo no >&2; exit 2", f"({meet % ('b', 'a', 'a')}) || exit 3", "echo x"]
+    desk.use(one("Stop", *commands, "echo x >> count", "echo x >> count"))
+    outcome = await desk.runner.run("Stop", {})
+    assert (outcome.decision, outcome.reason, outcome.errors) == ("deny", "no", ())
+    assert (tmp_path / "count").read_text() == "x\n"
+
+
+async def test_a_slow_hook_is_stopped_with_everything_it_started(desk: Desk) -> None:
+    desk.use(one("Stop", "sleep 600 & setsid sleep 600 & sleep 600", timeout=0.2))
+    outcome = await desk.runner.run("Stop", {})
+    assert outcome.decision == "" and "stopped after 0.2 s" in outcome.errors[0]
+    assert "A Stop hook failed" in desk.said()[0]
+
+
+async def test_an_interrupt_leaves_no_process(desk: Desk, tmp_path: Path) -> None:
+    desk.use(one("Stop", "sleep 600 & touch started; exec sleep 600"))
+    task = asyncio.ensure_future(desk.runner.run("Stop", {}))
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "started").exists():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_output_without_end_is_cut(desk: Desk) -> None:
+    desk.use(one("UserPromptSubmit", "head -c 9000000 /dev/zero | tr '\\0' x; head -c 900000 /dev/zero >&2"))
+    outcome = await desk.runner.run("UserPromptSubmit", {"prompt": "p"})
+    assert 30_000 <= len(outcome.context[0]) < 30_100
+
+
+async def test_a_callback_is_answered_by_the_driving_program(desk: Desk) -> None:
+    value = {"PreToolUse": [{"matcher": None, "hookCallbackIds": ["cb"], "timeout": 0.05}]}
+    desk.runner.use_callbacks(client_hooks(value))
+    desk.client.answers["cb"] = {"decision": "block", "reason": "not now"}
+    outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T", about="t1")
+    assert (outcome.decision, outcome.reason) == ("deny", "not now")
+    asked = desk.client.asked[0]
+    assert (asked["subtype"], asked["callback_id"], asked["tool_use_id"]) == ("hook_callback", "cb", "t1")
+    assert asked["input"]["tool_name"] == "T"
+    desk.client.answers["cb"] = None
+    outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T")
+    assert outcome.errors == ("no answer within 0.05 s",)
+    desk.client.answers.clear()
+    assert (await desk.runner.run("PreToolUse", {}, "T")).errors == ("no such callback",)
+
+
+async def test_the_persons_own_notification_hooks_do_not_run_on_the_host(desk: Desk) -> None:
+    desk.use(one("Notification", "touch ran"))
+    assert desk.runner.matching("Notification", "permission_prompt") == []
+    desk.use(one("Notification", "touch ran"), "project")
+    assert len(desk.runner.matching("Notification", "permission_prompt")) == 1
