@@ -60,8 +60,18 @@ class Agent:
         return self._deps.reminders
 
     @property
+    def ledger(self) -> Ledger:
+        """What the agent has used."""
+        return self._state.ledger
+
+    @property
     def running(self) -> bool:
         return self._turn is not None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the running turn is being ended by an interrupt."""
+        return self._turn is not None and self._turn.interrupted
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ccb.tunnel.wire.records import WithdrawnRecord
+from ccb.tunnel.wire.tool_traits import own_name
 
 from ..model.call import Retrying
 from ..model.clock import Clock
@@ -70,7 +71,8 @@ class AnswerListener:
         if is_call:
             self.submitted += 1
             name = block["name"]
-            self._submit(ToolCall(block["id"], name, block["input"], self._tools.get(name), done.broken))
+            tool = self._tools.get(name) or self._tools.get(own_name(name))
+            self._submit(ToolCall(block["id"], name, block["input"], tool, done.broken))
 
     def _sendable(self, block: Json) -> Json:
         """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some

@@ -147,6 +147,16 @@ class Conversation(Projection):
         """The ids of the tool_uses that have no result, in order."""
         return list(self._open)
 
+    @property
+    def last_words(self) -> str:
+        """The newest text of the model, "" if there is none."""
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                texts = [str(block.get("text")) for block in message.blocks if block.get("type") == "text"]
+                if texts:
+                    return texts[-1]
+        return ""
+
     def is_used(self, tool_use_id: str) -> bool:
         """Whether a tool_use with this id is or was in the history."""
         return tool_use_id in self._used_ids

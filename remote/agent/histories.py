@@ -51,10 +51,19 @@ class AgentHistories(Projection):
             self._by_id[agent_id] = AgentHistory(agent_id)
         return self._by_id[agent_id]
 
+    @property
+    def cut(self) -> list[AgentHistory]:
+        """The histories of the sub-agents that were interrupted in a turn."""
+        return [history for agent_id, history in self._by_id.items() if agent_id != MAIN_AGENT]
+
+    def cut_agent(self, agent_id: str) -> AgentHistory | None:
+        """Return the history of a sub-agent that was interrupted in a turn; None if this one was not."""
+        return self._by_id.get(agent_id) if agent_id != MAIN_AGENT else None
+
     def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
-        """Close the open tool uses of each history with the text `why(conversation, tool_use_id)`. Yield each result
-        with the id of its agent; the caller emits them."""
-        for agent_id, history in self._by_id.items():
+        """Close the open tool uses of each history with the text `why(conversation, tool_use_id)`, those of the main
+        agent last. Yield each result with the id of its agent; the caller emits them."""
+        for agent_id, history in sorted(self._by_id.items(), key=lambda item: item[0] == MAIN_AGENT):
             conversation = history.conversation
 
             def reason(tool_use_id: str, conversation: Conversation = conversation) -> str:

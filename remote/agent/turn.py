@@ -66,6 +66,11 @@ class Turn:
         self._calls = 1
         self._started = deps.clock.now()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether `interrupt` was called."""
+        return self._stop.done()
+
     def interrupt(self) -> None:
         """End the turn as soon as possible. Idempotent."""
         self._executor.halt()

@@ -44,9 +44,11 @@ class SessionUsage(Projection):
 
 class Ledger(Projection):
     """The usage of a session so far: a projection of its results, plus the answers counted with `add` since the last
-    result. `turn` is the usage of the running turn; `start_turn` resets it."""
+    result. `turn` is the usage of the running turn; `start_turn` resets it. What a sub-agent uses also counts in the
+    sums of `parent`, the ledger of the main agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, parent: Ledger | None = None) -> None:
+        self.parent = parent
         self.turn = zero_usage()
         self.total_cost_usd = 0.0
         self.model_usage: dict[str, Json] = {}
@@ -73,6 +75,13 @@ class Ledger(Projection):
 
     def add(self, model: str, usage: Mapping[str, Any]) -> None:
         """Count an answer of `model`."""
+        for name in _TOKENS:
+            self.turn[name] += count(usage, name)
+        self._add_to_sums(model, usage)
+        if self.parent is not None:
+            self.parent._add_to_sums(model, usage)
+
+    def _add_to_sums(self, model: str, usage: Mapping[str, Any]) -> None:
         cost = cost_usd(model, usage)
         self.total_cost_usd += cost
         known = facts(model)
@@ -88,9 +97,7 @@ class Ledger(Projection):
         )
         entry["costUSD"] += cost
         for name, public in zip(_TOKENS, _MODEL_USAGE):
-            tokens = count(usage, name)
-            self.turn[name] += tokens
-            entry[public] += tokens
+            entry[public] += count(usage, name)
 
     def snapshot(self) -> dict[str, Json]:
         """Return the `modelUsage` of a result."""

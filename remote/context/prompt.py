@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.options import SessionOptions
@@ -103,6 +104,12 @@ class SessionPrompt:
     async def first_user_blocks(self) -> list[Json]:
         """Return the blocks that go before the first prompt: instruction files and the date."""
         return user_blocks(self._options, await self._known())
+
+    async def environment(self, cwd: str = "") -> str:
+        """Return the text about the surroundings, for a sub-agent that works in `cwd` ("": in the session's
+        directory)."""
+        context = await self._known()
+        return environment_text(replace(context, cwd=cwd) if cwd else context, self._options.host)
 
     async def _known(self) -> Context:
         if self._context is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
@@ -20,6 +21,7 @@ from ..journal.journal import Journal
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..permissions.sandbox_mode import Sandbox
+from ..ports import Emitter
 from ..session.broker import OpenRequests
 from ..session.client_requests import register_client_requests
 from ..session.inputs import Inputs
@@ -28,6 +30,8 @@ from ..session.log import AgentEmitter, SessionLog, Watchers
 from ..session.resume import restore, take_up
 from ..session.session import Session, SessionParts, added_directories, check_sandbox
 from ..sessions.paths import home_directory
+from ..subagents.recovery import after_a_cut, end_cut_agents
+from ..subagents.sub_agents import SubAgents
 from ..tools.contract import ToolContext
 from ..tools.registry import default_tools
 from .model_streams import Calls
@@ -87,6 +91,7 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     restored = restore(host.log(), host.watchers, host.surviving)
     factory = AgentFactory(restored.parts, host.calls, host.version)
     factory.close_open_tools(restored.histories)
+    end_cut_agents(restored.histories, factory.emitter)
     agent = factory.main_agent(host.context, restored.histories.main)
     return _answering(take_up(restored, agent)), restored.mark
 
@@ -105,10 +110,10 @@ class AgentFactory:
     calls: Calls
     version: str
 
-    def agent(self, config: AgentConfig, history: AgentHistory) -> Agent:
-        """Return the agent that goes on with `history`."""
+    def agent(self, config: AgentConfig, history: AgentHistory, emitter: Emitter | None = None) -> Agent:
+        """Return the agent that goes on with `history`. It records with `emitter`; None for its own."""
         deps = AgentDeps(
-            emitter=AgentEmitter(self.parts.log, history.conversation.agent_id),
+            emitter=emitter or self.emitter(history.conversation.agent_id),
             transport=self.calls,
             broker=self.parts.broker,
             session_id=self.parts.log.session_id,
@@ -117,6 +122,10 @@ class AgentFactory:
             limits=RetrySettings.from_env(os.environ),
         )
         return Agent(config, deps, history.conversation, history.ledger)
+
+    def emitter(self, agent_id: str) -> Emitter:
+        """Return the emitter of an agent of the session."""
+        return AgentEmitter(self.parts.log, agent_id)
 
     def main_agent(self, context: ToolContext, history: AgentHistory) -> Agent:
         """Return the main agent, with the history from the journal. Raise ValueError if the options are not valid on
@@ -144,7 +153,10 @@ class AgentFactory:
             api_key_source=options.api_key_source,
             take_queued=self.parts.inputs.take_all,
         )
-        return self.agent(config, history)
+        agent = self.agent(config, history)
+        sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal)
+        agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
+        return agent
 
     def close_open_tools(self, histories: AgentHistories) -> None:
         """Close the tool calls that an earlier worker left open, in the histories and in the journal."""
@@ -155,6 +167,9 @@ class AgentFactory:
             started = damaged or tool_use_id in conversation.started
             if tool_use_id in conversation.copied:
                 return COPIED if started else COPIED_UNSTARTED
+            cut = histories.cut_agent(tool_use_id)
+            if cut is not None and conversation.agent_id == MAIN_AGENT:
+                return f"{INTERRUPTED} {after_a_cut(cut)}"
             return INTERRUPTED if started else NEVER_STARTED
 
         for agent_id, message in histories.close_open_tool_uses(why):

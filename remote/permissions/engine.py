@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import RuleKind
 
 from ..settings.worker_settings import SOURCES, WorkerSettings
 from .decision import Behavior, Decision
-from .matchers import Askable, PathMatcher, RuleMatcher, RuleState
+from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import BYPASS, DEFAULT, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
 from .rules.rules import Rule, RuleError, parse_rule, parse_rules
@@ -181,6 +181,14 @@ class PermissionEngine:
             log.exception("permission check of %s failed", tool.name)
             return Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
 
+    def only_reads(self, tool: Askable, tool_input: Json) -> bool:
+        """Return whether a call changes nothing, as far as the tool and the judge of command lines can tell."""
+        try:
+            return _matcher(tool.traits.rules).only_reads(tool, tool_input)
+        except Exception:
+            log.exception("reading a call of %s failed", tool.name)
+            return False
+
     def _decide(
         self, matcher: RuleMatcher, tool: Askable, tool_input: Json, can_ask: bool, state: RuleState
     ) -> Decision:
@@ -220,4 +228,6 @@ def _matcher(kind: RuleKind) -> RuleMatcher:
         from .command_matcher import CommandMatcher  # imports much
 
         return CommandMatcher()
+    if kind is RuleKind.AGENT:
+        return AgentMatcher()
     return PathMatcher() if kind is RuleKind.PATH else RuleMatcher()

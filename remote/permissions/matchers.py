@@ -5,10 +5,11 @@ when a suggestion is made."""
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.tool_traits import Effect, PathInput, ToolTraits
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, Effect, PathInput, ToolTraits
 
 from ..sandbox.rules import CageRules
 from .decision import Behavior, Decision
@@ -102,6 +103,15 @@ class RuleMatcher:
         from .shell import suggest
 
         return Decision(Behavior.ASK, f"No rule allows {tool.name}.", "other", "", suggest.add_rules([Rule(tool.name)]))
+
+
+class AgentMatcher(RuleMatcher):
+    """Rules that name an agent, such as `Task(Explore)`."""
+
+    def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
+        name = str(tool_input.get("subagent_type") or DEFAULT_AGENT)
+        found = (rule for rule in state.rules.contents(behavior, tool.name) if fnmatchcase(name, rule.content or ""))
+        return next(found, None)
 
 
 class PathMatcher(RuleMatcher):

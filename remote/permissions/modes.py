@@ -7,6 +7,7 @@ from enum import Enum
 
 DEFAULT, ACCEPT_EDITS, PLAN, BYPASS = "default", "acceptEdits", "plan", "bypassPermissions"
 MODES = (ACCEPT_EDITS, BYPASS, DEFAULT, PLAN)
+_BY_FREEDOM = (PLAN, "dontAsk", DEFAULT, ACCEPT_EDITS, BYPASS)
 
 
 class Trust(Enum):
@@ -23,6 +24,11 @@ class ModeError(ValueError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+def stricter(one: str, other: str) -> str:
+    """Return the mode that lets less happen without a question. A mode that is not known counts as the strictest."""
+    return min(one, other, key=lambda mode: _BY_FREEDOM.index(mode) if mode in _BY_FREEDOM else -1)
 
 
 def is_root_without_sandbox() -> bool:

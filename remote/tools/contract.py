@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import ToolTraits
@@ -63,10 +63,20 @@ class Preview:
     version: FileVersion
 
 
+class SubAgentRunner(Protocol):
+    """Runs the sub-agents that an agent starts."""
+
+    def refusal(self, tool_input: Json) -> str | None:
+        """Return why no agent can be started with this input of a call; None if one can."""
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        """Run an agent and return its answer. When it is cancelled, the agent has ended before this returns."""
+
+
 @dataclass(frozen=True)
 class ToolContext:
-    """The resources of a session that its tools use. The context lives as long as the session; its last eight fields
-    belong to one call."""
+    """The resources of a session that its tools use. The context lives as long as the session; the fields from
+    `tool_use_id` to `stopped` belong to one call."""
 
     host: Host
     cwd: str  # the session's directory, absolute
@@ -92,6 +102,8 @@ class ToolContext:
     """Tell the model something together with the results of its calls; see `Reminders.add`."""
     stopped: Callable[[str], None] = lambda printed: None
     """A cancelled call passes the output it had printed so far to this function, for the model."""
+    sub_agents: SubAgentRunner | None = None
+    """Runs sub-agents; None where they cannot be started."""
 
 
 class Tool(ABC):

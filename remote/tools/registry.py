@@ -38,6 +38,10 @@ class ToolRegistry(Sequence["Tool"]):
         self._refuse_built_in(added)
         self._waiting.update(added)
 
+    def redeclare(self, tool: Tool) -> None:
+        """Offer another version of the built-in tool of that name from the next turn on."""
+        self._waiting[tool.name] = tool
+
     def remove(self, names: Iterable[str]) -> None:
         """Withdraw added tools from the next turn on; ignore unknown names. Raise ValueError for a built-in tool."""
         removed = list(names)
@@ -62,6 +66,7 @@ class ToolRegistry(Sequence["Tool"]):
 
 def default_tools() -> ToolRegistry:
     """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
+    from .agents.task import Task
     from .files.edit import Edit, MultiEdit
     from .files.ls import LS
     from .files.read import Read
@@ -85,6 +90,7 @@ def default_tools() -> ToolRegistry:
             MultiEdit(),
             Write(),
             TodoWrite(),
+            Task(),
         )
     )
 

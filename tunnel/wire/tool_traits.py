@@ -35,6 +35,7 @@ class RuleKind(Enum):
 
     COMMAND = "command"  # Bash(git *)
     PATH = "path"  # Edit(src/**)
+    AGENT = "agent"  # Task(Explore)
     PLAIN = "plain"  # nothing: rules name the whole tool
 
 
@@ -47,6 +48,7 @@ class View(Enum):
     NEW_CONTENT = "new_content"  # a diff in which every line of `content` is added
     FILE_LINES = "file_lines"  # the number of lines that were read
     CHECKLIST = "checklist"  # the items of `todos`
+    AGENT = "agent"  # the agent and its task; what the agent does, nested
     PLAIN = "plain"  # the input; the start of the output
 
     @property
@@ -78,12 +80,17 @@ class ToolTraits:
     view: View = View.PLAIN
     runs_on: RunsOn = RunsOn.HOST
     parallel: bool = False
+    aliases: tuple[str, ...] = ()
+    main_only: bool = False
 
     @property
     def rule_names(self) -> tuple[str, ...]:
         """The names under which rules cover this tool."""
-        return (self.name, self.covered_by) if self.covered_by else (self.name,)
+        return (self.name, *self.aliases, self.covered_by) if self.covered_by else (self.name, *self.aliases)
 
+
+DEFAULT_AGENT = "general-purpose"
+"""The sub-agent that is started when a call names none."""
 
 _FILE = PathInput("file_path")
 
@@ -100,17 +107,29 @@ EDIT = ToolTraits("Edit", Effect.WRITE, RuleKind.PATH, path=_FILE, view=View.REP
 MULTI_EDIT = ToolTraits("MultiEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.REPLACEMENTS)
 WRITE = ToolTraits("Write", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.NEW_CONTENT)
 TODO_WRITE = ToolTraits("TodoWrite", Effect.NONE, view=View.CHECKLIST, parallel=True)
+TASK = ToolTraits(
+    "Task", Effect.NONE, RuleKind.AGENT, view=View.AGENT, parallel=True, aliases=("Agent",), main_only=True
+)
 
 BUILT_IN = {
     traits.name: traits
-    for traits in (BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE)
+    for traits in (BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE, TASK)
 }
 """By name, in the order in which the model is offered them: it must not change, or prompt caches miss."""
 
 
+_BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.aliases}
+
+
 def traits_of(name: str) -> ToolTraits:
-    """Return the traits of a built-in tool. A tool of any other name is assumed to have any effect."""
-    return BUILT_IN.get(name) or ToolTraits(name, Effect.EXECUTE)
+    """Return the traits of a built-in tool, also under an alias. A tool of any other name is assumed to have any
+    effect."""
+    return BUILT_IN.get(name) or _BY_ALIAS.get(name) or ToolTraits(name, Effect.EXECUTE)
+
+
+def own_name(name: str) -> str:
+    """Return the name of the built-in tool that models call `name`, else `name`."""
+    return _BY_ALIAS[name].name if name in _BY_ALIAS else name
 
 
 def split_rules(text: str) -> tuple[list[str], int]:

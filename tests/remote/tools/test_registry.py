@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits, 
 Json = dict[str, Any]
 
 
-GOLDEN_TOOLS = "36b18fa3af885e50c77751aea9317185fcb486d81f647f7987e9c2e41a06c2a7"
+GOLDEN_TOOLS = "395fb94cabed267c155827d048131dd2cfec832aac8ea55169f0e403eb3378ce"
 
 
 class Brought(Tool):

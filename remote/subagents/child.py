@@ -1,0 +1,116 @@
+"""One run of a sub-agent, from its start to its result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from ccb.tunnel.wire.records import MessageRecord
+
+from ..agent.agent import Agent
+from ..agent.deps import Prompt
+from ..agent.state import Terminal
+from ..agent.usage import Ledger
+from ..model.clock import SystemClock
+from ..ports import Emitter, NotKept
+from ..tools.contract import ToolContext, ToolResult
+from .activity import WatchedEmitter
+from .task_messages import TaskFacts, TaskUsage, task_notification, task_progress, task_started
+
+Json = dict[str, Any]
+
+_GRACE_S = 4.0  # less than the executor of the main agent waits for a cancelled tool
+_WORDS = {
+    Terminal.MAX_TURNS: "It reached the limit of its turns before it was done.",
+    Terminal.PROMPT_TOO_LONG: "Its conversation no longer fits its model's context window.",
+    Terminal.ABORTED_TOOLS: "The user stopped it.",
+    Terminal.ABORTED_STREAMING: "The user stopped it.",
+}
+
+
+class Child:
+    """A sub-agent at work for a call of the main agent, whose `context` it reports to. `main` emits what is said about
+    it."""
+
+    def __init__(self, facts: TaskFacts, main: Emitter, own: Emitter, context: ToolContext) -> None:
+        self.emitter = WatchedEmitter(own, self._changed)
+        self.refused = False
+        """Whether the person ended the turn by refusing a call."""
+        self._facts = facts
+        self._main = main
+        self.context = context
+        self._clock = SystemClock()
+        self._started = self._clock.now()
+
+    @property
+    def usage(self) -> TaskUsage:
+        return TaskUsage(self.emitter.tokens, self.emitter.tool_uses, self._clock.now() - self._started)
+
+    async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
+        """Run the agent's turn. When this is cancelled, the turn ends first: with a note if the person interrupted the
+        parent's turn, else without a result, as the parent's own turn does when the worker ends."""
+        self._started = self._clock.now()
+        self._main.emit(MessageRecord(task_started(self._facts)))
+        prompt = Prompt([{"type": "text", "text": self._facts.prompt}])
+        turn = asyncio.ensure_future(agent.run_turn([prompt]))
+        try:
+            result = await asyncio.shield(turn)
+        except asyncio.CancelledError:
+            if parent.interrupted:
+                agent.interrupt()
+                await asyncio.wait({turn}, timeout=_GRACE_S)
+                with contextlib.suppress(NotKept):
+                    self._ended("stopped", "The user stopped it.")
+                self.context.stopped(self.emitter.answer)
+            raise
+        finally:
+            if not turn.done():
+                turn.cancel()
+                await asyncio.wait({turn}, timeout=_GRACE_S)
+            if turn.done() and not turn.cancelled():
+                turn.exception()
+        return self._result(agent, ledger, result)
+
+    def _result(self, agent: Agent, ledger: Ledger, result: Json) -> ToolResult:
+        terminal = Terminal(result["terminal_reason"])
+        completed = terminal is Terminal.COMPLETED
+        self.refused = terminal in (Terminal.ABORTED_TOOLS, Terminal.ABORTED_STREAMING)
+        text = str(result.get("result") or "") if completed else self._partial(terminal, result)
+        failed = not completed and not self.emitter.answer
+        self._ended("completed" if completed else "failed", text if completed else text.splitlines()[0])
+        usage = self.usage
+        structured: Json = {
+            "status": "completed" if completed else "failed",
+            "prompt": self._facts.prompt,
+            "agentId": self._facts.id,
+            "agentType": self._facts.agent,
+            "content": [{"type": "text", "text": text}],
+            "resolvedModel": agent.model,
+            "totalTokens": usage.tokens,
+            "totalToolUseCount": usage.tool_uses,
+            "totalDurationMs": round(usage.seconds * 1000),
+            "totalCostUsd": ledger.total_cost_usd,
+            "usage": result["usage"],
+        }
+        told = f"{usage.tool_uses} tool uses, {usage.tokens} tokens, {usage.seconds:.0f} s"
+        answer = text or "(The agent gave no answer.)"
+        return ToolResult(f"{answer}\n\n<usage>agentId {self._facts.id}, {told}</usage>", failed, structured)
+
+    def _partial(self, terminal: Terminal, result: Json) -> str:
+        """Return why the agent did not come to its end, and its last words."""
+        said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
+        why = _WORDS.get(terminal) or f"It failed: {said}"
+        words = f" The last that it said:\n{self.emitter.answer}" if self.emitter.answer else ""
+        return f"The agent did not finish. {why}{words}"
+
+    def _ended(self, status: str, summary: str) -> None:
+        self._main.emit(MessageRecord(task_notification(self._facts, status, summary[:500], self.usage)))
+
+    def _changed(self) -> None:
+        usage, emitter = self.usage, self.emitter
+        message = task_progress(self._facts, usage, emitter.doing, emitter.last_tool)
+        self._main.progress(f"{self._facts.id}:task", message)
+        counted = f"{usage.tool_uses} tool uses, {usage.tokens} tokens"
+        line = f"{emitter.doing}\n{counted}" if emitter.doing else counted
+        self.context.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": usage.seconds})

@@ -1,0 +1,63 @@
+"""Sub-agents that an earlier worker left in the middle of their turn, and those that go on with their history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Callable
+
+from ccb.tunnel.wire.messages import SystemLine
+from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, MessageRecord, Record
+
+from ..agent.histories import AgentHistories, AgentHistory
+from ..agent.usage import zero_usage
+from ..ports import Emitter
+from .task_messages import TaskFacts, task_notification
+
+Json = dict[str, Any]
+
+_STOPPED = "The worker was stopped while this agent worked."
+_MAX_WORDS = 4_000  # characters
+
+
+def after_a_cut(history: AgentHistory) -> str:
+    """Return what the main agent is told about a sub-agent that was cut, beside the fact that its call was."""
+    words = history.conversation.last_words[:_MAX_WORDS]
+    said = f" The last that it said:\n{words}" if words else ""
+    agent_id = history.conversation.agent_id
+    return (
+        "What the agent had done until then stays done. It is not running any more. To let it go on with all that it "
+        f"knows, start it again with resume: {agent_id!r} and say what it should do now.{said}"
+    )
+
+
+def end_cut_agents(histories: AgentHistories, emitter: Callable[[str], Emitter]) -> None:
+    """Write the end of each sub-agent that was cut: a result of its turn, and the message to clients. `emitter` returns
+    the emitter of an agent."""
+    for history in histories.cut:
+        agent_id = history.conversation.agent_id
+        result: Json = {
+            "type": "result",
+            "subtype": "error_during_execution",
+            "is_error": True,
+            "total_cost_usd": history.ledger.total_cost_usd,
+            "modelUsage": history.ledger.snapshot(),
+            "usage": zero_usage(),
+            "terminal_reason": "model_error",
+            "errors": [_STOPPED],
+        }
+        emitter(agent_id).emit(AgentResultRecord(result))
+        facts = TaskFacts(agent_id, "", "", "")
+        emitter(MAIN_AGENT).emit(MessageRecord(task_notification(facts, "failed", _STOPPED)))
+
+
+def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHistory]:
+    """Return the name ("" if there was no such agent) and the history of a sub-agent that has ended."""
+    name, history = "", AgentHistory(agent_id)
+    for record in records:
+        if record.agent_id == agent_id:
+            history.conversation.apply(record)
+        elif isinstance(record.content, MessageRecord) and isinstance(record.content.public, SystemLine):
+            body = record.content.body
+            if body.get("subtype") == "task_started" and body.get("task_id") == agent_id:
+                name = str(body.get("subagent_type"))
+    return name, history

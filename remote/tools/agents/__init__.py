@@ -1,0 +1,1 @@
+"""The tool that starts sub-agents, and the definitions of the agents that it can start."""

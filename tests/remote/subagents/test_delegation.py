@@ -1,0 +1,219 @@
+"""Sub-agents in a session: what they see, what they may do, what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.remote.agent_kit import Reply, calls, closing, opening, says, text_block, tool_block
+from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
+
+from ccb.remote.subagents.sub_agents import SubAgents
+from ccb.remote.tools.agents.built_in import BUILT_IN_AGENTS
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect
+
+Json = dict[str, Any]
+
+ONE = "toolu_one"
+TWO = "toolu_two"
+
+
+def offered(request: Json) -> set[str]:
+    return {tool["name"] for tool in request["tools"]}
+
+
+async def test_an_agent_works_in_its_own_context_and_only_its_answer_comes_back(tmp_path: Path) -> None:
+    scripts = {
+        MAIN: delegates(task(ONE, "count the lines")),
+        "count the lines": [calls(("r1", "Read", {"file_path": str(tmp_path / "project/a.txt")})), says("Two lines.")],
+    }
+    async with delegation(tmp_path, scripts) as d:
+        (tmp_path / "project/a.txt").write_text("x\ny\n")
+        result = await d.turn(MAIN + "go")
+        assert (result["subtype"], result["result"]) == ("success", "All done.")
+        first, second = d.model.requests["count the lines"]
+        assert MAIN not in json.dumps(first["messages"]), "it does not see the conversation"
+        assert "count the lines" in json.dumps(first["messages"])
+        assert offered(first) == {name for name, tool in BUILT_IN.items() if not tool.main_only}
+        assert "another agent" in json.dumps(first["system"])
+        assert (second["system"], second["tools"]) == (first["system"], first["tools"])
+        assert d.result_text(ONE).startswith(f"Two lines.\n\n<usage>agentId {ONE}, 1 tool uses, ")
+        told = d.results()[ONE]["tool_use_result"]
+        assert (told["status"], told["agentId"], told["agentType"]) == ("completed", ONE, "general-purpose")
+        assert told["totalToolUseCount"] == 1 and told["totalTokens"] > 0
+        assert [each["message"]["content"][0]["type"] for each in d.messages("assistant", agent_id=ONE)] == [
+            "tool_use",
+            "text",
+        ], "its messages name the call that started it"
+        assert "x" in d.result_text("r1", ONE)
+        assert [each["task_id"] for each in d.messages("system", "task_started")] == [ONE]
+        assert [each["status"] for each in d.messages("system", "task_notification")] == ["completed"]
+        assert any(each.get("subtype") == "task_progress" for each in d.shown.progressed)
+        main_request = d.model.requests[MAIN][1]
+        assert '"r1"' not in json.dumps(main_request["messages"])
+
+
+async def test_agents_of_one_message_run_at_the_same_time(tmp_path: Path) -> None:
+    gates = {key: asyncio.Event() for key in ("first job", "second job")}
+    scripts = {
+        MAIN: delegates(task(ONE, "first job"), task(TWO, "second job")),
+        **{key: [says(f"{key} is done")] for key in gates},
+    }
+    for key, gate in gates.items():
+        scripts[key][0].head_wait = gate
+    async with delegation(tmp_path, scripts) as d:
+        turn = asyncio.ensure_future(d.turn(MAIN + "go"))
+        while d.model.open != set(gates):
+            await asyncio.sleep(0.01)
+        gates["second job"].set()
+        while TWO not in d.results():
+            await asyncio.sleep(0.01)
+        assert ONE not in d.results()
+        gates["first job"].set()
+        await turn
+        assert d.result_text(ONE).startswith("first job is done")
+        assert d.model.most_at_once == 2
+
+
+async def test_what_agents_use_counts_in_the_sums_of_the_session(tmp_path: Path) -> None:
+    scripts = {MAIN: delegates(task(ONE, "look", model="haiku")), "look": [says("seen")]}
+    async with delegation(tmp_path, scripts, model="sonnet") as d:
+        result = await d.turn(MAIN + "go")
+        assert d.model.requests["look"][0]["model"] == "claude-haiku-4-5"
+        used = result["modelUsage"]
+        assert set(used) == {"claude-sonnet-4-5", "claude-haiku-4-5"} or len(used) == 1
+        costs = [entry["costUSD"] for entry in used.values()]
+        assert abs(sum(costs) - result["total_cost_usd"]) < 1e-9
+        assert d.results()[ONE]["tool_use_result"]["totalCostUsd"] > 0
+
+
+async def test_an_agent_that_only_reads_gets_no_tool_that_writes_and_its_writes_are_denied(tmp_path: Path) -> None:
+    scripts = {
+        MAIN: delegates(task(ONE, "look around", subagent_type="Explore")),
+        "look around": [
+            calls(("b1", "Bash", {"command": "touch made"}), ("b2", "Bash", {"command": "ls -a"})),
+            says("seen"),
+        ],
+    }
+    async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
+        await d.turn(MAIN + "go")
+        names = offered(d.model.requests["look around"][0])
+        assert "Bash" in names and not any(BUILT_IN[name].effect is Effect.WRITE for name in names)
+        assert "only reads" in d.result_text("b1", ONE)
+        assert ".." in d.result_text("b2", ONE)
+        assert not (tmp_path / "project/made").exists()
+
+
+async def test_rules_that_deny_hold_for_agents_and_may_deny_an_agent(tmp_path: Path) -> None:
+    scripts = {
+        MAIN: delegates(task(ONE, "plan it", subagent_type="Plan"), task(TWO, "do it")),
+        "do it": [calls(("b1", "Bash", {"command": "rm -r x"})), says("no")],
+    }
+    async with delegation(tmp_path, scripts, disallowed_tools=["Task(Plan)", "Bash(rm *)", "Write"]) as d:
+        await d.turn(MAIN + "go")
+        assert "Task(Plan)" in d.result_text(ONE)
+        assert "denied" in d.result_text("b1", TWO)
+        assert "Write" not in offered(d.model.requests["do it"][0])
+
+
+async def test_an_unknown_agent_or_model_is_an_error_and_starts_nothing(tmp_path: Path) -> None:
+    scripts = {
+        MAIN: delegates(task(ONE, "a", subagent_type="nobody"), task(TWO, "b", model="gpt")),
+    }
+    async with delegation(tmp_path, scripts) as d:
+        await d.turn(MAIN + "go")
+        assert "There is no agent 'nobody'. The agents are: general-purpose, Explore, Plan" in d.result_text(ONE)
+        assert "'gpt' is not a model" in d.result_text(TWO)
+        assert d.messages("system", "task_started") == []
+
+
+async def test_the_tool_answers_to_its_other_name(tmp_path: Path) -> None:
+    tool_use_id, _, tool_input = task(ONE, "look")
+    scripts = {MAIN: delegates((tool_use_id, "Agent", tool_input)), "look": [says("seen")]}
+    async with delegation(tmp_path, scripts) as d:
+        await d.turn(MAIN + "go")
+        assert d.result_text(ONE).startswith("seen")
+
+
+async def test_an_interrupt_ends_the_agents_of_the_turn_with_their_calls_closed(tmp_path: Path) -> None:
+    scripts = {
+        MAIN: [calls(task(ONE, "wait long"), message_id="m1"), says("Yes?", "m2")],
+        "wait long": [calls(("b1", "Bash", {"command": "echo started; sleep 600"}), message_id="c1")],
+    }
+    async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
+        while not any("started" in str(each.get("output")) for each in d.shown.progressed):
+            await asyncio.sleep(0.01)
+        d.session.turns.interrupt()
+        assert (await running)["terminal_reason"] == "aborted_tools"
+        assert "stopped while it ran" in d.result_text("b1", ONE)
+        assert "stopped while it ran" in d.result_text(ONE)
+        assert [each["status"] for each in d.messages("system", "task_notification")] == ["stopped"]
+        assert [each.agent_id for each in d.records() if each.kind == "agent_result"] == [ONE]
+        assert (await d.turn(MAIN + "on"))["result"] == "Yes?", "the history is valid"
+
+
+async def test_the_turns_of_an_agent_are_limited_and_its_last_words_are_kept(tmp_path: Path) -> None:
+    words, call = text_block(0, "I found the place."), tool_block(1, "r1", "Glob", {"pattern": "*"})
+    scripts = {
+        MAIN: [says("ready", "m0"), *delegates(task(ONE, "dig", subagent_type="short"))],
+        "dig": [Reply([opening("c1"), words, call, closing("tool_use")])],
+    }
+    async with delegation(tmp_path, scripts) as d:
+        agents = d.session.agent.config.context.sub_agents
+        assert isinstance(agents, SubAgents)
+        agents.define([replace(BUILT_IN_AGENTS[0], name="short", description="Digs.", max_turns=1)])
+        await d.turn(MAIN + "hello")
+        await d.turn(MAIN + "go")
+        assert "- short: Digs." in json.dumps(d.model.requests[MAIN][-1]["tools"])
+        text = d.result_text(ONE)
+        assert "limit of its turns" in text and "I found the place." in text
+        assert [each["status"] for each in d.messages("system", "task_notification")] == ["failed"]
+
+
+async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_what_it_knows(tmp_path: Path) -> None:
+    """The journal of a worker that was killed is copied while the agent is in its second tool."""
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    scripts = {
+        MAIN: [calls(task(ONE, "dig deep"), message_id="m1")],
+        "dig deep": [
+            calls(("r1", "Glob", {"pattern": "*"}), message_id="c1"),
+            Reply(
+                [
+                    opening("c2"),
+                    text_block(0, "Found the place."),
+                    tool_block(1, "b1", "Bash", {"command": "echo started; sleep 600"}),
+                    closing("tool_use"),
+                ]
+            ),
+        ],
+    }
+    async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
+        while not any("started" in str(each.get("output")) for each in d.shown.progressed):
+            await asyncio.sleep(0.01)
+        (cut / "journal.jsonl").write_bytes((tmp_path / "journal.jsonl").read_bytes())
+        running.cancel()
+        await asyncio.wait({running})
+
+    again = {
+        MAIN: [calls(task(TWO, "go on", resume=ONE), message_id="m2"), says("Good.", "m3")],
+        "dig deep": [says("It is in line 7.", "c3")],
+    }
+    async with delegation(cut, again) as d:
+        assert "was stopped while this tool was open" in d.result_text("b1", ONE)
+        assert "Found the place." in d.result_text(ONE) and f"resume: '{ONE}'" in d.result_text(ONE)
+        assert [each["status"] for each in d.messages("system", "task_notification")] == ["failed"]
+        assert [each.agent_id for each in d.records() if each.kind == "agent_result"] == [ONE]
+        await d.turn(MAIN + "on")
+        (request,) = d.model.requests["dig deep"]
+        assert '"r1"' in json.dumps(request["messages"]) and "go on" in json.dumps(request["messages"][-1])
+        assert d.result_text(TWO).startswith("It is in line 7.")
+        started = [(each["task_id"], each["tool_use_id"]) for each in d.messages("system", "task_started")]
+        assert started == [(ONE, ONE), (ONE, TWO)]
+    async with delegation(cut, {}) as d:
+        assert len(d.messages("system", "task_notification")) == 2, "an end is written once"
