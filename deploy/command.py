@@ -48,6 +48,9 @@ CANDIDATES: tuple[str, ...] = (
 """
 
 _CHECK = "import sys,zlib;sys.exit(sys.version_info<(3,9))"
+_NEW_ENOUGH = "*/python3.9|*/python3.1[0-9]"
+"""Interpreters whose name tells their version: they are started at once. A shim or a wrapper is checked first."""
+
 _RUN = (
     "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1)));"
     "exec(compile(s,sys.argv[1],sys.argv.pop(5)))"
@@ -92,7 +95,10 @@ def bootstrap_command(
     else:
         search = (
             "(:); "  # a shell that cannot fork says so here, where its stderr is kept
-            f'for P in {words}; do "$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && exec "$P" {stub}; '
+            f"set -- {stub}; "
+            f'P=$(command -v {candidates[0]}) && case $(readlink -f "$P" 2>/dev/null) in '
+            f'{_NEW_ENOUGH}) exec "$P" "$@";; esac; '
+            f'for P in {words}; do "$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && exec "$P" "$@"; '
             f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"
         )
     script = f"{_PLAIN}{sign}{probing}{search}"

@@ -115,6 +115,22 @@ async def test_on_this_machine_the_worker_can_use_the_interpreter_of_ccb(host: H
     await transport.close()
 
 
+@pytest.mark.parametrize(("name", "starts"), [("python3.11", 1), ("python3.8", 2), ("shim", 2)])
+async def test_a_python_whose_name_tells_its_version_is_started_without_a_check(
+    host: Host, tmp_path: Path, name: str, starts: int
+) -> None:
+    folder, log = tmp_path / "bin", tmp_path / "log"
+    folder.mkdir()
+    real = folder / name
+    real.write_text(f'#!/bin/sh\necho start >>"{log}"\nexec "{RECENT[-1]}" "$@"\n')
+    real.chmod(0o755)
+    (folder / "python3").symlink_to(real)
+    host.env["PATH"] = f"{folder}:/usr/bin:/bin"
+    _, said = await host.start(tiny_bundle())
+    assert said == "hello disk /\n"
+    assert log.read_text().count("start") == starts
+
+
 class TrialTransport(LocalTransport):
     on_trial = True
 
