@@ -81,6 +81,10 @@ class Agent:
             self._state.model = model
             self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
 
+    def rewind(self, conversation: Conversation) -> None:
+        """Go on with another conversation, which is the earlier part of this one. No turn may run."""
+        self._state.conversation = conversation
+
     def configure(self, config: AgentConfig) -> None:
         """Use another configuration from the next turn on. The agent keeps its present model; `set_model(None)`
         switches to the model of the configuration."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -123,7 +123,7 @@ class Conversation(Projection):
     session. Of the open tool uses, `started` are those whose tool was about to run (read from the journal only), and
     `copied` are those that were open in the original when this session was forked from it."""
 
-    def __init__(self, agent_id: str = MAIN_AGENT) -> None:
+    def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id
         self.messages: list[HistoryMessage] = []
         self.model: str | None = None
@@ -134,11 +134,14 @@ class Conversation(Projection):
         self._inputs: dict[str, list[Json]] = {}
         self._answer: _Answer | None = None
         self._answers = 0
+        self._rewound = rewound  # grows with the journal
 
     @staticmethod
-    def from_records(records: Iterable[Record], agent_id: str = MAIN_AGENT) -> Conversation:
+    def from_records(
+        records: Iterable[Record], agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()
+    ) -> Conversation:
         """Rebuild the conversation of one agent. Tool uses may be open afterwards: see `close_open_tool_uses`."""
-        conversation = Conversation(agent_id)
+        conversation = Conversation(agent_id, rewound)
         replay(records, conversation)
         return conversation
 
@@ -162,10 +165,25 @@ class Conversation(Projection):
         return tool_use_id in self._used_ids
 
     def apply(self, record: Record) -> None:
-        """Take the next record. Skip the records of other agents, and records that cannot belong to a valid history,
-        such as a result without its call."""
-        if record.agent_id == self.agent_id or isinstance(record.content, ForkedRecord):
+        """Take the next record. Skip the records of other agents, records that a rewind has taken back (see
+        `Journal.rewound`), and records that cannot belong to a valid history, such as a result without its call."""
+        if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
+            return
+        if any(first <= record.seq < end for first, end in self._rewound):
+            self._taken_back(record)
+        else:
             super().apply(record)
+
+    def _taken_back(self, record: Record) -> None:
+        """Keep what holds after a rewind: the model, and inputs that a later prompt takes."""
+        content = record.content
+        if isinstance(content, ModelRecord):
+            self._model(content, record)
+        elif isinstance(content, InputRecord):
+            self._input(content, record)
+        elif isinstance(content, PromptRecord):
+            for input_id in content.input_ids:
+                self._inputs.pop(input_id, None)
 
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
         """Remember an input until a `prompt` record takes it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Callable
 
 from ccb.tunnel.wire.projection import Projection
@@ -15,8 +15,8 @@ from .usage import Ledger
 class AgentHistory(Projection):
     """The conversation of one agent, and its usage."""
 
-    def __init__(self, agent_id: str) -> None:
-        self.conversation = Conversation(agent_id)
+    def __init__(self, agent_id: str, rewound: Sequence[tuple[int, int]] = ()) -> None:
+        self.conversation = Conversation(agent_id, rewound)
         self.ledger = Ledger()
 
     def apply(self, record: Record) -> None:
@@ -30,8 +30,9 @@ class AgentHistories(Projection):
     its turn, its history is dropped to save memory: nothing in it is open, and `Conversation.from_records` can read it
     again."""
 
-    def __init__(self) -> None:
-        self.main = AgentHistory(MAIN_AGENT)
+    def __init__(self, rewound: Sequence[tuple[int, int]] = ()) -> None:
+        self._rewound = rewound
+        self.main = AgentHistory(MAIN_AGENT, rewound)
         self._by_id = {MAIN_AGENT: self.main}
 
     def apply(self, record: Record) -> None:
@@ -48,7 +49,7 @@ class AgentHistories(Projection):
     def of(self, agent_id: str) -> AgentHistory:
         """Return the history of one agent, an empty one if there is none."""
         if agent_id not in self._by_id:
-            self._by_id[agent_id] = AgentHistory(agent_id)
+            self._by_id[agent_id] = AgentHistory(agent_id, self._rewound)
         return self._by_id[agent_id]
 
     @property

@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.rewind import FileChangeRecord
 from ccb.tunnel.wire.records import ToolStartRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 
 from ..permissions.decision import Behavior, Decision
 from ..permissions.headless import headless_denial
 from ..sandbox.rules import CageRules
-from ..tools.contract import FileVersion, Preview, Tool, ToolResult
+from ..tools.contract import FileVersion, Preview, Tool, ToolResult, UpcomingChange
 from ..tools.output import limited
 from ..tools.schema import issues
 from . import messages
@@ -224,6 +225,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
         progress=lambda update: recorder.progress(call.id, messages.tool_progress(call.name, call.id, update)),
         remind=context.deps.reminders.add,
         stopped=lambda printed: context.started.stopped(call.id, printed),
+        before_change=lambda change: _keep_version(context, call.id, change),
     )
     heartbeat = asyncio.ensure_future(_beat(context, call))
     try:
@@ -233,6 +235,18 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
         return CallOutcome(_error(f"{call.name} failed: {type(error).__name__}: {error}"))
     finally:
         heartbeat.cancel()
+
+
+async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> None:
+    """Put the present version of a file into the file history, durably. A version that cannot be kept does not stop
+    the tool. Raise NotKept."""
+    lost = ""
+    if change.data is not None:
+        history = context.config.context.history
+        lost = await asyncio.get_running_loop().run_in_executor(None, history.keep, change.data)
+    record = FileChangeRecord(tool_use_id, change.path, change.before, change.after, change.mode, lost)
+    context.recorder.record(record)
+    await context.recorder.commit()
 
 
 async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.messages import ResultLine
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import AgentResultRecord, ModelEndRecord, Record
@@ -14,6 +16,7 @@ from ..model.models import cost_usd, count, facts
 Json = dict[str, Any]
 
 _TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_MAX_COUNTED = 1_000
 _MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 
 
@@ -31,11 +34,21 @@ class SessionUsage(Projection):
 
     def __init__(self) -> None:
         self.context_tokens = 0
+        self._counted: deque[tuple[int, int]] = deque(maxlen=_MAX_COUNTED)
         self.spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
 
     @on(ModelEndRecord, main_only=True)
-    def _model_end(self, content: ModelEndRecord, _: Record) -> None:
+    def _model_end(self, content: ModelEndRecord, record: Record) -> None:
         self.context_tokens = sum(count(content.usage, name) for name in _TOKENS)
+        self._counted.append((record.seq, self.context_tokens))
+
+    @on(RewindRecord)
+    def _rewind(self, content: RewindRecord, _: Record) -> None:
+        """Take the size that the conversation had at the place where it goes on."""
+        if content.to:
+            before = [each for each in self._counted if each[0] < content.to]
+            self._counted = deque(before, _MAX_COUNTED)
+            self.context_tokens = before[-1][1] if before else 0
 
     @on(ResultLine, main_only=True)
     def _result(self, line: ResultLine, _: Record) -> None:

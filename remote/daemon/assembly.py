@@ -22,6 +22,7 @@ from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..permissions.sandbox_mode import Sandbox
 from ..ports import Emitter
+from ..rewind.requests import register_rewinds
 from ..session.broker import OpenRequests
 from ..session.client_requests import register_client_requests
 from ..session.inputs import Inputs
@@ -98,6 +99,7 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
 
 def _answering(session: Session) -> Session:
     register_client_requests(session)
+    register_rewinds(session)
     return session
 
 

@@ -19,6 +19,7 @@ from ccb.tunnel.wire.records import WorkerRecord
 from ..compiled.writer import CopyWriter
 from ..journal.journal import Journal, JournalError
 from ..journal.summary import JournalSummary
+from ..rewind.requests import finish_rewind
 from ..sandbox.placeholders import remove_left
 from ..sandbox.server import Mechanism
 from ..session.session import Session
@@ -244,6 +245,8 @@ class Daemon:
     async def _run_turns(self) -> None:
         """Run turns until a driver has asked to end the session after them and no other client is attached."""
         await self._begun.wait()
+        if self.session is not None and self.session.log.points.unfinished is not None:
+            await finish_rewind(self.session)
         while self.session is not None:
             await self.session.turns.run()
             if not self.clients.release_finisher():
@@ -253,6 +256,8 @@ class Daemon:
     async def _close(self) -> None:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
         await self.clients.close_pages()
+        if self.session is not None:
+            await self.session.broker.close()
         await close_context(self._context)
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)

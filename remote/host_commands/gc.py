@@ -175,7 +175,8 @@ def _half_written(remover: Remover, entry: Entry) -> None:
         if os.path.lexists(path):
             remover.file(path, "temp", "half written by a worker that is gone")
     _remove_temporary(remover, entry.directory)
-    _remove_temporary(remover, os.path.join(entry.directory, "outputs"))
+    for name in ("outputs", "history"):
+        _remove_temporary(remover, os.path.join(entry.directory, name))
 
 
 def _unused_sessions(remover: Remover) -> None:

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     Content,
@@ -51,7 +52,8 @@ class Journal:
 
     `seq` is the number of the last record, `durable` that of the last one on the disk. `damaged` describes the damage
     that was found when the journal was opened. `changed` is set, and replaced by a new event, when more records are
-    durable. `broken` is set when nothing more can be written until the worker restarts."""
+    durable. `broken` is set when nothing more can be written until the worker restarts. `rewound` lists the stretches
+    (first number, number after the last) that no longer belong to the conversation: see RewindRecord."""
 
     def __init__(self, path: str) -> None:
         self.seq = 0
@@ -60,6 +62,7 @@ class Journal:
         self.changed = asyncio.Event()
         self.broken = asyncio.Event()
         self.path = path
+        self.rewound: list[tuple[int, int]] = []
         self._file = journal_file(path)
         self._size = 0
         self._ring: deque[tuple[Record, int]] = deque()
@@ -114,6 +117,8 @@ class Journal:
         if record.seq - last_seq >= _INDEX_EVERY or offset - last_offset >= _INDEX_BYTES:
             self._index.append((record.seq, offset))
         self.seq = record.seq
+        if record.kind == RewindRecord.kind and isinstance(record.content, RewindRecord) and record.content.to > 0:
+            self.rewound.append((record.content.to, record.seq))
         self._ring.append((record, size))
         self._ring_bytes += size
         while self._ring_bytes > _RING_BYTES and len(self._ring) > 1:

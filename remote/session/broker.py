@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -35,9 +36,12 @@ from ccb.tunnel.wire.requests import (
     public_withdrawal,
 )
 
+from ..ports import NotKept
 from .log import Watchers
 
 Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 _MAX_KEPT = 1000  # kept answers to requests that survive restarts, for askers that ask again
 
@@ -146,6 +150,8 @@ class RequestBroker:
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self._journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], Handled]] = {}
+        self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
+        self._working: set[asyncio.Task[None]] = set()
         self._suspended = False
 
     # What the worker asks.
@@ -257,8 +263,38 @@ class RequestBroker:
         """Let `handler` answer the requests of a kind. A handler raises RequestRefused for requests that it refuses."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
+    def register_slow(self, kind: RequestKind[P, A], handler: Callable[[P], Awaitable[Json]]) -> None:
+        """Let the coroutine `handler` answer the requests of a kind. It runs beside everything else."""
+        self._slow[kind.name] = lambda fields: handler(kind.read(fields))
+
+    async def close(self) -> None:
+        """End the handlers that still work on requests of clients. Those requests get no answer."""
+        for task in self._working:
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
+
+    async def _work_on(self, line: ControlRequestLine) -> None:
+        try:
+            answer: Answer = Success(line.request_id, await self._slow[line.subtype](line.request))
+        except RequestRefused as refused:
+            answer = Failure(line.request_id, str(refused), refused.code)
+        except NotKept as error:
+            answer = Failure(line.request_id, str(error))
+        except Exception as error:  # noqa: BLE001 - the asker is told
+            _log.exception("a request of a client failed: %s", line.subtype)
+            answer = Failure(line.request_id, f"internal error in the worker: {type(error).__name__}: {error}")
+        try:
+            self._log.emit(MessageRecord(public_answer(answer)))
+        except NotKept as error:
+            _log.error("the answer to a request of a client could not be written: %s", error)
+
     def take_request(self, line: ControlRequestLine) -> None:
         """Answer a request of a client, with an error if no handler is registered for its kind."""
+        if line.subtype in self._slow:
+            task = asyncio.get_running_loop().create_task(self._work_on(line))
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+            return
         handled = Handled()
         try:
             handler = self._handlers.get(line.subtype)

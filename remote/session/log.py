@@ -10,6 +10,7 @@ from ccb.tunnel.wire.projection import Projection, replay
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record
 
 from ..agent.usage import SessionUsage
+from ..file_history.points import RewindPoints
 from ..journal.journal import Journal
 from ..journal.summary import JournalSummary
 from .partial import Partial
@@ -30,7 +31,7 @@ class Watchers(Protocol):
 
 class SessionLog:
     """The only writer to the journal of a session. It passes every record on to the projections `summary`, `usage`,
-    `partial` and `snapshot`, and to those added with `follow`."""
+    `partial`, `snapshot` and `points`, and to those added with `follow`."""
 
     def __init__(self, session_id: str, journal: Journal, watchers: Watchers) -> None:
         self.session_id = session_id
@@ -39,7 +40,14 @@ class SessionLog:
         self.usage = SessionUsage()
         self.partial = Partial()
         self.snapshot = SnapshotProjection()
-        self._projections: list[Projection] = [self.summary, self.usage, self.partial, self.snapshot]
+        self.points = RewindPoints()
+        self._projections: list[Projection] = [
+            self.summary,
+            self.usage,
+            self.partial,
+            self.snapshot,
+            self.points,
+        ]
         self._watchers = watchers
 
     def read(self, *more: Projection) -> None:

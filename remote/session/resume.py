@@ -42,7 +42,7 @@ class Restored:
 def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
     """Read the journal, report its damage, and withdraw the requests that no task waits for any more. `surviving` names
     the kinds of requests that stay open until they are asked again."""
-    inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories()
+    inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
     worker = WorkerMark()
     log.read(recovered, prompts, requests, histories, worker)

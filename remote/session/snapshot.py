@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ResultLine,
@@ -75,6 +76,12 @@ class SnapshotProjection(Projection):
         """Drop the waiting and running prompts of the original: they neither wait nor run in the copy."""
         for prompt in self._prompts:
             prompt.ended = min(prompt.ended, record.seq)
+
+    @on(RewindRecord)
+    def _rewind(self, content: RewindRecord, _: Record) -> None:
+        """The list of an abandoned part of the conversation is not shown any more."""
+        if content.to:
+            self._todos = None
 
     @on(ResultLine, main_only=True)
     def _last_result(self, line: ResultLine, _: Record) -> None:

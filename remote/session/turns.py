@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from enum import Enum
 from typing import Any, Callable
 
@@ -51,6 +52,7 @@ class Turns(Projection):
         self._ready = ready
         self._echoes: dict[str, Json] = {}  # prompts that are shown again when a turn takes them, by input id
         self._ends_when_idle = False
+        self._alone = asyncio.Lock()  # held by a turn, and by what must not run beside one
         session_log.follow(self)
 
     def put(self, input_id: str, line: UserLine, *, echo: bool) -> None:
@@ -68,7 +70,18 @@ class Turns(Projection):
                     return
                 await self._inputs.wait()
             await self._ready()
-            await self._turn(self._inputs.pop())
+            async with self._alone:
+                if self._inputs:
+                    await self._turn(self._inputs.pop())
+
+    @contextlib.asynccontextmanager
+    async def idle(self) -> AsyncIterator[bool]:
+        """Let no turn begin in this context. Its value is False, and no turn is held back, if a turn runs or waits."""
+        if self._alone.locked() or self._inputs:
+            yield False
+            return
+        async with self._alone:
+            yield True
 
     def finish(self) -> None:
         """Let `run` return once no prompt waits."""

@@ -15,9 +15,12 @@ from ..journal.summary import unused_origin
 from . import paths
 from .registry import Entry
 
+_BESIDES = ("outputs", "history")
+"""The directories of a session that its copy gets as well: large outputs, and earlier versions of files."""
+
 
 def fork(entry: Entry, session: str) -> bool:
-    """Copy the journal of `entry` up to its last whole record, and the large outputs that its conversation refers to.
+    """Copy the journal of `entry` up to its last whole record, with its large outputs and its file history.
     Return False and change nothing when a session of that id already exists. Raises OSError, NoPlace.
     """
     where = paths.find_paths(session)
@@ -33,13 +36,15 @@ def fork(entry: Entry, session: str) -> bool:
             _copy(source, target, entry, session, where.state)
             target.flush()
             os.fsync(target.fileno())
-        _copy_outputs(os.path.join(entry.directory, "outputs"), os.path.join(where.state, "outputs"))
+        for name in _BESIDES:
+            _copy_outputs(os.path.join(entry.directory, name), os.path.join(where.state, name))
         return _put(temporary, journal)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
         if not os.path.exists(journal):
-            shutil.rmtree(os.path.join(where.state, "outputs"), ignore_errors=True)
+            for name in _BESIDES:
+                shutil.rmtree(os.path.join(where.state, name), ignore_errors=True)
             try:
                 os.rmdir(where.state)
             except OSError:
@@ -86,8 +91,8 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state:
 
 
 def _copy_outputs(source: str, target: str) -> None:
-    """Hard-link the outputs into the copy, or copy them where the file system has no hard links. A link is safe because
-    outputs are never changed, only removed. Skip a file that disappears meanwhile: it is no longer needed."""
+    """Hard-link the files into the copy, or copy them where the file system has no hard links. A link is safe because
+    they are never changed, only removed. Skip a file that disappears meanwhile: it is no longer needed."""
     try:
         names = [name for name in os.listdir(source) if not name.startswith(".")]
     except OSError:

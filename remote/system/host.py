@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import errno
-import fcntl
 import hashlib
 import os
 import shutil
 import stat
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Callable, Protocol, TypeVar
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -25,8 +22,6 @@ from .process import MARK, Process, child_environment, new_mark, spawn, start
 T = TypeVar("T")
 
 _BLOCK = 1 << 20
-_TEMP_PREFIX = ".ccb-"
-_LOCK_WAIT = 1.0  # seconds
 
 
 class FileKind(enum.Enum):
@@ -110,6 +105,11 @@ class Host(Protocol):
         target of a link, unless the path is `resolved`. Raise FileChanged, and change nothing, if the content
         differs."""
 
+    async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
+        """Give the file at the real path `path` the content `data`, or remove it with None, if its content still has
+        the digest `expected`. A file that is made gets `mode`. Do nothing if the file is as wanted already. Raise
+        FileChanged, and change nothing, if the content differs."""
+
     def which(self, name: str) -> str | None:
         """Return the path of a program, None when there is none. Never return a program inside the project, or one that
         a relative entry of PATH leads to."""
@@ -159,7 +159,7 @@ class LocalHost:
 
     def peek(self, path: str, most: int) -> bytes | None:
         try:
-            with _open_regular(path) as file:
+            with open_regular(path) as file:
                 if os.fstat(file).st_size > most:
                     return None
                 return _read_at(file, 0, most)
@@ -176,11 +176,20 @@ class LocalHost:
         return await _in_thread(_list, path)
 
     async def replace(self, path: str, data: bytes, expected: str, resolved: bool = False) -> FileInfo:
+        from .replacing import replace_file
+
         real = path if resolved else os.path.realpath(path)
-        written = await _in_thread(_replace, self._replacing, real, data, expected)
+        written = await _in_thread(replace_file, self._replacing, real, data, expected)
         if self._cages.watches:
             await _in_thread(self._cages.accept_path, os.path.realpath(path))
         return written
+
+    async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
+        from .replacing import restore_file
+
+        await _in_thread(restore_file, self._replacing, path, data, expected, mode)
+        if self._cages.watches:
+            await _in_thread(self._cages.accept_path, path)
 
     def which(self, name: str) -> str | None:
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
@@ -268,7 +277,7 @@ def _kind(mode: int) -> FileKind:
     return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
 
 
-def _info(status: os.stat_result) -> FileInfo:
+def info_of(status: os.stat_result) -> FileInfo:
     return FileInfo(
         _kind(status.st_mode),
         status.st_size,
@@ -281,12 +290,12 @@ def _info(status: os.stat_result) -> FileInfo:
 
 def _stat(path: str, follow: bool) -> FileInfo | None:
     try:
-        return _info(os.stat(path, follow_symlinks=follow))
+        return info_of(os.stat(path, follow_symlinks=follow))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-class _open_regular:
+class open_regular:
     """Open a regular file for reading, as a context manager that returns its descriptor. Raise NotAFile for anything
     else: opening a pipe does not block, and a terminal does not become the controlling one."""
 
@@ -317,7 +326,7 @@ def _read_at(file: int, offset: int, limit: int) -> bytes:
 
 
 def _read(path: str, offset: int, limit: int) -> bytes:
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         return _read_at(file, offset, limit)
 
 
@@ -336,138 +345,6 @@ def _list(path: str) -> list[DirEntry]:
                 kind = FileKind.FILE if item.is_file(follow_symlinks=False) else FileKind.OTHER
             entries.append(DirEntry(item.name, kind, target))
     return sorted(entries, key=lambda entry: entry.name)
-
-
-def _replace(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
-    directory = os.path.dirname(path)
-    if expected == ABSENT:
-        if os.path.lexists(path):
-            raise FileChanged(f"{path} exists already")
-        _make_directories(directory)
-    temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
-    mode = 0o666 if expected == ABSENT else 0o600
-    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        try:
-            _write_all(file, data)
-            if expected != ABSENT:
-                _copy_attributes(path, file)
-            os.fsync(file)
-            info = _info(os.fstat(file))
-        finally:
-            os.close(file)
-        if expected == ABSENT:
-            _rename_to_new(temp, path)
-        else:
-            with lock, _locked(directory):
-                if _digest(path) != expected:
-                    raise FileChanged(f"{path} has changed")
-                os.replace(temp, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp)
-        raise
-    _sync_directory(directory)
-    return info
-
-
-def _make_directories(directory: str) -> None:
-    try:
-        os.makedirs(directory, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
-
-
-@contextlib.contextmanager
-def _locked(directory: str) -> Iterator[None]:
-    """Lock the directory, so that no other session of this machine checks a version that is about to be replaced. Go on
-    without the lock if directories cannot be locked here, or another process keeps it: the digest is still checked
-    right before the rename."""
-    try:
-        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        yield
-        return
-    try:
-        deadline = time.monotonic() + _LOCK_WAIT
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.005)
-            except OSError:
-                break
-        yield
-    finally:
-        os.close(file)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view[:_BLOCK]) :]
-
-
-def _copy_attributes(path: str, file: int) -> None:
-    try:
-        old = os.stat(path)
-    except FileNotFoundError:
-        raise FileChanged(f"{path} is gone") from None
-    if not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, "the file is not writable", path)
-    mine = os.fstat(file)
-    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
-        with contextlib.suppress(OSError):
-            os.fchown(file, -1, old.st_gid)
-        with contextlib.suppress(OSError):
-            os.fchown(file, old.st_uid, -1)
-    with contextlib.suppress(OSError, AttributeError):
-        for name in os.listxattr(path):
-            with contextlib.suppress(OSError):
-                os.setxattr(file, name, os.getxattr(path, name))
-    mine, mode = os.fstat(file), stat.S_IMODE(old.st_mode)
-    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
-        mode &= ~(stat.S_ISUID | stat.S_ISGID)  # the program would run as another user now
-    os.fchmod(file, mode)
-
-
-def _digest(path: str) -> str:
-    sha = hashlib.sha256()
-    try:
-        with _open_regular(path) as file:
-            offset = 0
-            while True:
-                block = os.pread(file, _BLOCK, offset)
-                if not block:
-                    return sha.hexdigest()
-                sha.update(block)
-                offset += len(block)
-    except FileNotFoundError:
-        return ABSENT
-
-
-def _rename_to_new(temp: str, path: str) -> None:
-    """Rename the temporary file to a new name. Raise FileChanged if a file of that name exists."""
-    try:
-        os.link(temp, path)
-    except FileExistsError:
-        raise FileChanged(f"{path} exists already") from None
-    except OSError:  # a file system without hard links
-        if os.path.lexists(path):
-            raise FileChanged(f"{path} exists already") from None
-        os.rename(temp, path)
-        return
-    os.unlink(temp)
-
-
-def _sync_directory(directory: str) -> None:
-    with contextlib.suppress(OSError):
-        file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
 
 
 def is_under(path: str, directory: str) -> bool:

@@ -56,6 +56,10 @@ class PinnedHost:
         with _opened(directory, make=expected == ABSENT) as held:
             return await self._host.replace(f"{held}/{name}", data, expected, resolved=True)
 
+    async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
+        self._check(path)
+        await self._host.restore(self._real, data, expected, mode)
+
     def which(self, name: str) -> str | None:
         return self._host.which(name)
 

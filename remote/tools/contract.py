@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import ToolTraits
 
 if TYPE_CHECKING:
+    from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
     from ..sandbox.rules import CageRules
     from ..system.host import Host
@@ -55,6 +57,22 @@ class FileVersion:
 
 
 @dataclass(frozen=True)
+class UpcomingChange:
+    """What a tool is about to do to the file `path` (with every link resolved): `data` is its content now, None if
+    there is no file, `mode` its permission bits; `before` and `after` are the digests."""
+
+    path: str
+    data: bytes | None
+    mode: int
+    before: str
+    after: str
+
+
+async def _not_kept(change: UpcomingChange) -> None:
+    """Keep no history of the file."""
+
+
+@dataclass(frozen=True)
 class Preview:
     """What a call would do to a file as it is now, for the person who is asked. `public` goes into the question;
     `version` is the version that it was compared with."""
@@ -76,7 +94,7 @@ class SubAgentRunner(Protocol):
 @dataclass(frozen=True)
 class ToolContext:
     """The resources of a session that its tools use. The context lives as long as the session; the fields from
-    `tool_use_id` to `stopped` belong to one call."""
+    `tool_use_id` to `before_change` belong to one call."""
 
     host: Host
     cwd: str  # the session's directory, absolute
@@ -86,6 +104,7 @@ class ToolContext:
     spill: Spill
     todos: TodoList
     cages: Cages
+    history: FileHistory
     tool_use_id: str = ""
     approved: FileVersion | None = None
     """The version of the file that the person has seen. The tool changes no other version."""
@@ -102,6 +121,8 @@ class ToolContext:
     """Tell the model something together with the results of its calls; see `Reminders.add`."""
     stopped: Callable[[str], None] = lambda printed: None
     """A cancelled call passes the output it had printed so far to this function, for the model."""
+    before_change: Callable[[UpcomingChange], Awaitable[None]] = _not_kept
+    """Keep the present version of a file in the file history. A tool awaits this before it changes a file."""
     sub_agents: SubAgentRunner | None = None
     """Runs sub-agents; None where they cannot be started."""
 

@@ -101,6 +101,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     is generated. `caged` starts caged commands; None for a new one."""
     import os
 
+    from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
     from ..system.host import LocalHost
     from .contract import ToolContext
@@ -120,6 +121,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         spill=Spill(outputs),
         todos=TodoList(),
         cages=Cages(host.cages, environ, home_directory()),
+        history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
     )
 
 

@@ -396,7 +396,7 @@ def make_world(
         tools=ToolRegistry([read, write]),
         permissions=permissions,
         context=ToolContext(
-            nothing, "/srv/app", [], nothing, cast(Any, NoShells()), spill or nothing, nothing, nothing
+            nothing, "/srv/app", [], nothing, cast(Any, NoShells()), spill or nothing, nothing, nothing, nothing
         ),
         model=model,
         max_turns=max_turns,

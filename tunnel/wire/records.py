@@ -21,6 +21,7 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
+from .kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
 
@@ -254,7 +255,7 @@ class UnknownRecord:
 Content = Union[
     MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
-    WorkerRecord, ForkedRecord, TakenRecord, HookRecord, UnknownRecord,
+    WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord, UnknownRecord,
 ]  # fmt: skip
 
 

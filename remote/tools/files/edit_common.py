@@ -8,7 +8,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.host import ABSENT, FileChanged, FileInfo, FileKind, digest_of
-from ..contract import FileVersion, Preview, ToolContext, ToolResult
+from ..contract import FileVersion, Preview, ToolContext, ToolResult, UpcomingChange
 from .edit_text import is_utf8
 from .file_state import Seen
 from .patch import MAX_PREVIEW, compared
@@ -42,6 +42,7 @@ class Current:
     real: str
     data: bytes | None
     digest: str
+    mode: int = 0
 
 
 def refusal(text: str) -> ToolResult:
@@ -105,7 +106,7 @@ async def current(context: ToolContext, file_path: str) -> Current:
     if not seen.is_version(digest, info):
         raise ChangeRefused(CHANGED)
     _check_approved(context, real, digest)
-    return Current(path, real, data, digest)
+    return Current(path, real, data, digest, info.mode)
 
 
 def _check_approved(context: ToolContext, real: str, digest: str) -> None:
@@ -128,9 +129,11 @@ def preview_of(file: Current, data: bytes) -> Preview:
 
 async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:
     """Make `data` the content of the file. Raise ChangeRefused if the file has changed meanwhile, or OSError."""
+    digest = digest_of(data)
+    await context.before_change(UpcomingChange(file.real, file.data, file.mode, file.digest, digest))
     try:
         info = await host_of(context).replace(file.real, data, file.digest)
     except FileChanged:
         raise ChangeRefused(CHANGED) from None
-    context.files.written(file.real, digest_of(data), info)
+    context.files.written(file.real, digest, info)
     return info

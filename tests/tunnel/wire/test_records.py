@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.tunnel.wire import Event, FrameDecoder, encode_frame
+from ccb.tunnel.wire.kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ControlCancelLine,
@@ -72,6 +73,7 @@ names = text.filter(bool)
 KINDS = [
     "message", "input", "options", "turn_start", "turn_end", "prompt", "tool_start", "model_end", "withdrawn", "model",
     "agent_result", "late_answer", "damaged", "driver", "worker", "forked", "taken", "hook",
+    "file_change", "rewind", "rewound",
 ]  # fmt: skip
 FIELDS = [
     "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
@@ -105,6 +107,9 @@ contents: st.SearchStrategy[Content] = st.one_of(
     st.builds(DriverRecord, text, numbers),
     st.builds(WorkerRecord, numbers, text, st.none() | text),
     st.builds(ForkedRecord, text),
+    st.builds(FileChangeRecord, text, text, text, text, numbers, text),
+    st.builds(RewindRecord, text, numbers, st.lists(objects, max_size=2), text),
+    st.builds(RewoundRecord, st.lists(objects, max_size=2)),
     st.builds(UnknownRecord, text.map("x-".__add__), objects),
 )
 

@@ -1,0 +1,1 @@
+"""Going back to an earlier prompt: files, conversation, or both."""

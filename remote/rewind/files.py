@@ -1,0 +1,112 @@
+"""Which files change when the person goes back, and restoring them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..file_history.points import FileChange, RewindPoints
+from ..system.host import ABSENT, FileChanged, FileKind, NotAFile, digest_of
+from ..tools.contract import ToolContext
+from ..tools.files.edit_common import MAX_BYTES
+from ..tools.files.patch import compared
+
+Json = dict[str, Any]
+
+_LOST = "its earlier content is not kept any more"
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file that is not as it was. `before` and `after` are the digests of its content now and then (ABSENT for no
+    file); `added` and `removed` count the lines that restoring it changes. `foreign`: something other than the tools of
+    this session has changed it last. `why` says why it cannot be restored, "" if it can."""
+
+    path: str
+    before: str
+    after: str
+    mode: int = 0
+    added: int = 0
+    removed: int = 0
+    foreign: bool = False
+    why: str = ""
+
+    def public(self) -> Json:
+        """Return the file as clients are shown it."""
+        does = "remove" if self.after == ABSENT else "create" if self.before == ABSENT else "change"
+        shown: Json = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does}
+        if self.foreign:
+            shown["changedElsewhere"] = True
+        if self.why:
+            shown["why"] = self.why
+        return shown
+
+    def recorded(self) -> Json:
+        """Return the file for the journal."""
+        return {"path": self.path, "before": self.before, "after": self.after, "mode": self.mode}
+
+
+async def plan(context: ToolContext, points: RewindPoints, seq: int, *, keep: bool) -> list[PlannedFile]:
+    """Return the files that have changed since record `seq` and are not as they were. `keep`: put their present content
+    into the file history, so that a person can go back to it."""
+    found = [await _planned(context, points, change, keep) for change in points.changed_since(seq)]
+    return [each for each in found if each is not None]
+
+
+async def _planned(context: ToolContext, points: RewindPoints, change: FileChange, keep: bool) -> PlannedFile | None:
+    loop, host, path = asyncio.get_running_loop(), context.host, change.path
+    try:
+        info = await host.stat(path)
+        if info is not None and info.kind is not FileKind.FILE:
+            return PlannedFile(path, ABSENT, change.before, why=f"it is a {info.kind.value} now")
+        if info is not None and info.size > MAX_BYTES:
+            return PlannedFile(path, ABSENT, change.before, why=f"it has {info.size:,} bytes now")
+        data = b"" if info is None else await host.read(path, 0, MAX_BYTES + 1)
+        real = await loop.run_in_executor(None, host.real_path, path)
+    except (OSError, NotAFile) as error:
+        return PlannedFile(path, ABSENT, change.before, why=str(error))
+    now = ABSENT if info is None else digest_of(data)
+    if now == change.before:
+        return None
+    if real != path:
+        return PlannedFile(path, now, change.before, why=f"its path leads to {real} now")
+    then = b"" if change.before == ABSENT else await loop.run_in_executor(None, context.history.load, change.before)
+    if then is None:
+        return PlannedFile(path, now, change.before, why=change.lost or _LOST)
+    if keep and info is not None:
+        await loop.run_in_executor(None, context.history.keep, data)
+    old, new = data.decode("utf-8", "replace"), then.decode("utf-8", "replace")
+    stats = await loop.run_in_executor(None, compared, old, new, 0)
+    mode = change.mode or (info.mode if info is not None else 0)
+    foreign = now != points.latest.get(path)
+    return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign)
+
+
+async def restore(context: ToolContext, files: Sequence[Json]) -> list[Json]:
+    """Restore the files of a `rewind` record. Return those that could not be restored, each with the reason. It may be
+    done again after it was cut off: a file that is as it should be is left alone."""
+    failed = []
+    for each in files:
+        path, before, after, mode = each["path"], each["before"], each["after"], each["mode"]
+        why = await _restored(context, path, before, after, mode)
+        if why:
+            failed.append({"path": path, "why": why})
+    return failed
+
+
+async def _restored(context: ToolContext, path: str, before: str, after: str, mode: int) -> str:
+    loop, data = asyncio.get_running_loop(), None
+    if after != ABSENT:
+        data = await loop.run_in_executor(None, context.history.load, after)
+        if data is None:
+            return _LOST
+    try:
+        await context.host.restore(path, data, before, mode)
+    except FileChanged:
+        return "it was changed meanwhile"
+    except (OSError, NotAFile) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,183 @@
+"""The requests of clients to go back to an earlier prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccb.tunnel.wire.kinds.rewind import (
+    REWIND_CONVERSATION,
+    REWIND_FILES,
+    REWIND_POINTS,
+    ConversationRewind,
+    FileRewind,
+    RewindRecord,
+    RewoundRecord,
+)
+from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
+from ccb.tunnel.wire.requests import RequestRefused
+
+from ..agent.conversation import Conversation, close_open_tool_uses
+from ..file_history.points import Point
+from ..session.session import Session
+
+if TYPE_CHECKING:
+    from .files import PlannedFile
+
+Json = dict[str, Any]
+
+_BUSY = "The agent is working: interrupt it first, then go back."
+_CUT = "The conversation was taken back to before this tool ended. What it had done until then stays done."
+_MAX_TEXT = 200
+_MAX_NAMED = 50  # files in the note to the model
+
+
+def register_rewinds(session: Session) -> None:
+    """Register the handlers for these requests with the session's broker."""
+    broker = session.broker
+
+    async def files(rewind: FileRewind) -> Json:
+        return await _rewind_files(session, rewind)
+
+    async def conversation(rewind: ConversationRewind) -> Json:
+        return await _rewind_conversation(session, rewind)
+
+    async def points(_: None) -> Json:
+        return await _points(session)
+
+    broker.register_slow(REWIND_FILES, files)
+    broker.register_slow(REWIND_CONVERSATION, conversation)
+    broker.register_slow(REWIND_POINTS, points)
+
+
+async def finish_rewind(session: Session) -> None:
+    """Restore the rest of the files of a rewind that was cut off. Raise NotKept."""
+    unfinished = session.log.points.unfinished
+    if unfinished is not None:
+        await _restore(session, unfinished.files)
+
+
+async def _points(session: Session) -> Json:
+    """Return the prompts of the conversation, the newest first, each with the number of files changed since."""
+    points = session.log.points
+    listed = [
+        {
+            "id": point.id,
+            "text": point.text[:_MAX_TEXT],
+            "prompt": point.text,
+            "time": point.time,
+            "files": len(points.changed_since(point.seq)),
+        }
+        for point in reversed(points.points)
+    ]
+    return {"points": listed, "files_kept": bool(session.agent.config.context.history.directory)}
+
+
+def _point(session: Session, message: str) -> Point:
+    found = session.log.points.find(message)
+    if found is None:
+        raise RequestRefused(f"No prompt with the id {message[:80]} can be gone back to.", "unknown_message")
+    return found
+
+
+async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
+    """Restore the files, or say what that would change."""
+    point = _point(session, rewind.user_message_id)
+    if rewind.dry_run:
+        return _described(await _plan(session, point.seq, keep=False))
+    async with session.turns.idle() as idle:
+        if not idle:
+            raise RequestRefused(_BUSY, "busy")
+        files = await _plan(session, point.seq, keep=True)
+        if not _recorded(files):
+            return _described(files)
+        return await _carry_out(session, RewindRecord(point.id, 0, _recorded(files)), files)
+
+
+async def _rewind_conversation(session: Session, rewind: ConversationRewind) -> Json:
+    """Go on from an earlier place of the conversation, and restore the files if that is wanted."""
+    async with session.turns.idle() as idle:
+        if not idle:
+            raise RequestRefused(_BUSY, "busy")
+        if rewind.after:
+            to, message, text = _end_of(session, rewind.after) + 1, rewind.after, ""
+        else:
+            point = _point(session, rewind.user_message_id)
+            to, message, text = point.seq, point.id, point.text
+        files = await _plan(session, to - 1, keep=True) if rewind.files else []
+        record = RewindRecord(message, to, _recorded(files), text[:_MAX_TEXT])
+        return {**await _carry_out(session, record, files), "prompt": text}
+
+
+async def _carry_out(session: Session, record: RewindRecord, files: Sequence[PlannedFile]) -> Json:
+    """Record the rewind, durably, before anything changes; then restore the files."""
+    log = session.log
+    log.emit(record)
+    await log.commit()
+    if record.to:
+        _take_back(session)
+    failed = await _restore(session, record.files) if record.files else []
+    return {**_described(files), "failed": failed}
+
+
+def _take_back(session: Session) -> None:
+    """Let the agent go on with what is left of its conversation."""
+    log, agent, context = session.log, session.agent, session.agent.config.context
+    journal = log.journal
+    conversation = Conversation.from_records(journal.read(0, journal.seq), MAIN_AGENT, journal.rewound)
+    for closed in close_open_tool_uses(conversation, _CUT):
+        log.emit(MessageRecord(closed.body))
+    agent.rewind(conversation)
+    context.files.forget_views()
+    context.todos.replace([])
+
+
+async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
+    from .files import restore
+
+    failed = await restore(session.agent.config.context, files)
+    session.log.emit(RewoundRecord(failed))
+    await session.log.commit()
+    lost = {each["path"] for each in failed}
+    restored = [each["path"] for each in files if each["path"] not in lost]
+    if restored:
+        names = "\n".join(restored[:_MAX_NAMED])
+        session.agent.reminders.add(
+            "rewind", f"The user has put these files back to an earlier version. Read them again before use:\n{names}"
+        )
+    return failed
+
+
+def _end_of(session: Session, message: str) -> int:
+    """Return the number of the record of a message of the main agent."""
+    journal = session.log.journal
+    for record in journal.read(0, journal.seq):
+        if record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT and record.body.get("uuid") == message:
+            return record.seq
+    raise RequestRefused(f"The session has no message with the id {message[:80]}.", "unknown_message")
+
+
+async def _plan(session: Session, seq: int, *, keep: bool) -> list[PlannedFile]:
+    from .files import plan
+
+    points = session.log.points
+    if seq < points.complete_since:
+        raise RequestRefused(
+            "So many files were changed since then that not all changes are known any more.", "too_old"
+        )
+    return await plan(session.agent.config.context, points, seq, keep=keep)
+
+
+def _recorded(files: Sequence[PlannedFile]) -> list[Json]:
+    return [each.recorded() for each in files if not each.why]
+
+
+def _described(files: Sequence[PlannedFile]) -> Json:
+    possible = [each for each in files if not each.why]
+    return {
+        "canRewind": True,
+        "filesChanged": [each.path for each in possible],
+        "insertions": sum(each.added for each in possible),
+        "deletions": sum(each.removed for each in possible),
+        "files": [each.public() for each in files],
+    }

@@ -1,0 +1,219 @@
+"""File history and rewinding, over a real worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, until
+
+from ccb.tunnel.wire import Event, Input, SessionOptions
+
+Json = dict[str, Any]
+OPTIONS = SessionOptions(allowed_tools=["Edit", "Read"])
+
+
+async def prompt(laptop: Laptop, text: str, identity: str) -> None:
+    body = {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+    await laptop.send(Input(laptop.epoch, f"in-{identity}", body))
+
+
+async def answered(laptop: Laptop, reply: Any) -> Json:
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(reply))
+    request: Json = json.loads(body)
+    return request
+
+
+async def turn(laptop: Laptop, identity: str, *tools: tuple[str, Json]) -> Json:
+    """Run a turn in which the model calls these tools, one after the other. Return its last request."""
+    await prompt(laptop, f"prompt {identity}", identity)
+    for number, (name, tool_input) in enumerate(tools):
+        message = f"msg_{identity}_{number}"
+        await answered(laptop, calls((f"toolu_{identity}_{number}", name, tool_input), message_id=message))
+    request = await answered(laptop, says(f"done {identity}", f"msg_{identity}_end"))
+    assert (await laptop.message("result"))["subtype"] == "success"
+    return request
+
+
+async def asked(laptop: Laptop, subtype: str, **fields: Any) -> Json:
+    """Send a control request and return the `response` of its answer."""
+    request_id = await laptop.control(subtype, **fields)
+
+    def fits(event: Event) -> bool:
+        return bool(event.body.get("response", {}).get("request_id") == request_id)
+
+    response: Json = (await laptop.next(Event, fits)).body["response"]
+    return response
+
+
+async def worked(host: WorkerHost, session: str) -> Laptop:
+    """A session of two turns: the first changes a.txt and makes new.txt, the second changes both and b.txt."""
+    project = host.project
+    (project / "a.txt").write_text("one\ntwo\n")
+    (project / "a.txt").chmod(0o751)
+    (project / "b.txt").write_text("b\n")
+    laptop = await host.connect(session)
+    await laptop.attach(OPTIONS)
+    a, b, new = (str(project / name) for name in ("a.txt", "b.txt", "new.txt"))
+    await turn(
+        laptop,
+        "u1",
+        ("Read", {"file_path": a}),
+        ("Edit", {"file_path": a, "old_string": "two", "new_string": "2"}),
+        ("Write", {"file_path": new, "content": "made\n"}),
+    )
+    await turn(
+        laptop,
+        "u2",
+        ("Read", {"file_path": b}),
+        ("Edit", {"file_path": a, "old_string": "one", "new_string": "1"}),
+        ("Edit", {"file_path": a, "old_string": "1\n", "new_string": "1\n1.5\n"}),
+        ("Write", {"file_path": b, "content": "B\n"}),
+        ("Write", {"file_path": new, "content": "made again\n"}),
+    )
+    return laptop
+
+
+def texts(host: WorkerHost) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(host.project.iterdir())}
+
+
+async def test_files_go_back_to_how_they_were_before_a_prompt(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    after = {"a.txt": "1\n1.5\n2\n", "b.txt": "B\n", "new.txt": "made again\n"}
+    assert texts(host) == after
+    points = (await asked(laptop, "rewind_points"))["response"]["points"]
+    assert [(point["id"], point["text"], point["files"]) for point in points] == [
+        ("u2", "prompt u2", 3),
+        ("u1", "prompt u1", 3),
+    ]
+    tried = (await asked(laptop, "rewind_files", user_message_id="u2", dry_run=True))["response"]
+    assert tried["canRewind"] and (tried["insertions"], tried["deletions"]) == (3, 4)
+    assert texts(host) == after
+    done = (await asked(laptop, "rewind_files", user_message_id="u2"))["response"]
+    assert [Path(path).name for path in done["filesChanged"]] == ["a.txt", "b.txt", "new.txt"] and not done["failed"]
+    assert texts(host) == {"a.txt": "one\n2\n", "b.txt": "b\n", "new.txt": "made\n"}
+    await asked(laptop, "rewind_files", user_message_id="u1")
+    assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
+    assert stat.S_IMODE(os.stat(host.project / "a.txt").st_mode) == 0o751
+    request = await turn(laptop, "u3")  # the conversation stays, and the model is told
+    said = json.dumps(request["messages"])
+    assert "prompt u1" in said and "prompt u2" in said and "put these files back" in said
+    refused = await asked(laptop, "rewind_files", user_message_id="nobody")
+    assert refused["subtype"] == "error" and refused["error_code"] == "unknown_message"
+
+
+async def test_snapshots_are_private_and_kept_once(host: WorkerHost, session: str) -> None:
+    await worked(host, session)
+    history = host.state(session) / "history"
+    kept = sorted(history.iterdir())
+    assert len(kept) == 5  # a.txt twice in its states of u1 and u2 and between, b.txt, new.txt
+    assert all(len(each.name) == 64 and stat.S_IMODE(each.stat().st_mode) == 0o600 for each in kept)
+    assert stat.S_IMODE(history.stat().st_mode) == 0o700
+
+
+async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    first = await turn(laptop, "u3")
+    done = await asked(laptop, "rewind_conversation", user_message_id="u2")
+    assert done["response"]["prompt"] == "prompt u2"
+    assert texts(host)["b.txt"] == "B\n"  # the files stay
+    request = await turn(laptop, "u4")
+    kept = request["messages"]
+    assert kept[: len(kept) - 1] == first["messages"][: len(kept) - 1]  # the prefix is byte for byte the same
+    assert "prompt u2" not in json.dumps(kept) and "prompt u3" not in json.dumps(kept)
+    assert kept[-1]["content"][-1]["text"] == "prompt u4"
+    await laptop.stop()
+    again = await host.connect(session)
+    await again.attach(OPTIONS)
+    points = (await asked(again, "rewind_points"))["response"]["points"]
+    assert [point["id"] for point in points] == ["u4", "u1"]
+    resumed = (await turn(again, "u5"))["messages"]
+    assert resumed[: len(kept) - 1] == kept[: len(kept) - 1]
+    assert "prompt u2" not in json.dumps(resumed) and "prompt u4" in json.dumps(resumed)
+    await asked(again, "rewind_conversation", user_message_id="u1", files=True)
+    assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
+    assert len((await turn(again, "u6"))["messages"]) == 1
+
+
+async def test_a_session_resumes_at_a_message(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    lines = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body["type"] == "assistant"]
+    calls_b = next(body for body in lines if body["message"]["id"] == "msg_u2_3")
+    await asked(laptop, "rewind_conversation", after=calls_b["uuid"])
+    request = await turn(laptop, "u3")  # the scripted model refuses a call without a result, and so does this
+    *_, call, last = request["messages"]
+    assert call["content"][0]["id"] == "toolu_u2_3"
+    assert last["content"][0]["tool_use_id"] == "toolu_u2_3" and last["content"][0]["is_error"]
+    refused = await asked(laptop, "rewind_conversation", after="nothing")
+    assert refused["error_code"] == "unknown_message"
+
+
+async def test_a_rewind_cut_off_by_a_kill_is_finished_by_the_next_worker(host: WorkerHost, session: str) -> None:
+    host.prelude = """
+import os
+import ccb.remote.system.replacing as replacing
+restore, done = replacing.restore_file, []
+def dies(*args):
+    if done:
+        os.kill(os.getpid(), 9)
+    done.append(restore(*args))
+replacing.restore_file = dies
+"""
+    laptop = await worked(host, session)
+    await laptop.control("rewind_conversation", user_message_id="u1", files=True)
+    while await laptop.read():
+        pass
+    assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "B\n", "new.txt": "made again\n"}
+    host.prelude = ""
+    again = await host.connect(session)
+    await again.attach(OPTIONS)
+    await until(lambda: texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}, "the files are restored")
+    assert len((await turn(again, "u3"))["messages"]) == 1
+
+
+async def test_what_others_changed_is_shown_and_can_be_brought_back(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    (host.project / "b.txt").write_text("mine\n")
+    (host.project / "a.txt").unlink()
+    (host.project / "new.txt").unlink()
+    (host.project / "new.txt").symlink_to("a.txt")
+    tried = (await asked(laptop, "rewind_files", user_message_id="u2", dry_run=True))["response"]["files"]
+    shown = {Path(each["path"]).name: each for each in tried}
+    assert shown["a.txt"]["does"] == "create" and shown["a.txt"]["changedElsewhere"]
+    assert shown["b.txt"]["does"] == "change" and shown["b.txt"]["changedElsewhere"]
+    assert "leads to" in shown["new.txt"]["why"]
+    await asked(laptop, "rewind_files", user_message_id="u2")
+    assert (host.project / "a.txt").read_text() == "one\n2\n" and (host.project / "new.txt").is_symlink()
+    assert stat.S_IMODE(os.stat(host.project / "a.txt").st_mode) == 0o751
+    (host.project / "new.txt").unlink()
+    await turn(laptop, "u3", ("Write", {"file_path": str(host.project / "c.txt"), "content": "c\n"}))
+    assert (host.project / "b.txt").read_text() == "b\n"
+    mine = list((host.state(session) / "history").iterdir())
+    assert len(mine) == 6  # what the rewind overwrote is kept too
+
+
+async def test_no_turn_is_running_when_files_go_back(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    await prompt(laptop, "long", "u3")
+    opened, _ = await laptop.call()
+    for subtype in ("rewind_files", "rewind_conversation"):
+        assert (await asked(laptop, subtype, user_message_id="u1"))["error_code"] == "busy"
+    await laptop.answer(opened, content(says("ok", "msg_9")))
+    await laptop.message("result")
+    assert texts(host)["b.txt"] == "B\n"
+
+
+async def test_a_copy_of_a_session_has_its_file_history(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    await laptop.stop()
+    copy = "copy-" + session[:8]
+    second = await host.connect(copy, fork_of=session)
+    await second.attach(OPTIONS)
+    assert (await asked(second, "rewind_files", user_message_id="u1"))["response"]["failed"] == []
+    assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}

@@ -1,0 +1,1 @@
+"""Record kinds and request kinds of single subjects, one module each."""
