@@ -55,10 +55,10 @@ class Repl(App[int]):
     CSS = """
     Screen { layout: vertical; background: $background; overflow: hidden; }
     Screen:ansi > .screen--selection { text-style: reverse; }
-    .-short ApprovalCard, .-short ApprovalCard:focus, .-short ApprovalCard:focus-within {
+    .-short QuestionCard, .-short QuestionCard:focus, .-short QuestionCard:focus-within {
         border: none; border-top: heavy $warning;
     }
-    .-short ApprovalCard .reason { max-height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    .-short QuestionCard .reason { max-height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     .-short Banner { padding: 0 1; }
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """

@@ -8,7 +8,7 @@ from typing import Any
 from textual.app import App
 from textual.timer import Timer
 
-from .widgets.answer_keys import BURST_S, HOLD_S
+from .widgets.cards.answer_keys import BURST_S, HOLD_S
 
 
 class LoneChord:

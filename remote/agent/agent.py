@@ -3,10 +3,11 @@ others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.wire.records import ModelRecord
+from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
 from ..context.reminders import Reminders
 from ..model.models import resolve_model
@@ -31,7 +32,7 @@ class Agent:
         self._deps = deps
         model = resolve_model(conversation.model or config.model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
-        self._state = AgentState(conversation, ledger, model, config.visible_tools())
+        self._state = AgentState(conversation, ledger, model, config.visible_tools(), self._listed_tools(config))
         self._turn: Turn | None = None
 
     @property
@@ -116,11 +117,15 @@ class Agent:
         registered = new.tools.begin_turn()
         if new is old and registered == self._registered:
             return
-        tools = new.visible_tools()
-        if new.prompts is not old.prompts or _declarations(tools) != _declarations(self._state.tools):
+        listed = self._listed_tools(new)
+        if new.prompts is not old.prompts or _declarations(listed) != _declarations(self._state.listed):
             self._state.prefix = None
-        self._state.tools, self._registered, self._config = tools, registered, new
+        self._state.tools, self._state.listed = new.visible_tools(), listed
+        self._registered, self._config = registered, new
+
+    def _listed_tools(self, config: AgentConfig) -> tuple[Tool, ...]:
+        return config.listed_tools(can_ask=self._deps.broker.can_ask(CAN_USE_TOOL))
 
 
-def _declarations(tools: Mapping[str, Tool]) -> list[ToolDeclaration]:
-    return [tool.declaration for tool in tools.values()]
+def _declarations(tools: Sequence[Tool]) -> list[ToolDeclaration]:
+    return [tool.declaration for tool in tools]

@@ -55,9 +55,14 @@ class AgentConfig:
     settings: WorkerSettings = field(default_factory=WorkerSettings)
 
     def visible_tools(self) -> dict[str, Tool]:
-        """Return the tools that the model is offered, by name. Tools that a permission rule denies altogether are left
+        """Return the tools that the model may call, by name. Tools that a permission rule denies altogether are left
         out."""
         return {tool.name: tool for tool in self.tools if self.permissions.visible(tool.name)}
+
+    def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
+        """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""
+        visible = self.visible_tools().values()
+        return tuple(tool for tool in visible if can_ask or not tool.traits.asks)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.requests import ToolApproval
+from ccb.tunnel.wire.tool_traits import ToolTraits
 
 from ..model.call import Retrying
 from ..model.errors import OF_THE_LAPTOP, ModelError
@@ -144,12 +145,12 @@ def permission_denied(name: str, tool_use_id: str, message: str, decision: Decis
 
 
 def tool_approval(
-    name: str, tool_input: Json, tool_use_id: str, decision: Decision, file_change: Json | None = None
+    traits: ToolTraits, tool_input: Json, tool_use_id: str, decision: Decision, file_change: Json | None = None
 ) -> ToolApproval:
     """Return the question to the person whether a tool call may run. `file_change`: what it would do to a file."""
     return ToolApproval(
-        tool_name=name,
-        display_name=name,
+        tool_name=traits.name,
+        display_name=traits.name,
         input=tool_input,
         tool_use_id=tool_use_id,
         permission_suggestions=list(decision.suggestions),
@@ -157,8 +158,9 @@ def tool_approval(
         decision_reason_type=decision.reason_type,
         description=_description(tool_input) or None,
         blocked_path=decision.blocked_path or None,
-        sandbox=cage_text(decision.cage),
+        sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
+        requires_user_interaction=True if traits.asks else None,
     )
 
 

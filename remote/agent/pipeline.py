@@ -184,6 +184,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         return replace(call, cage=decision.cage, pinned=decision.pinned)
     if decision.behavior is Behavior.DENY or not can_ask:
         raise CallRefused(_deny_unasked(context, call, decision))
+    call = replace(call, input=call.tool.question(call.input, context.config.context))
     preview = await _preview(context, call)
     answer = await _ask(context, call, decision, preview)
     if not answer.allow:
@@ -290,7 +291,7 @@ def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision
     if decision.behavior is Behavior.DENY:
         text = f"Permission to use {call.name} was denied: {decision.reason}"
     else:
-        text = headless_denial(decision, call.name)
+        text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
     context.recorder.message(messages.permission_denied(call.name, call.id, text, decision))
     return _denied(context, call, text)
 
@@ -311,7 +312,7 @@ async def _ask(
     context: PipelineContext, call: ParsedCall, decision: Decision, preview: Preview | None
 ) -> ToolPermission:
     change = preview.public if preview is not None else None
-    question = messages.tool_approval(call.name, call.input, call.id, decision, change)
+    question = messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
     try:
         return await context.deps.broker.request(
             Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)
@@ -332,7 +333,8 @@ def _apply_updates(context: PipelineContext, answer: ToolPermission) -> None:
 
 def _denied(context: PipelineContext, call: ParsedCall, text: str) -> CallOutcome:
     denial = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": call.input}
-    return CallOutcome(_error(text), denial=denial, feedback_due=context.denials.denied())
+    is_answer = call.tool.traits.asks  # a question that the person declines is no action that the model may not take
+    return CallOutcome(_error(text), denial=denial, feedback_due=not is_answer and context.denials.denied())
 
 
 async def _beat(context: PipelineContext, call: ParsedCall) -> None:

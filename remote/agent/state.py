@@ -47,14 +47,16 @@ class DenialCounter:
 
 @dataclass
 class AgentState:
-    """What an agent keeps from one turn to the next. `tools` are those the model is offered. `prefix` opens every
-    request: the first turn makes it, and a later one only when the prompts or the tools have changed. `feedback_due`:
-    the next tool results carry a note to the model about its many denials."""
+    """What an agent keeps from one turn to the next. `tools` are those the model may call, `listed` those
+    that requests declare. `prefix` opens every request: the first turn makes it, and a later one only when the prompts
+    or the listed tools have changed. `feedback_due`: the next tool results carry a note to the model about its many
+    denials."""
 
     conversation: Conversation
     ledger: Ledger
     model: str
     tools: dict[str, Tool]
+    listed: tuple[Tool, ...]
     denials: DenialCounter = field(default_factory=DenialCounter)
     feedback_due: bool = False
     prefix: RequestPrefix | None = None

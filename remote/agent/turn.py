@@ -133,9 +133,8 @@ class Turn:
 
     def _init(self) -> None:
         agent = self._agent
-        self._recorder.begin(
-            messages.init(self._config, tools=list(agent.tools), model=agent.model, version=self._deps.version)
-        )
+        tools = [tool.name for tool in agent.listed]
+        self._recorder.begin(messages.init(self._config, tools=tools, model=agent.model, version=self._deps.version))
 
     async def _open(self, prompts: Sequence[Prompt]) -> None:
         """Add the prompts to the history, and build the request prefix if there is none yet."""
@@ -148,7 +147,7 @@ class Turn:
         if agent.prefix is None:
             tools = [
                 {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-                for tool in agent.tools.values()
+                for tool in agent.listed
             ]
             system = await self._unless_stopped(source.system())
             agent.prefix = request.RequestPrefix(system, tools)

@@ -198,6 +198,8 @@ class PermissionEngine:
             if rule:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
+        if tool.traits.asks:
+            return Decision(Behavior.ASK, "")
         question = matcher.question_in_any_mode(tool, tool_input, state)
         if question:
             return question

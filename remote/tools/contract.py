@@ -35,6 +35,8 @@ class ToolDeclaration:
     description: str
     input_schema: Json
     max_output_chars: int = MAX_OUTPUT_CHARS
+    if_nobody_can_be_asked: str = ""
+    """The result of a call of a tool that `asks`, in a session where nobody can be asked."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,10 @@ class Tool(ABC):
         """Return why `tool_input`, which matches the schema, cannot be run; None if it can. Called before the
         permission check, so that nobody is asked about a call that would fail anyway."""
         return None
+
+    def question(self, tool_input: Json, context: ToolContext) -> Json:
+        """Return the input with which the person is asked about a call, and which it has if they change nothing."""
+        return tool_input
 
     async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
         """Return what the call would do to a file, or its result if it would fail, or None if it changes no file in a

@@ -67,6 +67,7 @@ class ToolRegistry(Sequence["Tool"]):
 def default_tools() -> ToolRegistry:
     """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
     from .agents.task import Task
+    from .ask import AskUserQuestion
     from .files.edit import Edit, MultiEdit
     from .files.ls import LS
     from .files.read import Read
@@ -91,6 +92,7 @@ def default_tools() -> ToolRegistry:
             Write(),
             TodoWrite(),
             Task(),
+            AskUserQuestion(),
         )
     )
 

@@ -211,6 +211,12 @@ class WorkerHost:
         self._laptops.append(laptop)
         return laptop
 
+    async def kill_worker(self, pid: int) -> None:
+        """Kill the worker of a session, and wait for its end."""
+        self.pids.add(pid)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not alive(pid), f"the end of worker {pid}")
+
     def state(self, session: str) -> Path:
         return self.home / ".local" / "state" / "ccb" / "sessions" / session
 

@@ -16,7 +16,7 @@ from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_fro
 from textual.pilot import Pilot
 
 from ccb.local.tui.app import Repl
-from ccb.local.tui.widgets.answer_keys import BURST_S
+from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 from ccb.local.tui.widgets.info import ReplInfo
 
 DEADLINE_S = 20.0

@@ -173,6 +173,7 @@ class ToolApproval:
     blocked_path: str | None = None
     sandbox: str | None = None  # the cage in which the call would run, in words
     file_change: Json | None = None
+    requires_user_interaction: bool | None = None  # the call itself is a question to the person
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ class View(Enum):
     FILE_LINES = "file_lines"  # the number of lines that were read
     CHECKLIST = "checklist"  # the items of `todos`
     AGENT = "agent"  # the agent and its task; what the agent does, nested
+    QUESTIONS = "questions"  # the `questions` and their answers
+    PLAN = "plan"  # the text of `plan`
     PLAIN = "plain"  # the input; the start of the output
 
     @property
@@ -70,7 +72,8 @@ class PathInput:
 class ToolTraits:
     """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when
     that is another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside
-    others."""
+    others. `asks`: every call is a question to the person, which no rule and no mode answers; the model is offered the
+    tool only where somebody can be asked."""
 
     name: str
     effect: Effect
@@ -82,6 +85,7 @@ class ToolTraits:
     parallel: bool = False
     aliases: tuple[str, ...] = ()
     main_only: bool = False
+    asks: bool = False
 
     @property
     def rule_names(self) -> tuple[str, ...]:
@@ -110,10 +114,14 @@ TODO_WRITE = ToolTraits("TodoWrite", Effect.NONE, view=View.CHECKLIST, parallel=
 TASK = ToolTraits(
     "Task", Effect.NONE, RuleKind.AGENT, view=View.AGENT, parallel=True, aliases=("Agent",), main_only=True
 )
+ASK_USER_QUESTION = ToolTraits("AskUserQuestion", Effect.NONE, view=View.QUESTIONS, main_only=True, asks=True)
 
 BUILT_IN = {
     traits.name: traits
-    for traits in (BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE, TASK)
+    for traits in (
+        *(BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE, TASK),
+        ASK_USER_QUESTION,
+    )
 }
 """By name, in the order in which the model is offered them: it must not change, or prompt caches miss."""
 

@@ -12,7 +12,8 @@ from textual.containers import Vertical
 from ...session.client import Json, SessionClient
 from ...session.messages import ControlRequest
 from ..model.questions import OpenQuestions, ReplayMonitor
-from ..widgets.approval import ApprovalAnswer, ApprovalCard
+from ..widgets.cards.question_card import CardAnswer, QuestionCard
+from ..widgets.cards.questions import card_for
 from ..widgets.composer import Composer
 from ..widgets.connection import ConnectionView
 from ..widgets.transcript import Transcript
@@ -48,7 +49,7 @@ class Approvals(Vertical):
         self._transcript = transcript
         self._composer = composer
         self._place = place
-        self.card: ApprovalCard | None = None
+        self.card: QuestionCard | None = None
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
         self._removed_at = 0.0  # when a card went away
@@ -119,7 +120,7 @@ class Approvals(Vertical):
         self._questions.clear()
         self._show_soon()
 
-    def answered(self, answer: ApprovalAnswer) -> ControlRequest | None:
+    def answered(self, answer: CardAnswer) -> ControlRequest | None:
         """Close the card that the person has answered. Return its question, for `not_answered`."""
         head = self._questions.show_head()
         self._questions.answered(answer.request_id)
@@ -162,7 +163,7 @@ class Approvals(Vertical):
         if self.card is not None:
             self.card.call_after_refresh(self.card.fit)
 
-    def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+    def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         """Keep the answer until the journal says which one counts. The app, which gets the event next, sends it."""
         self._given[event.answer.request_id] = event.answer.response
         if len(self._given) > _MAX_GIVEN:
@@ -185,7 +186,7 @@ class Approvals(Vertical):
                 self._composer.focus()
                 self._composer.type(card.reason)  # of a denial that nobody asks for any more
         if wanted is not None and self.card is None:
-            self.card = ApprovalCard(wanted, self._place, self._transcript.palette())
+            self.card = card_for(wanted, self._place, self._transcript.palette())
             if time.monotonic() - self._removed_at < _SETTLING_S:
                 self.card.settle(_SETTLING_S)
             self._update_situation(self.card)
@@ -193,7 +194,7 @@ class Approvals(Vertical):
         if self.card is not None:
             self.card.more_waiting(len(self._questions) - 1)
 
-    def _update_situation(self, card: ApprovalCard) -> None:
+    def _update_situation(self, card: QuestionCard) -> None:
         watching = self._connection.watching
         if watching and card.has_focus_within:
             self._composer.focus()

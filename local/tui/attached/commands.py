@@ -33,6 +33,10 @@ KEYS = (
     ("Esc", "interrupt the agent"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
+    (
+        "1-9 or arrows, then Enter",
+        "on a question of the agent: an option or own words; Space ticks, Esc declines",
+    ),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),
     ("Ctrl+O", "show or hide all of tool output and thinking"),

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, Re
 from ...session.client import LinkState, SessionClient
 from ..model.blocks import Level
 from ..model.transcript_reducer import TranscriptReducer
-from ..widgets.approval import ApprovalAnswer
+from ..widgets.cards.question_card import CardAnswer
 from ..widgets.connection import ConnectionView
 from .approvals import Approvals
 from .leaving import Leaving
@@ -68,7 +68,7 @@ class SessionActions:
             self._reducer.prompt_failed(uuid)
         return True
 
-    async def answer(self, answer: ApprovalAnswer) -> None:
+    async def answer(self, answer: CardAnswer) -> None:
         """Answer a question of the worker. If that fails, it is asked again."""
         question = self._approvals.answered(answer)
         sent = await self._attempt(self._client.answer(answer.request_id, answer.response))

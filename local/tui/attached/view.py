@@ -17,7 +17,7 @@ from ccb.tunnel.plain_text import one_line
 from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
 from ..model.blocks import Level, MarkdownBlock
 from ..model.transcript_reducer import TranscriptReducer
-from ..widgets.approval import ApprovalCard
+from ..widgets.cards.question_card import QuestionCard
 from ..widgets.connection import Banner, ConnectionView
 from ..widgets.history import HistoryLoader
 from ..widgets.info import LeftSession, ReplInfo, farewell
@@ -66,7 +66,7 @@ class SessionView(Vertical):
         return self._status.line
 
     @property
-    def card(self) -> ApprovalCard | None:
+    def card(self) -> QuestionCard | None:
         """The approval card on the screen."""
         return self.approvals.card
 
@@ -220,13 +220,13 @@ class SessionView(Vertical):
         self.transcript.anchor()
         return await self._actions.send_prompt(text)
 
-    async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+    async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         await self._actions.answer(event.answer)
 
-    def on_approval_card_left(self) -> None:
+    def on_question_card_left(self) -> None:
         self._shell.composer.focus()
 
-    def on_approval_card_text_typed(self, event: ApprovalCard.TextTyped) -> None:
+    def on_question_card_text_typed(self, event: QuestionCard.TextTyped) -> None:
         composer = self._shell.composer
         composer.focus()
         if composer.is_shortcut(event.text):

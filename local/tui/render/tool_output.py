@@ -30,8 +30,11 @@ _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id")
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
     """Return what a call does in one line: the command, the file (relative to `cwd` if it is in there), or the pattern.
     With `whole` return all lines of it."""
-    if traits_of(name).view is View.CHECKLIST:
+    view = traits_of(name).view
+    if view is View.CHECKLIST:
         return ""
+    if view is View.QUESTIONS:
+        return _headers(tool_input.get("questions"))
     for key in _SUBJECTS:
         value = tool_input.get(key)
         if isinstance(value, str) and value:
@@ -40,6 +43,12 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
             first, *more = neutralise(value).splitlines() or [""]
             return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
     return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
+
+
+def _headers(questions: object) -> str:
+    """Return the headers of questions in one line."""
+    listed = questions if isinstance(questions, list) else []
+    return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
 
 
 def tool_output(block: ToolBlock, palette: Palette, *, details: bool) -> Text | None:

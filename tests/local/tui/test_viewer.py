@@ -9,7 +9,7 @@ from tests.support.pilot import WHO, Desk, desk, key_event
 from tests.support.scripted_session import ScriptedSession
 
 from ccb.local.session.client import LinkState
-from ccb.local.tui.widgets.answer_keys import BURST_S, HOLD_S
+from ccb.local.tui.widgets.cards.answer_keys import BURST_S, HOLD_S
 from ccb.tunnel.errors import UsageError
 
 BY_ALICE = "alice@desk pid 9 drives this session now"

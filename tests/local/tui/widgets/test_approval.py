@@ -11,7 +11,7 @@ from tests.support.scripted_session import ScriptedSession, session_rule
 from tests.support.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
 
-from ccb.local.tui.widgets.answer_keys import BURST_S
+from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 
 COMMAND = {"command": "make test && rm -rf build", "description": "Test and clean"}
 RULE = session_rule("Bash", "make test:*")

@@ -10,8 +10,8 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from ..render.card_rows import CardLine, CardRow, drawn, fold
-from ..theme.palette import Palette
+from ...render.card_rows import CardLine, CardRow, drawn, fold
+from ...theme.palette import Palette
 
 _SCROLL_BAR = 1  # cells, kept free also without a scroll bar: the rows must not change when one appears
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import Static
 
-from ..theme.palette import Palette
+from ...theme.palette import Palette
 
 MAX_BESIDE = 60
 """Characters of a rule that is shown beside its answer."""

@@ -1,0 +1,1 @@
+"""The cards on which the person answers questions of the worker."""

@@ -1,0 +1,117 @@
+"""The approval card: what a tool call would do, why the worker asks, and the three answers. A call can be allowed only
+after all of it has been on the screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ....session.messages import ControlRequest
+from ...render.approval_text import bounded, subject_lines
+from ...render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
+from ...render.escapes import escaped_name
+from ...render.permission_updates import describe_update, session_updates
+from ...theme.palette import Palette
+from .answer_choices import AnswerChoices, Situation
+from .approval_subject import ApprovalSubject
+from .question_card import STEPS, QuestionCard
+
+Json = dict[str, Any]
+
+_MAX_REASON = 500
+_DENIED = "The user denied this; it was not done."
+_ANSWERS = {"1": "once", "y": "once", "2": "session", "3": "deny", "n": "deny"}
+_WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
+
+
+class ApprovalCard(QuestionCard):
+    """Shows one tool call that waits for approval, and takes the person's answer."""
+
+    MARKS = "".join(_ANSWERS)
+
+    def __init__(self, request: ControlRequest, place: str, palette: Palette) -> None:
+        self._updates = session_updates(request)
+        rules = [rule for update in self._updates for rule in describe_update(update)]
+        lines, readable = bounded(subject_lines(request.request))
+        self._choices = AnswerChoices(rules, palette, readable=readable)
+        if self._choices.rules_above:
+            lines += [CardLine("this session │ ", rule, Voice.EXACT, "             ┆ ") for rule in rules]
+        self._reason = Static(classes="reason")
+        super().__init__(request, place, palette, ApprovalSubject(lines, palette))
+
+    def compose(self) -> ComposeResult:
+        self.show_titles()
+        yield self.subject
+        yield self._reason
+        yield self._choices
+        yield self.field
+
+    def _circumstances(self) -> FoldedRows | Text:
+        """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a
+        row that goes on has a mark; a short screen has one row for all."""
+        asked = self.request.request
+        sandbox = ("Sandbox: ", _shortened(asked.sandbox or "no cage"))
+        entries = [("Asked because: ", _shortened(asked.decision_reason or "")), sandbox]
+        if not asked.decision_reason:
+            entries = [sandbox]
+        if self.screen.has_class("-short"):
+            return Text(" · ".join(map("".join, reversed(entries))), self._palette.dim)
+        lines = [CardLine(name, text, Voice.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
+        return FoldedRows(lines, self._palette)
+
+    def on_mount(self) -> None:
+        self._reason.update(self._circumstances())
+
+    def below(self) -> list[Widget]:
+        return [self._reason, self._choices, self.field]
+
+    def fit(self) -> None:
+        if self.is_attached:
+            self._reason.update(self._circumstances())
+        super().fit()
+
+    def show_choices(self) -> None:
+        self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
+
+    def mark(self, char: str) -> None:
+        self._choices.mark(_ANSWERS.get(char, ""))
+
+    def enter(self) -> None:
+        if self._choices.marked:
+            self._answer(self._choices.marked)
+
+    def step(self, key: str) -> None:
+        if key in ("up", "down") and self.subject.max_scroll_y > 0:
+            self.subject.move(STEPS[key])
+        else:
+            self._keys.release()
+            self._choices.step(STEPS[key])
+
+    def _answer(self, answer: str) -> None:
+        self.show_choices()  # what is possible may have changed since the answer was marked
+        if answer not in self._choices.offered:
+            return
+        if answer == "deny":
+            self.ask_for_text(_WHY_NOT)
+        else:
+            self._allow(self._updates if answer == "session" else [])
+
+    def _allow(self, updates: list[Json]) -> None:
+        response: Json = {"behavior": "allow", "updatedInput": self.request.request.input}
+        if updates:
+            response["updatedPermissions"] = updates
+        self.respond(response)
+
+    def field_given(self, text: str) -> None:
+        message = _DENIED + (f" The user says: {text}" if text else "")
+        self.respond({"behavior": "deny", "message": message})
+
+
+def _shortened(text: str) -> str:
+    """Return a text of the worker on one line, within its limit."""
+    name = escaped_name(text)
+    return name if len(name) <= _MAX_REASON else name[: _MAX_REASON - 1] + "…"

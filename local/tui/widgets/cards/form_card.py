@@ -1,0 +1,210 @@
+"""The card on which the person fills in a form: one question at a time, then an overview if there are several.
+
+Numbers and arrow keys mark a row, Enter gives it and goes on. Where several options may be chosen, a number or the
+space bar ticks one. The last row is for an answer in the person's own words. Esc declines, and asks for a reason first.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from copy import deepcopy
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ....session.messages import ControlRequest
+from ...model.form import Answers, Form, FormEntry
+from ...render.escapes import escaped_name
+from ...render.form_text import form_page
+from ...theme.palette import Palette
+from .form_rows import FormRows
+from .question_card import STEPS, QuestionCard
+
+_OWN_ANSWER = "Your answer. Enter takes it, Esc goes back."
+_WHY_NOT = "Why no answer? The agent reads it. Enter declines, Esc goes back."
+_MAX_TITLE = 60
+
+
+class FormCard(QuestionCard):
+    """Shows a form. A subclass says what the answers, or the refusal, mean for the request."""
+
+    MARKS = "123456789"
+
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, form: Form) -> None:
+        self.form = form
+        self._rows = FormRows(palette)
+        self._choices = Static(classes="choices")
+        self._marked = -1  # the row of the page
+        self._before: Form | None = None  # as it was when the person came: what looked like marks may be text
+        self._declining = False
+        self._problem = ""
+        super().__init__(request, place, palette, self._rows)
+
+    @abstractmethod
+    def answer_form(self, answers: Answers) -> None:
+        """Respond with the answers."""
+
+    @abstractmethod
+    def decline(self, reason: str) -> None:
+        """Respond that the person gives no answer."""
+
+    def compose(self) -> ComposeResult:
+        self._draw()
+        yield self.subject
+        yield self._choices
+        yield self.field
+
+    def title(self) -> str:
+        of, count = self.form.field, len(self.form.fields)
+        where = f" ({self.form.place + 1} of {count})" if of is not None and count > 1 else ""
+        what = (of.header or "a question") if of is not None else "your answers"
+        return f"The agent asks: {escaped_name(what)[:_MAX_TITLE]}{where}"
+
+    def below(self) -> list[Widget]:
+        return [self._choices, self.field]
+
+    def _draw(self) -> None:
+        page = form_page(self.form)
+        marked = page.rows[self._marked] if 0 <= self._marked < len(page.rows) else (0, -1)
+        self._rows.show(page.lines, marked)
+        self.show_titles()
+
+    def show_choices(self) -> None:
+        driving, note = self._driving_and_note
+        if not driving:
+            self._choices.update(Text(note, style=self._palette.dim))
+            return
+        accent = f"bold {self._palette.accent}"
+        style = "" if self.has_focus else self._palette.dim
+        parts = [Text.assemble((key, accent), f" {does}", style=style) for key, does in self._keys_shown()]
+        text = Text("   ").join(parts)
+        for warning in filter(None, (self._problem, note)):
+            text.append(f"\n{warning}", style=f"not bold {self._palette.warn}")
+        self._choices.update(text)
+
+    def _keys_shown(self) -> list[tuple[str, str]]:
+        of = self.form.field
+        if not self.has_focus:
+            return [("Tab", "to answer")]
+        keys = [("Enter", "sends" if of is None else "gives it")]
+        if of is not None:
+            rows = f"1-{min(9, of.rows)}" if of.rows > 1 else "1"
+            keys.insert(0, (f"{rows}, Space", "tick") if of.several else (f"{rows}, ↑↓", "mark"))
+        if len(self.form.fields) > 1:
+            keys.append(("←→", "questions"))
+        return [*keys, ("Tab", "back"), ("Esc", "declines")]
+
+    # Keys.
+
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
+        self._before = deepcopy(self.form)
+        if not has_focus:
+            self._mark(-1)
+
+    def mark(self, char: str) -> None:
+        if not char:
+            if self._before is not None:
+                self.form = self._before
+                self._before = deepcopy(self.form)
+            self._mark(-1)
+            return
+        index = int(char) - 1
+        if index >= len(form_page(self.form).rows):
+            return
+        self._mark(index)
+        of = self.form.field
+        if of is not None and of.several and index < len(of.options):
+            self._tick(index)
+
+    def space(self) -> None:
+        of = self.form.field
+        if of is not None and of.several and 0 <= self._marked < len(of.options):
+            self._tick(self._marked)
+        else:
+            self.subject.read_on()
+
+    def step(self, key: str) -> None:
+        self._settle_marks()
+        if key in ("left", "right"):
+            self._go(STEPS[key])
+            return
+        rows = len(form_page(self.form).rows)
+        if rows:
+            start = self._marked if self._marked >= 0 else (-1 if STEPS[key] > 0 else 0)
+            self._mark((start + STEPS[key]) % rows)
+
+    def enter(self) -> None:
+        self._settle_marks()
+        of = self.form.field
+        if of is None:
+            self._send_or_show_missing()
+        elif self._marked == len(of.options) and of.own_text:
+            self._declining = False
+            self.ask_for_text(_OWN_ANSWER, self.form.entry.text)
+        elif of.several and self.form.answered(self.form.place):
+            self._go_on()
+        elif self._marked >= 0:
+            self.form.choose(self._marked)
+            self._go_on()
+        elif of.optional:
+            self._go_on()
+
+    def escape(self) -> None:
+        self._declining = True
+        self.ask_for_text(_WHY_NOT)
+
+    def field_given(self, text: str) -> None:
+        if self._declining:
+            self.decline(text)
+            return
+        of = self.form.field
+        self._problem = of.problem(text) if of is not None and text else ""
+        if of is None or self._problem:
+            self.show_choices()
+            return
+        entry = self.form.entry
+        self.form.entries[self.form.place] = FormEntry(entry.chosen if of.several else [], text)
+        self.end_of_text()
+        if text and not of.several:
+            self._go_on()
+        else:
+            self._draw()
+
+    def _settle_marks(self) -> None:
+        """Note that the characters so far were marks, not the beginning of a text."""
+        self._keys.release()
+        self._before = deepcopy(self.form)
+
+    def _mark(self, row: int) -> None:
+        self._marked = row
+        if self.is_attached:
+            self._draw()
+            self.show_choices()
+
+    def _tick(self, index: int) -> None:
+        self.form.toggle(index)
+        self._draw()
+
+    def _go(self, by: int) -> None:
+        if self.form.go(by):
+            self._problem = ""
+            self._mark(-1)
+
+    def _go_on(self) -> None:
+        """Go to the next question, or give the answers if there is none."""
+        if self.form.go(1):
+            self._mark(-1)
+        else:
+            self._send_or_show_missing()
+
+    def _send_or_show_missing(self) -> None:
+        missing = self.form.missing
+        if missing < 0:
+            self.answer_form(self.form.answers)
+        else:
+            self.form.place = missing
+            self._problem = "This question has no answer yet."
+            self._mark(-1)

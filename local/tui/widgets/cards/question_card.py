@@ -1,0 +1,284 @@
+"""What every card has that asks the person something: where its focus comes from, how it fits on the screen, and how
+keys are told from text.
+
+A card never takes keys that were meant for the composer: it listens only after the person has gone to it with Tab,
+Alt+A or a click, a character only marks an answer, which Enter gives, and text goes to the composer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual import events
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input
+
+from ....session.messages import ControlRequest
+from ...render.escapes import escaped_name
+from ...theme.palette import Palette
+from .answer_keys import AnswerKeys
+from .approval_subject import ApprovalSubject
+
+Json = dict[str, Any]
+
+_MAX_SHARE = 0.7  # of the screen
+_OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen
+_FAR = 10_000_000  # lines
+_SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
+STEPS: Mapping[str, int] = {"left": -1, "up": -1, "right": 1, "down": 1}
+"""The arrow keys, and the direction in which each one goes."""
+
+
+@dataclass(frozen=True)
+class CardAnswer:
+    """The person's answer. `response` is the payload of the public answer to the request."""
+
+    request_id: str
+    response: Json
+
+
+class QuestionCard(Vertical, can_focus=True):
+    """Shows one open question and takes the person's answer. `subject` is what is asked. While the person types into
+    `field`, the card has the class `typing`."""
+
+    DEFAULT_CSS = """
+    QuestionCard { height: auto; border: round $warning; padding: 0 1; background: $background; }
+    QuestionCard:focus, QuestionCard:focus-within { border: heavy $warning; }
+    QuestionCard Static { height: auto; }
+    QuestionCard Input {
+        border: none; height: 1; padding: 0; background: $surface; display: none;
+        &:focus { border: none; background-tint: $foreground 0%; }
+    }
+    QuestionCard.typing Input { display: block; }
+    QuestionCard.typing .choices { display: none; }
+    """
+    MARKS: ClassVar[str] = ""
+    """The characters that mark an answer."""
+
+    @dataclass
+    class Answered(Message):
+        """The person has answered."""
+
+        answer: CardAnswer
+
+    class Left(Message):
+        """The person goes back to the composer."""
+
+    @dataclass
+    class TextTyped(Message):
+        """The person typed text that is not an answer."""
+
+        text: str
+
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, subject: ApprovalSubject) -> None:
+        super().__init__(id="approval")
+        self.request = request
+        self.subject = subject
+        self.field = Input(compact=True)
+        self._place = place
+        self._palette = palette
+        self._driving_and_note = (True, "")
+        self._settling = False
+        self._waiting = ""
+        self._keys = AnswerKeys()
+
+    # What a kind of card adds.
+
+    def title(self) -> str:
+        """Return who asks, or for what."""
+        return escaped_name(self.request.request.tool_name)
+
+    def below(self) -> list[Widget]:
+        """Return the widgets below the subject."""
+        return [self.field]
+
+    def show_choices(self) -> None:
+        """Show which answers are possible now."""
+
+    def mark(self, char: str) -> None:
+        """Mark the answer of a character; "" unmarks all, because the characters so far were text."""
+
+    def space(self) -> None:
+        """The person pressed the space bar."""
+        self.subject.read_on()
+
+    def enter(self) -> None:
+        """Give the marked answer."""
+
+    def escape(self) -> None:
+        """The person pressed Esc."""
+        self.post_message(self.Left())
+
+    def step(self, key: str) -> None:
+        """The person pressed an arrow key that does not scroll."""
+
+    def field_given(self, text: str) -> None:
+        """The person has typed a text into the field."""
+
+    # The screen.
+
+    def on_mount(self) -> None:
+        self.watch(self.subject, "scroll_y", self.show_titles, init=False)
+        self.call_after_refresh(self.fit)
+
+    @property
+    def listens(self) -> bool:
+        """Whether the person is at the answers, so that a key may be one."""
+        return self.has_focus and not self.has_class("typing")
+
+    @property
+    def reason(self) -> str:
+        """What the person has typed into the card and not given yet."""
+        return self.field.value
+
+    @property
+    def unseen(self) -> int:
+        """The number of rows that have not been on the screen yet."""
+        return self.subject.unseen
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows of what is asked, at the present width."""
+        return [row.plain for row in self.subject.rows]
+
+    def more_waiting(self, count: int) -> None:
+        """Show how many questions wait behind this one."""
+        self._waiting = f"{count} more waiting" if count else ""
+        self.show_titles()
+
+    def show_titles(self) -> None:
+        """Show who asks and the host, whether there is more to read below, and the number of waiting questions."""
+        title = f"{self.title()} on {self._place}"
+        below = self.subject.max_scroll_y - round(self.subject.scroll_y) if self.is_attached else 0
+        more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
+        short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
+        self.border_title = Content(f"{more} · {title}" if more and short else title)
+        self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, self._waiting))))
+
+    def set_situation(self, *, driving: bool, note: str) -> None:
+        """Set whether the person may answer here, and a note about what happens to an answer now."""
+        if (driving, note) == self._driving_and_note:
+            return
+        self._driving_and_note = (driving, note)
+        self.can_focus = driving and not self._settling
+        if not driving:
+            self.remove_class("typing")
+        if self.is_attached:
+            self.fit()
+
+    def settle(self, seconds: float) -> None:
+        """Take no focus for some seconds."""
+        self._settling = True
+        self.can_focus = False
+        self.set_timer(seconds, self._settled)
+
+    def _settled(self) -> None:
+        self._settling = False
+        self.can_focus = self._driving_and_note[0]
+
+    def fit(self) -> None:
+        """Limit the height of the subject, so that the answers fit on the screen."""
+        if not self.is_attached:
+            return
+        self.show_choices()
+        below = sum(each.size.height for each in self.below() if each.display)
+        height = self.app.size.height
+        room = int(height * _MAX_SHARE) if self.screen.has_class("-tall") else height - _OTHER_LINES
+        self.subject.limit(room - self.gutter.height - below)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.fit)
+
+    def on_approval_subject_rows_seen(self) -> None:
+        self.show_choices()
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        super().watch_has_focus(_has_focus)
+        self._keys.begin(time.monotonic())
+        if self.is_attached:
+            self.show_choices()
+
+    # Keys.
+
+    def ask_for_text(self, placeholder: str, value: str = "") -> None:
+        """Let the person type into the field."""
+        self.field.placeholder = placeholder
+        self.field.value = value
+        self.add_class("typing")
+        self.field.focus()
+
+    def end_of_text(self) -> None:
+        """Take the field away. The card has the focus again."""
+        self.remove_class("typing")
+        self.field.value = ""
+        self.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        if self.has_class("typing"):
+            if event.key == "escape":
+                event.stop()
+                self.end_of_text()
+            return
+        if not self.has_focus:
+            return
+        if event.is_printable and event.character:
+            self._character(event.character, event.time)
+        elif not self._other_key(event):
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _character(self, char: str, at: float) -> None:
+        """Take a character: it marks an answer, reads on, or is text, with the marks before it."""
+        text = self._keys.text_of(char, at, answers=f" {self.MARKS}")
+        if text:
+            self.mark("")
+            self.post_message(self.TextTyped(text))
+        elif char == " ":
+            self.space()
+        else:
+            self.mark(char)
+
+    def _other_key(self, event: events.Key) -> bool:
+        """Take a key that is not a character. Return whether this was one for the card."""
+        burst, key = self._keys.is_burst(event.time), event.key
+        if key == "enter":
+            if burst:
+                self.mark("")
+                self.post_message(self.TextTyped(self._keys.release() + "\n"))
+            else:
+                self.enter()
+        elif key == "escape":
+            self.escape()
+        elif key in _SCROLL_KEYS:
+            self.subject.move(_SCROLL_KEYS[key])
+        elif key in STEPS:
+            self.step(key)
+        else:
+            return False
+        return True
+
+    def turn(self, pages: int) -> bool:
+        """Scroll the subject by pages. Return False if all of it is on the screen."""
+        self.subject.turn(pages)
+        return self.subject.max_scroll_y > 0
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.has_focus:
+            event.stop()
+            self.mark("")
+            self.post_message(self.TextTyped(self._keys.release() + event.text))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.field_given(event.value.strip())
+
+    def respond(self, response: Json) -> None:
+        """Answer the request with a payload."""
+        self.post_message(self.Answered(CardAnswer(self.request.request_id, response)))

@@ -1,0 +1,38 @@
+"""The card of questions that the model asks, and which card shows which question of the worker."""
+
+from __future__ import annotations
+
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from ....session.messages import ControlRequest
+from ...model.form import Answers, read_questions
+from ...theme.palette import Palette
+from .approval import ApprovalCard
+from .form_card import FormCard
+from .question_card import QuestionCard
+
+_DECLINED = "The user declined to answer the questions."
+
+
+class QuestionsCard(FormCard):
+    """Answers the call with its input and the answers in it, as the public protocol wants it."""
+
+    def answer_form(self, answers: Answers) -> None:
+        given = {question: ", ".join(chosen) for question, chosen in answers.items()}
+        updated = {**self.request.request.input, "answers": given}
+        self.respond({"behavior": "allow", "updatedInput": updated})
+
+    def decline(self, reason: str) -> None:
+        message = _DECLINED + (f" The user says: {reason}" if reason else "")
+        self.respond({"behavior": "deny", "message": message})
+
+
+def card_for(request: ControlRequest, place: str, palette: Palette) -> QuestionCard:
+    """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
+    any input exactly."""
+    asked = request.request
+    if traits_of(asked.tool_name).view is View.QUESTIONS:
+        form = read_questions(asked.input)
+        if form is not None:
+            return QuestionsCard(request, place, palette, form)
+    return ApprovalCard(request, place, palette)
