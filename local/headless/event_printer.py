@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.wire.mcp import MCP_MESSAGE
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ControlCancelLine,
@@ -15,7 +17,7 @@ from ccb.tunnel.wire.messages import (
     SystemLine,
 )
 from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord, TurnEndRecord, TurnStartRecord
-from ccb.tunnel.wire.requests import CAN_USE_TOOL
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 
 from ..session.client import LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
 from ..session.remote_session import RemoteSession
@@ -26,6 +28,11 @@ from .stderr_reports import RetryReports, report, report_damage, report_earlier_
 from .turn_results import TurnResults
 
 log = logging.getLogger(__name__)
+
+ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLBACK, MCP_MESSAGE)
+"""The requests of the worker that the client of this run answers."""
+
+_ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN)
 
 GOODBYE_S = 5.0
 """Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
@@ -54,7 +61,8 @@ class EventPrinter:
         self._earlier_damage: asyncio.Task[None] | None = None
         self._looked_for_damage = asyncio.Event()
         self._first_connection = True
-        session.register(CAN_USE_TOOL)  # questions that can only be answered on stdin
+        for kind in ANSWERED_ON_STDIN:
+            session.register(kind)
         self.goodbye = ""
         """The reason that the host gave for the end of the session."""
 
@@ -178,7 +186,7 @@ class EventPrinter:
             case AssistantLine():
                 self._retries.assistant(public)
         await self._output.message(message.body)
-        if isinstance(public, ControlRequestLine) and public.subtype == CAN_USE_TOOL.name:
+        if isinstance(public, ControlRequestLine) and public.subtype in _ANSWERED_ON_STDIN:
             await self._inputs.question_opened(self._session, public.request_id)
         elif isinstance(public, ControlCancelLine):
             self._inputs.question_closed(public.request_id)

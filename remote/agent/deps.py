@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.tool_traits import BUILT_IN
 
 from ..context.reminders import Reminders
 from ..model.clock import Clock, SystemClock
@@ -17,6 +18,7 @@ from ..ports import Broker, Emitter, ModelTransport, PromptSource
 from ..settings.worker_settings import WorkerSettings
 from ..tools.contract import Tool, ToolContext
 from ..tools.registry import ToolRegistry
+from .announced import Announced
 
 Json = dict[str, Any]
 
@@ -41,7 +43,8 @@ class AgentConfig:
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
     `max_turns` is the agent's budget of model calls in one turn. `take_queued` returns the prompts that have joined the
-    queue during a turn, and empties the queue. `settings` are the merged settings of the session."""
+    queue during a turn, and empties the queue. `settings` are the merged settings of the session. `offered` are the
+    names of the built-in tools that the model is offered, None for all. `announced` is what clients are told."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -53,11 +56,16 @@ class AgentConfig:
     api_key_source: str = "none"
     take_queued: Callable[[], Sequence[Prompt]] = tuple
     settings: WorkerSettings = field(default_factory=WorkerSettings)
+    offered: Sequence[str] | None = None
+    announced: Announced = field(default_factory=Announced)
 
     def visible_tools(self) -> dict[str, Tool]:
-        """Return the tools that the model may call, by name. Tools that a permission rule denies altogether are left
-        out."""
-        return {tool.name: tool for tool in self.tools if self.permissions.visible(tool.name)}
+        """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
+        that a permission rule denies altogether are left out."""
+        return {tool.name: tool for tool in self.tools if self._offers(tool) and self.permissions.visible(tool.name)}
+
+    def _offers(self, tool: Tool) -> bool:
+        return self.offered is None or tool.name in self.offered or tool.name not in BUILT_IN
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
         """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""

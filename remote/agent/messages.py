@@ -39,19 +39,14 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
         "subtype": "init",
         "cwd": config.context.cwd,
         "tools": list(tools),
-        "mcp_servers": [],
         "model": model,
         "permissionMode": config.permissions.mode,
         "sandbox": config.permissions.cage_in_force,
-        "slash_commands": [],
         "apiKeySource": config.api_key_source,
         "claude_code_version": CLAUDE_CODE_VERSION,
         "ccb_version": version,
-        "output_style": "default",
-        "agents": [],
-        "skills": [],
-        "plugins": [],
         "additional_directories": list(config.context.add_dirs),
+        **config.announced.init_fields(),
     }
 
 

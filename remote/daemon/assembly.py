@@ -154,6 +154,7 @@ class AgentFactory:
             partial_messages=options.partial_messages,
             api_key_source=options.api_key_source,
             take_queued=self.parts.inputs.take_all,
+            offered=options.tools,
         )
         agent = self.agent(config, history)
         sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal)

@@ -258,6 +258,7 @@ class Daemon:
         await self.clients.close_pages()
         if self.session is not None:
             await self.session.broker.close()
+            await self.session.clients.close()
         await close_context(self._context)
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)

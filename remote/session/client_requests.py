@@ -6,8 +6,11 @@ Source: section 6.1 of the stream-json protocol as observed.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp import CLIENT_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.records import MessageRecord
 from ccb.tunnel.wire.requests import (
     INTERRUPT,
@@ -23,46 +26,96 @@ from ..agent.messages import status
 from ..model.models import facts
 from ..ports import NotKept
 from .broker import Handled
+from .client_setup import Initialize
 from .session import Session
+
+if TYPE_CHECKING:
+    from ..mcp.servers import McpServers
 
 Json = dict[str, Any]
 
-INITIALIZE: RequestKind[None, Json] = client_kind("initialize", lambda fields: None)
+INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize.read)
 MCP_STATUS: RequestKind[None, Json] = client_kind("mcp_status", lambda fields: None)
 GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
+
+
+@dataclass(frozen=True)
+class ServerSwitch:
+    """An MCP server is to be switched on or off."""
+
+    name: str
+    enabled: bool
+
+
+MCP_RECONNECT: RequestKind[str, Json] = client_kind("mcp_reconnect", lambda fields: str(fields.get("serverName")))
+MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
+    "mcp_toggle", lambda fields: ServerSwitch(str(fields.get("serverName")), fields.get("enabled") is not False)
+)
 
 
 def register_client_requests(session: Session) -> None:
     """Register the handlers for the requests of clients with the session's broker."""
     broker = session.broker
-    broker.register(INITIALIZE, lambda _: Handled(_description(session)))
+    broker.register(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register(INTERRUPT, lambda _: _interrupt(session))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
     broker.register(SET_MODEL, lambda name: _set_model(session, name))
-    broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": []}))
+    broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": session.clients.status}))
+    broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
+    broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
+    broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
     broker.register(GET_CONTEXT_USAGE, lambda _: Handled(_context_usage(session)))
 
 
-def _description(session: Session) -> Json:
-    """Return the description of the session that a client gets before its first prompt."""
-    model = session.agent.model
-    return {
-        "commands": [],
-        "agents": [],
-        "output_style": "default",
+def _initialize(session: Session, setup: Initialize) -> Handled:
+    """Apply the client's fields, and answer with a description of the session."""
+    try:
+        session.adopt(setup)
+    except ValueError as error:
+        raise RequestRefused(str(error)) from error
+    model, announced = session.agent.model, session.agent.config.announced
+    body: Json = {
+        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
+        "agents": announced.entries("agents"),
+        "output_style": announced.output_style(),
         "available_output_styles": ["default"],
         "models": [
             {"value": "default", "resolvedModel": model, "displayName": "Default", "description": model},
             {"value": "opus", "displayName": "Opus", "description": "Largest"},
+            {"value": "sonnet", "displayName": "Sonnet", "description": "For most work"},
             {"value": "haiku", "displayName": "Haiku", "description": "Fastest"},
         ],
         "account": {"apiKeySource": session.options.api_key_source},
         "pid": os.getpid(),
+        "claude_code_version": CLAUDE_CODE_VERSION,
         "current_permission_mode": session.mode,
         "sandbox": session.agent.config.permissions.cage_in_force,
         "session_state": session.state,
         "capabilities": ["interrupt_receipt_v1"],
     }
+    return Handled({**body, "hooks_applied": False} if setup.hooks else body)
+
+
+def _server(session: Session, name: str) -> McpServers:
+    """Return the servers of a session that has a server of this name. Raise RequestRefused."""
+    if name not in {each["name"] for each in session.clients.status}:
+        raise RequestRefused(f"Server not found: {name[:100]}")
+    return session.clients.servers
+
+
+def _reconnect(session: Session, name: str) -> Handled:
+    servers = _server(session, name)
+    return Handled(then=lambda: servers.reconnect(name))
+
+
+def _toggle(session: Session, switch: ServerSwitch) -> Handled:
+    servers = _server(session, switch.name)
+    return Handled(then=lambda: servers.toggle(switch.name, switch.enabled))
+
+
+def _server_said(session: Session, message: McpMessage) -> Handled:
+    servers = _server(session, message.server_name)
+    return Handled(then=lambda: servers.said(message.server_name, message.message))
 
 
 def _context_usage(session: Session) -> Json:

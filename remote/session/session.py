@@ -21,6 +21,7 @@ from ..sessions.paths import home_directory
 from ..sessions.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
 from .broker import OpenRequests, RequestBroker
+from .client_setup import ClientSetup, Initialize
 from .inputs import Inputs
 from .launches import Launches
 from .log import SessionLog, Watchers
@@ -62,7 +63,8 @@ class Session:
         context = agent.config.context
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
-        self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self.settings.settle)
+        self.clients = ClientSetup(agent.config.tools, parts.broker, agent.config.announced)
+        self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle)
         self._inputs = parts.inputs
         self._launches = parts.launches
         self._watchers = parts.watchers
@@ -177,15 +179,36 @@ class Session:
                 max_turns=options.max_turns,
                 partial_messages=options.partial_messages,
                 api_key_source=options.api_key_source,
+                offered=options.tools,
                 prompts=(
                     session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
                 ),
             )
         )
         self.settings.use(options)
+        self.clients.use(options)
         if "model" in given:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
+
+    def adopt(self, setup: Initialize) -> None:
+        """Apply what the client that drives says in its `initialize` request. Raise JournalError."""
+        if not setup.options:
+            return
+        options = replace(self.options, **setup.options)
+        self.log.emit(OptionsRecord(options.to_json()))
+        self._launches.use(options)
+        config = self.agent.config
+        if {"system_prompt", "append_system_prompt"} & setup.options.keys():
+            context = config.context
+            prompts = session_prompt(options, context.cwd, context.host, context.cages)
+            self.agent.configure(replace(config, prompts=prompts))
+        self.clients.use(options)
+
+    async def _settle(self) -> None:
+        """Return when a turn may start."""
+        await self.settings.settle()
+        await self.clients.settle(self.options)
 
     def _use_settings(self, settings: WorkerSettings) -> None:
         self.agent.config.permissions.use_settings(settings)

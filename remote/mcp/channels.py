@@ -1,0 +1,32 @@
+"""Channels to MCP servers that answer requests of the worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccb.tunnel.wire.mcp import McpMessage
+from ccb.tunnel.wire.requests import Request, RequestFailed, RequestKind
+
+from ..ports import Broker
+from .client import McpError
+
+Json = dict[str, Any]
+
+
+class RequestChannel:
+    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop.
+
+    A message is sent once. It waits for its answer over lost connections, like every request."""
+
+    def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
+        self._broker = broker
+        self._kind = kind
+        self._server = server
+
+    async def exchange(self, message: Json) -> Json:
+        """See Channel."""
+        about = f"the MCP server {self._server}"
+        try:
+            return await self._broker.request(Request(self._kind, McpMessage(self._server, message), about))
+        except RequestFailed as error:
+            raise McpError(str(error)) from None

@@ -1,0 +1,98 @@
+"""A tool of an MCP server as a tool of an agent."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
+
+from ..tools.contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
+from .client import McpClient, McpError, ServerTool
+
+Json = dict[str, Any]
+
+MAX_NAME = 128
+"""The longest name of a tool that the model API takes."""
+
+_MAX_DESCRIPTION = 4000
+_MAX_IMAGES = 512 * 1024
+"""Characters of all images of a result together. The official clients read no line longer than 1 MiB."""
+
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name under which the model and the rules know a tool."""
+    return f"mcp__{_plain(server)}__{_plain(tool)}"[:MAX_NAME]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+class McpTool(Tool):
+    """The server's hint that a tool only reads lets its calls run side by side. Nothing else is granted for it."""
+
+    def __init__(self, server: str, tool: ServerTool, client: McpClient, runs_on: RunsOn) -> None:
+        self.called = tool.name
+        self._client = client
+        name = tool_name(server, tool.name)
+        self.declaration = ToolDeclaration(
+            ToolTraits(name, Effect.EXECUTE, runs_on=runs_on, parallel=tool.only_reads),
+            tool.description[:_MAX_DESCRIPTION],
+            tool.input_schema,
+        )
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        """Call the tool on its server."""
+        try:
+            result = await self._client.call(self.called, tool_input, context.tool_use_id)
+        except McpError as error:
+            return ToolResult(f"{self.name} failed: {error}", is_error=True)
+        return tool_result(result)
+
+
+def tool_result(result: Json) -> ToolResult:
+    """Return the result of a call for the model: text as it is, images as images, and of anything else what can be said
+    about it."""
+    content = result.get("content")
+    parts = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    if not parts and result.get("structuredContent") is not None:
+        parts = [{"type": "text", "text": json.dumps(result["structuredContent"], ensure_ascii=False)}]
+    texts: list[str] = []
+    images: list[Json] = []
+    room = _MAX_IMAGES
+    for part in parts:
+        data = part.get("data")
+        if part.get("type") == "image" and isinstance(data, str) and part.get("mimeType") in _IMAGE_TYPES:
+            room -= len(data)
+            if room >= 0:
+                source = {"type": "base64", "media_type": part["mimeType"], "data": data}
+                images.append({"type": "image", "source": source})
+                continue
+        texts.append(_text(part))
+    text = "\n".join(texts)
+    is_error = result.get("isError") is True
+    if not images:
+        return ToolResult(
+            text or "(the tool returned nothing)", is_error, [{"type": "text", "text": each} for each in texts]
+        )
+    blocks = [{"type": "text", "text": text[:MAX_OUTPUT_CHARS]}] if text else []
+    return ToolResult([*blocks, *images], is_error, [*blocks, {"type": "text", "text": f"{len(images)} image(s)"}])
+
+
+def _text(part: Json) -> str:
+    kind = part.get("type")
+    if kind == "text":
+        return str(part.get("text", ""))
+    resource = part.get("resource")
+    if kind == "resource" and isinstance(resource, dict):
+        inside = resource.get("text")
+        where = str(resource.get("uri", ""))
+        return f"[{where}]\n{inside}" if isinstance(inside, str) else f"[{where}: not text, left out]"
+    if kind == "resource_link":
+        return f"[{part.get('name', '')}]({part.get('uri', '')}) {part.get('description') or ''}".rstrip()
+    size = len(part["data"]) if isinstance(part.get("data"), str) else 0
+    return f"[{kind} of type {part.get('mimeType', 'unknown')}, {size * 3 // 4} bytes, left out]"

@@ -1,0 +1,147 @@
+"""MCP servers of a session: handshake, tools from all pages, calls, results, failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import pytest
+
+from ccb.remote.mcp.client import McpClient, McpError
+from ccb.remote.mcp.servers import IN_CLIENT, McpServers
+from ccb.remote.mcp.tool import tool_name, tool_result
+from ccb.remote.tools.contract import ToolContext
+from ccb.remote.tools.registry import ToolRegistry
+
+Json = dict[str, Any]
+
+ADD: Json = {"name": "add", "description": "Adds.", "inputSchema": {"properties": {"a": {"type": "number"}}}}
+LOOK: Json = {"name": "look around", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+
+
+class Server:
+    """An MCP server in memory, with one tool a page."""
+
+    def __init__(self, *tools: Json) -> None:
+        self.tools = list(tools)
+        self.result: Json = {"content": [{"type": "text", "text": "3"}]}
+        self.heard: list[Json] = []
+        self.failure = ""
+        self.silent = ""
+
+    def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
+        return self._exchange(message)
+
+    async def _exchange(self, message: Json) -> Json:
+        self.heard.append(message)
+        method = message["method"]
+        if self.failure:
+            raise McpError(self.failure)
+        if method == self.silent:
+            await asyncio.Event().wait()
+        if method == "initialize":
+            return _reply(message, {"capabilities": {"tools": {}}, "serverInfo": {"name": "calc", "version": "1"}})
+        if method == "tools/list":
+            at = int(message["params"].get("cursor", 0))
+            more = {"nextCursor": str(at + 1)} if at + 1 < len(self.tools) else {}
+            return _reply(message, {"tools": self.tools[at : at + 1], **more})
+        if method == "tools/call":
+            return _reply(message, self.result)
+        return {}
+
+
+def _reply(message: Json, result: Json) -> Json:
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+async def connected(*servers: Server) -> tuple[McpServers, ToolRegistry]:
+    registry = ToolRegistry(())
+    found = McpServers(registry)
+    found.use(IN_CLIENT, {f"s{number}": server for number, server in enumerate(servers)})
+    assert {each["status"] for each in found.summary()} == {"pending"}
+    await found.ready()
+    registry.begin_turn()
+    return found, registry
+
+
+async def test_the_tools_of_all_pages_join_the_registry() -> None:
+    server = Server(ADD, LOOK, {"name": "no schema"})
+    servers, registry = await connected(server)
+    assert [tool.name for tool in registry] == ["mcp__s0__add", "mcp__s0__look_around"]
+    assert registry[0].input_schema == {"type": "object", **ADD["inputSchema"]}
+    assert [tool.traits.parallel for tool in registry] == [False, True]
+    (status,) = servers.status()
+    assert (status["status"], status["serverInfo"]["name"], status["config"]["type"]) == ("connected", "calc", "sdk")
+    assert [each["name"] for each in status["tools"]] == ["add", "look around"]
+    assert [each["method"] for each in server.heard][:2] == ["initialize", "notifications/initialized"]
+
+
+async def test_a_call_reaches_the_server_under_the_name_that_it_knows() -> None:
+    server = Server(LOOK)
+    _, registry = await connected(server)
+    result = await registry[0].run({"far": True}, cast(ToolContext, type("C", (), {"tool_use_id": "toolu_1"})()))
+    assert (result.content, result.is_error) == ("3", False)
+    params = server.heard[-1]["params"]
+    assert (params["name"], params["arguments"]) == ("look around", {"far": True})
+    assert params["_meta"]["claudecode/toolUseId"] == "toolu_1"
+    server.failure = "gone"
+    failed = await registry[0].run({}, cast(ToolContext, type("C", (), {"tool_use_id": "toolu_2"})()))
+    assert failed.is_error and "gone" in str(failed.content)
+
+
+async def test_a_server_that_fails_is_told_and_can_be_connected_again() -> None:
+    server = Server(ADD)
+    server.failure = "no such server"
+    servers, registry = await connected(server, Server(LOOK))
+    assert [tool.name for tool in registry] == ["mcp__s1__look_around"]
+    assert (servers.status()[0]["status"], servers.status()[0]["error"]) == ("failed", "no such server")
+    server.failure = ""
+    servers.reconnect("s0")
+    await servers.ready()
+    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s1__look_around", "mcp__s0__add"]
+    servers.toggle("s0", enabled=False)
+    assert servers.summary()[0]["status"] == "disabled"
+    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s1__look_around"]
+    servers.use(IN_CLIENT, {})
+    assert not registry.begin_turn() and servers.status() == []
+    await servers.close()
+
+
+async def test_a_server_may_change_its_tools() -> None:
+    server = Server(ADD)
+    servers, registry = await connected(server)
+    server.tools = [LOOK]
+    servers.said("s0", {"method": "notifications/tools/list_changed"})
+    await servers.ready()
+    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s0__look_around"]
+
+
+async def test_a_server_that_does_not_answer_in_time_fails() -> None:
+    server = Server(ADD)
+    server.silent = "tools/list"
+    client = McpClient(server, handshake_s=0.01)
+    await client.connect()
+    with pytest.raises(McpError, match="no answer within"):
+        await client.tools()
+
+
+def test_results_become_text_and_images() -> None:
+    image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    found = tool_result({"content": [{"type": "text", "text": "see"}, image]})
+    assert isinstance(found.content, list) and found.content[1]["source"]["data"] == "aGk="
+    assert "aGk=" not in str(found.structured)
+    for part, said in (
+        ({"type": "image", "data": "x" * 600_000, "mimeType": "image/png"}, "left out"),
+        ({"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}, "left out"),
+        ({"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}, "[file:///a]\ninside"),
+        ({"type": "resource_link", "uri": "file:///a", "name": "a"}, "[a](file:///a)"),
+    ):
+        assert said in str(tool_result({"content": [part]}).content)
+    assert tool_result({"content": [], "structuredContent": {"n": 1}}).content == '{"n": 1}'
+    assert tool_result({"content": [], "isError": True}).is_error
+
+
+def test_names_fit_the_model_api() -> None:
+    assert tool_name("my server", "ü.x") == "mcp__my_server____x"
+    assert len(tool_name("s" * 100, "t" * 100)) == 128
