@@ -67,6 +67,7 @@ class AgentOptions:
     add_dirs: tuple[str, ...] = ()
     sandbox: str | None = None
     allow_net: bool = False
+    trust: bool = False
     allow_bypass: bool = False
 
 

@@ -22,7 +22,7 @@ from .option_values import (
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
-PERMISSION_MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 SANDBOX_MODES = ("read-only", "workspace", "off")
 
 _FLAG, _VALUE, _VARIADIC = OptionKind.FLAG, OptionKind.VALUE, OptionKind.VARIADIC
@@ -56,7 +56,8 @@ OPTIONS = (
     ),
     Option(
         ("--permission-mode",), Group.AGENT, "permission_mode", _VALUE,
-        "Set the permission mode: default, acceptEdits, plan or bypassPermissions.", "mode", PERMISSION_MODES,
+        "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a question) or "
+        "bypassPermissions.", "mode", PERMISSION_MODES,
     ),
     Option(
         ("--dangerously-skip-permissions",), Group.AGENT, "dangerously_skip_permissions", _FLAG,
@@ -70,6 +71,11 @@ OPTIONS = (
     Option(
         ("--allow-net",), Group.AGENT, "allow_net", _FLAG,
         "With --sandbox workspace: let commands use the network without a question.",
+    ),
+    Option(
+        ("--trust",), Group.AGENT, "trust", _FLAG,
+        "Let what the files of the project switch on count in this run, without a question: settings with their hooks "
+        "and rules, agents, commands, skills, MCP servers.",
     ),
     Option(
         ("--allowedTools", "--allowed-tools"), Group.AGENT, "allowed_tools", _VARIADIC,

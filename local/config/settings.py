@@ -1,4 +1,5 @@
-"""The person's settings file: `~/.config/ccb/settings.json`, or below XDG_CONFIG_HOME. It must not hold a secret.
+"""The settings of this machine: the person's file `~/.config/ccb/settings.json` (or below XDG_CONFIG_HOME), the option
+`--settings`, and the policy of an administrator. None of them may hold a secret.
 
 The limits of the values are for pydantic, which is loaded only if there is a file: loading it takes a quarter of the
 time to the worker's start.
@@ -9,21 +10,26 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
 
-from .settings_file import read_settings_file
+from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
 
-PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
+PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 SandboxMode = Literal["read-only", "workspace", "off"]
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
+USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
+"""The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
+
+MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
 _MAX_KEEP_MINUTES = 24 * 60
 _PYDANTIC = {"strict": True}
 
@@ -46,6 +52,43 @@ class RuleSettings:
     deny: list[str] = field(
         default_factory=list, metadata=_key("Rules that deny a tool call, as for `--disallowedTools`.")
     )
+    ask: list[str] = field(
+        default_factory=list, metadata=_key("Rules that want a question before a tool call, whatever allows it.")
+    )
+    defaultMode: PermissionMode | None = field(
+        default=None, metadata=_key("Permission mode of new sessions, if `permissionMode` is not set.")
+    )
+    additionalDirectories: list[str] = field(
+        default_factory=list, metadata=_key("Directories of the host that tools may use as well, as for `--add-dir`.")
+    )
+    disableBypassPermissionsMode: Literal["disable"] | None = field(
+        default=None, metadata=_key("`disable`: nobody can choose the mode bypassPermissions.")
+    )
+
+
+@dataclass(frozen=True)
+class SettingsLayer:
+    """The settings of one source. `path` is the file, or the option. `unknown` are the keys that this version does not
+    know: they have no effect."""
+
+    source: str
+    path: str
+    text: str
+    values: Mapping[str, Any]
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SettingsChoice:
+    """Which sources count. `flag` is the value of --settings: a JSON object or a file. `managed` is the policy of an
+    administrator."""
+
+    user: bool = True
+    flag: str | None = None
+    managed: Path = MANAGED_FILE
+
+
+EVERYTHING = SettingsChoice()
 
 
 @dataclass(frozen=True)
@@ -106,14 +149,37 @@ class Settings:
             le=_MAX_KEEP_MINUTES,
         ),
     )
+    hooks: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=_key("Commands that run on the host at certain events of a session."),
+    )
+    disableAllHooks: bool = field(default=False, metadata=_key("Run no hooks at all."))
+    allowManagedHooksOnly: bool = field(
+        default=False, metadata=_key("In a managed policy: run only the hooks of the policy.")
+    )
+    env: dict[str, str] = field(
+        default_factory=dict, metadata=_key("Variables for the environment of the tools on the host.")
+    )
+    mcpServers: dict[str, dict[str, Any]] = field(
+        default_factory=dict, metadata=_key("MCP servers of yours. They run on this machine.")
+    )
     given: frozenset[str] = frozenset()
-    """The keys that the file sets."""
-    unknown: tuple[str, ...] = ()
-    """The keys in the file that this version does not know. They have no effect."""
+    """The keys that a source sets."""
+    layers: tuple[SettingsLayer, ...] = ()
+    """The sources, the weakest first."""
 
-    def warnings(self, path: Path) -> list[str]:
-        """Return one sentence for each unknown key."""
-        return [f"{path}: unknown key {name!r} has no effect" for name in self.unknown]
+    @property
+    def warnings(self) -> list[str]:
+        """One sentence for each unknown key."""
+        return [
+            f"{layer.path}, line {line_of(layer.text, name.split('.'))}: unknown key {name!r} has no effect"
+            for layer in self.layers
+            for name in layer.unknown
+        ]
+
+    def is_managed(self, name: str) -> bool:
+        """Return whether a policy sets a key, so that no option outranks it."""
+        return any(layer.source == MANAGED and name in layer.values for layer in self.layers)
 
 
 SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
@@ -132,14 +198,22 @@ def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
     return config_dir(environ) / "settings.json"
 
 
-def load_settings(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; without a file, return the defaults. Raises ConfigError, which names the file and the key."""
+def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
+    """Read the settings of all sources on this machine; without any, return the defaults. Raises ConfigError, which
+    names the file, the line and the key."""
     path = settings_path(environ)
-    data = read_settings_file(path, environ)
-    if data is None:
+    found = [
+        (USER, str(path), read_settings_text(path, environ) if choice.user else None),
+        (FLAG, *_flagged(choice.flag)),
+        (MANAGED, str(choice.managed), read_settings_text(choice.managed, environ)),
+    ]
+    layers = tuple(_layer(*each) for each in found if each[2] is not None)
+    if not layers:
         return Settings()
-    _refuse_secrets(path, data)
-    return _validated(path, data)
+    settings = _validated(_merged(layers), {layer.path: layer.text for layer in layers}) if len(layers) > 1 else None
+    settings = settings or _validated(layers[0].values, {layers[0].path: layers[0].text})
+    given = frozenset(name for layer in layers for name in layer.values)
+    return replace(settings, given=given, layers=layers)
 
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
@@ -156,37 +230,85 @@ def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
     return Sharing(own_master=data.get("controlMaster") is not False, keep_s=minutes * 60 if keeps else 0)
 
 
-def _refuse_secrets(path: Path, data: Mapping[str, Any]) -> None:
+def _flagged(flag: str | None) -> tuple[str, str | None]:
+    """Return where the value of --settings has its settings, and their text."""
+    if flag is None or flag.lstrip().startswith("{"):
+        return "--settings", flag
+    try:
+        return flag, Path(flag).expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        what = f"Error: Settings file not found: {flag}" if missing else f"{flag} cannot be read"
+        raise UsageError(what, evidence="" if missing else str(error), do="Give a JSON object or a file.") from None
+
+
+def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
+    """Return the settings in a text. Raise ConfigError if they are not valid."""
+    assert text is not None
+    data = parse_settings(path, text)
+    _refuse_secrets(path, text, data)
+    known, unknown = _split(data, SETTING_NAMES)
+    if isinstance(known.get("sandbox"), dict):  # the family's key of this name is an object with other content
+        del known["sandbox"]
+        unknown.append("sandbox")
+    if isinstance(rules := known.get("permissions"), dict):
+        known["permissions"], others = _split(rules, tuple(each.name for each in fields(RuleSettings)))
+        unknown += [f"permissions.{name}" for name in others]
+    _validated(known, {path: text})
+    return SettingsLayer(source, path, text, known, tuple(unknown))
+
+
+def _refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
     """Raise ConfigError if a value looks like a key.
 
-    Files are backed up and copied; the keyring is the place for keys.
+    Files are backed up and copied, and `env` goes to the host; the keyring is the place for keys.
     """
+    variables = data.get("env")
+    for name in variables if isinstance(variables, dict) else ():
+        if _SECRET_NAME.search(name) or _SECRET_VARIABLE.search(name):
+            raise ConfigError(
+                f"{path}, line {line_of(text, ('env', name))}: env.{name}: settings must not hold a secret",
+                do="Remove it: the environment of tools is on the host. Set it there if a tool needs it.",
+            )
     for name, value in data.items():
         named = name != "apiKeyHelper" and _SECRET_NAME.search(name)
         if named or _SECRET_VALUE.search(json.dumps(value)):
             raise ConfigError(
-                f"{path}: {name}: settings must not hold a secret",
+                f"{path}, line {line_of(text, (name,))}: {name}: settings must not hold a secret",
                 do="Remove it, and give the key to `ccb auth login` or to an environment variable.",
             )
 
 
-def _validated(path: Path, data: Mapping[str, Any]) -> Settings:
-    """Return the settings that the object `data` of the file `path` sets. Raises ConfigError, which names the key."""
+def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:
+    """Return the settings with these values. Raises ConfigError, which names the file, the line and the key. `texts`
+    are the files with their content."""
     from pydantic import TypeAdapter, ValidationError
 
-    known, unknown = _split(data, SETTING_NAMES)
-    if isinstance(rules := known.get("permissions"), dict):
-        known["permissions"], others = _split(rules, tuple(each.name for each in fields(RuleSettings)))
-        unknown += [f"permissions.{name}" for name in others]
     try:
-        settings = TypeAdapter(Settings).validate_json(json.dumps(known))  # strict mode takes no dict for a dataclass
+        return TypeAdapter(Settings).validate_json(json.dumps(known))  # strict mode takes no dict for a dataclass
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
+        path, text = next(iter(texts.items()))
+        line = line_of(text, [part for part in first["loc"] if isinstance(part, str)])
         raise ConfigError(
-            f"{path}: {key}: {first['msg']}", do=f"Correct {key!r} in {path}, or remove it for the default."
+            f"{path}, line {line}: {key}: {first['msg']}",
+            do=f"Correct {key!r} in {path}, or remove it for the default.",
         ) from None
-    return replace(settings, given=frozenset(known), unknown=tuple(unknown))
+
+
+def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
+    """Return the values of all layers: the strongest counts, and lists of rules are joined."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.values.items():
+            if name in ("permissions", "env", "mcpServers") and name in merged:
+                before = merged[name]
+                joined = {key: [*before.get(key, []), *each] for key, each in value.items() if isinstance(each, list)}
+                merged[name] = {**before, **value, **joined}
+            else:
+                merged[name] = value
+    return merged
 
 
 def _split(data: Mapping[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ _KINDS = (
 
 def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the JSON object in the file, None if there is no file. Raises ConfigError."""
+    text = read_settings_text(path, environ)
+    return None if text is None else parse_settings(str(path), text)
+
+
+def read_settings_text(path: Path, environ: Mapping[str, str]) -> str | None:
+    """Return the text of the file, None if there is no file. Raises ConfigError."""
     try:
         raw = _content(path, environ)
     except FileNotFoundError:
@@ -40,13 +47,19 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
     try:
-        data = json.loads(raw)
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not JSON: it is not UTF-8 text", do=f"Correct {path}.") from None
+
+
+def parse_settings(path: str, text: str) -> dict[str, Any]:
+    """Return the JSON object in the text of the file or option `path`. Raises ConfigError."""
+    try:
+        data = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=f"Correct {path}."
         ) from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not JSON: it is not UTF-8 text", do=f"Correct {path}.") from None
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it has too many digits"
         raise ConfigError(f"{path} is not JSON that ccb reads: {why}", do=f"Correct {path}.") from None
@@ -55,6 +68,15 @@ def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]
     if not isinstance(data, dict):
         raise ConfigError(f"{path} is not a JSON object", do='Write something like {"model": "…"}.')
     return data
+
+
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """Return the number of the line on which the last of these nested keys stands."""
+    at = 0
+    for key in keys:
+        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
+        at = found.start() if found else at
+    return text.count("\n", 0, at) + 1
 
 
 def _content(path: Path, environ: Mapping[str, str]) -> bytes:

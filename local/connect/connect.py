@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import NoSuchSession, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire import Hello, SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.requests import TRUST_PROJECT
 
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command
 from ..command_line.transport_choice import host_label
+from ..config.projects import Projects
+from ..config.settings import SettingsChoice
 from ..login.unattended_login import log_in_unattended
 from ..session.connection import AttachOptions
 from ..session.remote_session import RemoteSession
+from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
 from .startup import SessionStartup, StartupLoader, load_session_startup, load_startup
 from .transport import cancelled, first_transport, open_transport, startup_loader
@@ -55,7 +59,8 @@ Choose = Callable[[Sequence["SessionRow"]], Awaitable[str | None]]
 class Connected:
     """An attached session, and what its clients show about it.
 
-    `host` is the name that the person used, `resume` the command that returns to the session.
+    `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
+    person about the project; who reads the events says how.
     """
 
     session: RemoteSession
@@ -63,6 +68,7 @@ class Connected:
     options: SessionOptions
     warnings: tuple[str, ...]
     resume: str
+    projects: ProjectDesk
 
 
 @asynccontextmanager
@@ -80,7 +86,8 @@ async def connect_session(
     of the existing sessions. Raises CcbError; without a credential it does so before connecting.
     """
     async with AsyncExitStack() as stack:
-        loader = startup_loader(lambda: load_session_startup(environ))
+        choice = settings_choice(arguments)
+        loader = startup_loader(lambda: load_session_startup(environ, choice))
         loader = await stack.enter_async_context(loader)
         if not _has_environ_credential(environ):
             loader.start()
@@ -90,8 +97,10 @@ async def connect_session(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
         options = await _options(arguments, startup)
-        attach = _attach_options(arguments, startup, options, dialer.parameters)
+        desk = ProjectDesk(arguments, startup.settings, Projects(environ))
+        attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
+        session.register(TRUST_PROJECT, desk.answer)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
         hello = session.hello
@@ -100,7 +109,7 @@ async def connect_session(
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
         warnings = (*startup.warnings, *_other_directory(arguments, hello.cwd))
-        yield Connected(session, host, options, warnings, resume)
+        yield Connected(session, host, options, warnings, resume, desk)
 
 
 @asynccontextmanager
@@ -146,6 +155,12 @@ async def _first_dialer(
     return dialer, startup
 
 
+def settings_choice(arguments: Arguments) -> SettingsChoice:
+    """Return which settings of this machine count for a run."""
+    sources = arguments.sdk.setting_sources
+    return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
+
+
 async def _options(arguments: Arguments, startup: SessionStartup) -> SessionOptions:
     from ..config.credentials import api_key_source
 
@@ -154,10 +169,19 @@ async def _options(arguments: Arguments, startup: SessionStartup) -> SessionOpti
 
 
 def _attach_options(
-    arguments: Arguments, startup: SessionStartup, options: SessionOptions, parameters: Mapping[str, object]
+    arguments: Arguments,
+    startup: SessionStartup,
+    options: SessionOptions,
+    parameters: Mapping[str, object],
+    desk: ProjectDesk,
 ) -> AttachOptions:
     """Return how to attach. `parameters` are the start parameters of the worker."""
     new = bool(parameters.get("create"))
+
+    async def for_host(hello: Hello) -> Mapping[str, object]:
+        option = (await desk.option(hello)).to_json()
+        return {"settings": option} if option else {}
+
     return AttachOptions(
         options=options.to_json() if new else options_for_existing(arguments, options),
         who=options.client,
@@ -167,6 +191,7 @@ def _attach_options(
         patience=reconnect_seconds(arguments, startup.settings),
         resume=resume_command(arguments, str(parameters["session"])) if "session" in parameters else "",
         can_ask=not arguments.headless,
+        for_host=for_host,
     )
 
 

@@ -50,27 +50,32 @@ async def session_parameters(
 def session_options(arguments: Arguments, settings: Settings, *, api_key_source: str = "none") -> SessionOptions:
     """Return the options of a new session. A flag outranks a setting."""
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
-    mode = _flagged_mode(arguments) or settings.permissionMode or "default"
+    rules = settings.permissions
+    mode = _flagged_mode(arguments)
+    if mode is None or settings.is_managed("permissionMode"):
+        mode = settings.permissionMode or rules.defaultMode or "default"
+    if rules.disableBypassPermissionsMode and (agent.allow_bypass or mode == "bypassPermissions"):
+        raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     asks = streams.permission_prompt_tool == "stdio" or not arguments.headless
     return SessionOptions(
-        model=agent.model or settings.model,
+        model=settings.model if settings.is_managed("model") else agent.model or settings.model,
         permission_mode=mode,
         permission_prompts="stdio" if asks else "none",
         allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
-        allowed_tools=[*settings.permissions.allow, *agent.allowed_tools],
-        disallowed_tools=[*settings.permissions.deny, *agent.disallowed_tools],
+        allowed_tools=[*rules.allow, *agent.allowed_tools],
+        disallowed_tools=[*rules.deny, *agent.disallowed_tools],
         system_prompt=_prompt(agent.system_prompt, sdk.system_prompt_file, "--system-prompt-file"),
         append_system_prompt=_prompt(
             agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file"
         ),
         max_turns=agent.max_turns,
-        add_dirs=list(agent.add_dirs),
+        add_dirs=[*rules.additionalDirectories, *agent.add_dirs],
         partial_messages=streams.include_partial_messages or not arguments.headless,
         replay_user_messages=streams.replay_user_messages,
         api_key_source=api_key_source,
         client=_client_name(),
         host=host_label(arguments.connection),
-        sandbox=agent.sandbox or settings.sandbox or "read-only",
+        sandbox=(None if settings.is_managed("sandbox") else agent.sandbox) or settings.sandbox or "read-only",
         allow_net=agent.allow_net,
         tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
         json_schema=_object(sdk.json_schema),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.proxy.providers.provider import Provider
     from ccb.tunnel.transports.pipe import Transport
 
-    from ..config.settings import Settings
+    from ..config.settings import Settings, SettingsChoice
     from .dial import Dialer, OpenTransport
 
 
@@ -54,24 +54,24 @@ class SessionStartup(Startup):
         return Dialer(open_transport, self.bundle, proxy, transport), proxy
 
 
-def load_startup(environ: Mapping[str, str]) -> Startup:
-    """Read the settings, and build the bundle or read it from the cache. Raises ConfigError."""
+def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> Startup:
+    """Read the settings that `choice` names, and build the bundle or read it from the cache. Raises ConfigError."""
     from ccb.deploy import bundle
 
-    from ..config.settings import load_settings, settings_path
+    from ..config.settings import EVERYTHING, load_settings
 
-    settings = load_settings(environ)
-    return Startup(settings, tuple(settings.warnings(settings_path(environ))), bundle.load())
+    settings = load_settings(environ, choice or EVERYTHING)
+    return Startup(settings, tuple(settings.warnings), bundle.load())
 
 
-def load_session_startup(environ: Mapping[str, str]) -> SessionStartup:
+def load_session_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> SessionStartup:
     """Load the startup and the source of the credential, and import the dialer. Raises ConfigError, CredentialError."""
     from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 
     from ..config.credentials import credential_source
 
     importlib.import_module("ccb.local.connect.dial")  # imported here, where no connection waits for it
-    basics = load_startup(environ)
+    basics = load_startup(environ, choice)
     client = anthropic_client(environ)
     provider = AnthropicProvider(credential_source(environ, basics.settings, client.endpoint.host), client)
     return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider)

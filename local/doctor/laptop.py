@@ -105,10 +105,9 @@ def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
         settings = load_settings(environ)
     except CcbError as error:
         return Settings(), error_finding(LAPTOP, "settings", error)
-    warnings = settings.warnings(path)
-    if warnings:
+    if settings.warnings:
         return settings, _finding(
-            "settings", State.WARN, "\n".join(warnings), f"Correct or remove these keys in {path}."
+            "settings", State.WARN, "\n".join(settings.warnings), f"Correct or remove these keys in {path}."
         )
     return settings, _finding("settings", State.OK, f"{path}{'' if path.exists() else ' (none, all defaults)'}")
 

@@ -31,7 +31,7 @@ from ..terminal.stdio import Writer
 from .event_printer import GOODBYE_S, EventPrinter
 from .input_pump import InputPump
 from .output import make_output
-from .stderr_reports import RetryReports, add_unsent, report
+from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
 from .stdin import read_prompt
 from .turn_results import TurnResults
 
@@ -209,6 +209,8 @@ class HeadlessRun:
         """Remember the names of the attached session, and report its warnings."""
         for warning in connected.warnings:
             report(warning)
+        connected.projects.ask = report_untrusted
+        connected.projects.tell = lambda problem: report(f"on the host: {one_line(problem)}")
         hello = connected.session.hello
         if hello.storage != "disk":
             for note in hello.notes:

@@ -9,16 +9,29 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.messages import AssistantLine, SystemLine
 from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord, WorkerRecord
+from ccb.tunnel.wire.requests import ProjectTrust
 
 from ..session.client import Json
 from ..session.remote_session import RemoteSession
 
+_MAX_SWITCHES = 12
+_MAX_SWITCH = 200  # characters
 _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
 
 
 def report(text: str) -> None:
     """Write one line to stderr. What comes from the host in it cannot drive the terminal."""
     sys.stderr.write(f"ccb: {neutralise(text)}\n")
+
+
+async def report_untrusted(question: ProjectTrust) -> bool:
+    """Report what a project would switch on. It does not count: nobody can be asked here."""
+    shown = [" ".join(filter(None, (each["kind"], each["name"], each.get("detail")))) for each in question.switches]
+    names = "; ".join(one_line(text)[:_MAX_SWITCH] for text in shown[:_MAX_SWITCHES])
+    more = f"; and {len(shown) - _MAX_SWITCHES} more" if len(shown) > _MAX_SWITCHES else ""
+    where = one_line(question.directory)
+    report(f"{where} is not trusted, so this does not count: {names}{more} (--trust lets it count)")
+    return False
 
 
 class RetryReports:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Protocol
@@ -57,7 +57,8 @@ class AttachOptions:
     the number of bytes of events that the first attach asks for, `later_tail` that of later ones (0: everything).
     `patience` is the number of seconds to go on trying to restore a lost connection. `resume` is the command that
     returns to the session. `can_ask` means that there is a person who can log in again. `waits` yields the seconds
-    before each attempt."""
+    before each attempt. `for_host` returns further options of the first attach, which depend on the host or on
+    the directory of the session; it raises CcbError."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""
@@ -68,3 +69,4 @@ class AttachOptions:
     resume: str = ""
     can_ask: bool = False
     waits: Callable[[], Iterator[float]] = waits
+    for_host: Callable[[Hello], Awaitable[Mapping[str, object]]] | None = None

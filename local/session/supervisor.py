@@ -115,6 +115,9 @@ class Supervisor:
 
     async def _attach(self, connection: Connection) -> None:
         hello, options, reader = connection.hello, self._options, self._reader
+        first = dict(options.options)
+        if not reader.begun and options.for_host is not None:
+            first |= await options.for_host(hello)
         if reader.begun and hello.seq < reader.have:
             await self._rewind(hello)
         if hello.driver == options.who:
@@ -127,7 +130,7 @@ class Supervisor:
             role="driver" if self._feed.standing.driving else "viewer",
             have=reader.have,
             tail=options.later_tail if reader.begun else options.tail,
-            options={"client": options.who} if reader.begun else options.options,
+            options={"client": options.who} if reader.begun else first,
         )
         self.hello, self.connection, self._asked_epoch = hello, connection, connection.link.epoch
         if not self.ready.done():

@@ -16,7 +16,7 @@ from ccb.tunnel.wire.tool_traits import RuleKind
 from ..settings.worker_settings import SOURCES, WorkerSettings
 from .decision import Behavior, Decision
 from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
-from .modes import BYPASS, DEFAULT, PLAN, check_mode, is_root_without_sandbox
+from .modes import BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
 from .rules.rules import Rule, RuleError, parse_rule, parse_rules
 from .rules.ruleset import COMMAND_LINE, RuleSet
@@ -176,10 +176,13 @@ class PermissionEngine:
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, state), pinned=state.pinned)
             if decision.behavior is not Behavior.ASK:
                 return decision
+            if self._mode == DONT_ASK:
+                return _denied_without_question(decision)
             return replace(decision, cage=matcher.cage_if_granted(tool_input, state))
         except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.name)
-            return Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
+            failed = Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
+            return _denied_without_question(failed) if self._mode == DONT_ASK else failed
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         """Return whether a call changes nothing, as far as the tool and the judge of command lines can tell."""
@@ -212,6 +215,12 @@ class PermissionEngine:
 
     def _state(self, start: str) -> RuleState:
         return RuleState(self._rules, self._places, self._mode, start, self._sandbox)
+
+
+def _denied_without_question(decision: Decision) -> Decision:
+    """Return what the mode dontAsk makes of a question."""
+    text = f"{decision.reason} The permission mode is dontAsk: what needs a question is denied."
+    return replace(decision, behavior=Behavior.DENY, reason=text, reason_type="mode", suggestions=[])
 
 
 def _plan_decision(can_ask: bool) -> Decision:

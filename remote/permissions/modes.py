@@ -6,8 +6,9 @@ import os
 from enum import Enum
 
 DEFAULT, ACCEPT_EDITS, PLAN, BYPASS = "default", "acceptEdits", "plan", "bypassPermissions"
-MODES = (ACCEPT_EDITS, BYPASS, DEFAULT, PLAN)
-_BY_FREEDOM = (PLAN, "dontAsk", DEFAULT, ACCEPT_EDITS, BYPASS)
+DONT_ASK = "dontAsk"
+MODES = (ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN)
+_BY_FREEDOM = (PLAN, DONT_ASK, DEFAULT, ACCEPT_EDITS, BYPASS)
 
 
 class Trust(Enum):

@@ -119,7 +119,8 @@ def _settings() -> Iterator[str]:
     yield (
         "ccb reads `~/.config/ccb/settings.json` (`$XDG_CONFIG_HOME/ccb/settings.json` if that variable is set): a "
         "JSON object with any of these keys. A key that this version does not know has no effect and is reported; a "
-        "wrong value ends ccb with exit code 78. The file must not contain secrets: `ccb auth login` puts a key into "
+        "wrong value ends ccb with exit code 78 and is named with its line. The file must not contain secrets: "
+        " `ccb auth login` puts a key into "
         "the keyring. ccb refuses a file that other users can change: it, and every directory on the way to it from "
         "the home directory on, belongs to you or to root, and neither group nor others may write to it "
         "(`chmod go-w`)."
@@ -147,6 +148,8 @@ def _type_text(kind: Any) -> str:
         return ", ".join(f"`{each}`" for each in members)
     if origin is list:
         return f"list of {_type_text(members[0])}s"
+    if origin is dict:
+        return "object"
     return _NAMES[kind]
 
 

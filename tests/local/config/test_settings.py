@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from ccb.local.config.settings import SETTING_NAMES, Settings, load_settings, load_sharing, settings_path
-from ccb.tunnel.errors import ConfigError
+from ccb.local.config.settings import (
+    SETTING_NAMES,
+    Settings,
+    SettingsChoice,
+    load_settings,
+    load_sharing,
+    settings_path,
+)
+from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
 
 
@@ -38,7 +45,19 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "model": "some-model",
         "permissionMode": "acceptEdits",
         "sandbox": "workspace",
-        "permissions": {"allow": ["Bash(git *)"], "deny": ["Read(/etc/**)"]},
+        "permissions": {
+            "allow": ["Bash(git *)"],
+            "deny": ["Read(/etc/**)"],
+            "ask": ["WebFetch"],
+            "defaultMode": "plan",
+            "additionalDirectories": ["/srv"],
+            "disableBypassPermissionsMode": "disable",
+        },
+        "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
+        "disableAllHooks": True,
+        "allowManagedHooksOnly": True,
+        "env": {"CI": "1"},
+        "mcpServers": {"db": {"command": "npx"}},
         "connectTimeoutSeconds": 12,
         "pipelinedLogin": False,
         "graceHours": 48,
@@ -46,10 +65,10 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "controlMaster": False,
         "keepConnection": 30,
     }
-    path = write(environ, content)
+    write(environ, content)
     settings = load_settings(environ)
     assert {name: value for name, value in asdict(settings).items() if name in SETTING_NAMES} == content
-    assert settings.warnings(path) == []
+    assert settings.warnings == []
 
 
 def test_whether_connections_are_shared_is_known_without_reading_the_rest(environ: dict[str, str]) -> None:
@@ -73,9 +92,9 @@ def test_unknown_keys_have_no_effect_and_are_warned_about(environ: dict[str, str
     path = write(environ, {"modle": "typo", "permissions": {"alow": []}})
     settings = load_settings(environ)
     assert settings.model is None
-    assert settings.warnings(path) == [
-        f"{path}: unknown key 'modle' has no effect",
-        f"{path}: unknown key 'permissions.alow' has no effect",
+    assert settings.warnings == [
+        f"{path}, line 1: unknown key 'modle' has no effect",
+        f"{path}, line 1: unknown key 'permissions.alow' has no effect",
     ]
 
 
@@ -231,3 +250,39 @@ def test_a_file_that_is_not_utf8_is_named(environ: dict[str, str]) -> None:
     path.write_bytes(b'{"model": "\xff"}')
     with pytest.raises(ConfigError, match="not UTF-8 text"):
         load_settings(environ)
+
+
+def test_a_wrong_value_is_named_with_file_and_line(environ: dict[str, str]) -> None:
+    path = write(environ, '{\n  "model": "opus",\n  "permissions": {\n    "allow": [],\n    "ask": "Bash"\n  }\n}')
+    with pytest.raises(ConfigError, match=rf"{path}, line 5: permissions\.ask: "):
+        load_settings(environ)
+
+
+def test_a_secret_for_the_environment_of_tools_is_refused(environ: dict[str, str]) -> None:
+    write(environ, '{"env": {\n"MAX_THINKING_TOKENS": "9",\n"NPM_TOKEN": "x"}}')
+    with pytest.raises(ConfigError, match=r"line 3: env\.NPM_TOKEN: settings must not hold a secret"):
+        load_settings(environ)
+
+
+def test_options_outrank_the_file_and_a_policy_outranks_both(environ: dict[str, str], tmp_path: Path) -> None:
+    write(environ, {"model": "opus", "sandbox": "off", "permissions": {"deny": ["Read(/a)"]}, "env": {"A": "1"}})
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"sandbox": "read-only", "permissions": {"deny": ["Read(/c)"]}}')
+    flag = '{"model": "haiku", "permissions": {"deny": ["Read(/b)"]}, "env": {"B": "2"}, "sandbox": {"enabled": true}}'
+    settings = load_settings(environ, SettingsChoice(flag=flag, managed=policy))
+    assert (settings.model, settings.sandbox, settings.env) == ("haiku", "read-only", {"A": "1", "B": "2"})
+    assert settings.permissions.deny == ["Read(/a)", "Read(/b)", "Read(/c)"]
+    assert settings.is_managed("sandbox") and not settings.is_managed("model")
+    assert [layer.source for layer in settings.layers] == ["user", "flag", "managed"]
+    assert settings.warnings == ["--settings, line 1: unknown key 'sandbox' has no effect"]
+    assert load_settings(environ, SettingsChoice(user=False, flag=flag)).env == {"B": "2"}
+
+
+def test_the_settings_of_an_option_may_be_in_a_file(environ: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "more.json"
+    with pytest.raises(UsageError, match=f"Error: Settings file not found: {path}"):
+        load_settings(environ, SettingsChoice(flag=str(path)))
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_settings(environ, SettingsChoice(flag=str(tmp_path)))
+    path.write_text('{"model": "opus"}')
+    assert load_settings(environ, SettingsChoice(flag=str(path))).model == "opus"

@@ -18,7 +18,11 @@ from tests.support.link_peer import HELLO, Peer
 from tests.support.scripted_host import ScriptedHost, no_waits
 
 from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.model import Arguments
+from ccb.local.config.projects import Projects
+from ccb.local.config.settings import Settings
 from ccb.local.connect.connect import Connected
+from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.headless import run as headless
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
@@ -60,7 +64,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
     @asynccontextmanager
     async def connect(*_: object, **__: object) -> AsyncIterator[Connected]:
         async with RemoteSession(host.dial, AttachOptions(waits=no_waits, patience=0)) as session:
-            yield Connected(session, "devbox", SessionOptions(), (), RESUME)
+            desk = ProjectDesk(Arguments(), Settings(), Projects({}))
+            yield Connected(session, "devbox", SessionOptions(), (), RESUME, desk)
 
     monkeypatch.setattr(headless, "connect_session", connect)
     return host

@@ -1,0 +1,139 @@
+"""What the person has decided about projects on hosts: the file `projects.json` beside the settings file.
+
+A project is a directory on a host. A host is known by its host keys, so another name for it is the same host, and a
+host that shows another key is another one. Nothing of this is ever in a clone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .settings import config_dir
+from .settings_file import read_settings_file
+
+_MAX_PROJECTS = 1000
+_RULE_KINDS = ("allow", "ask", "deny")
+
+
+@dataclass(frozen=True)
+class HostIdentity:
+    """A host. `name` is what the person calls it; `keys` are the fingerprints of its host keys, or what else tells it
+    from other hosts."""
+
+    name: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProjectRecord:
+    """The decisions about one project. `trusted` is the fingerprint of what it switched on when the person trusted it,
+    "" if they did not. The others are the rules that "always" has added."""
+
+    host: HostIdentity
+    directory: str
+    trusted: str = ""
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    @property
+    def permissions(self) -> dict[str, list[str]]:
+        """The rules as in a settings file."""
+        return {kind: list(getattr(self, kind)) for kind in _RULE_KINDS if getattr(self, kind)}
+
+    def fits(self, host: HostIdentity, directory: str) -> bool:
+        """Return whether this is the record of that project."""
+        return self.directory == directory and not set(self.host.keys).isdisjoint(host.keys)
+
+
+class Projects:
+    """The file. Every method blocks, and may raise ConfigError."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.path = config_dir(environ) / "projects.json"
+        self._environ = environ
+
+    def knows(self, *directories: str) -> bool:
+        """Return whether there is a record of one of these directories, on whatever host."""
+        return any(each.directory in directories for each in self._read())
+
+    def find(self, host: HostIdentity, directory: str) -> ProjectRecord:
+        """Return the record of a project, one without decisions if there is none."""
+        found = (each for each in self._read() if each.fits(host, directory))
+        return next(found, ProjectRecord(host, directory))
+
+    def trust(self, host: HostIdentity, directory: str, fingerprint: str) -> None:
+        """Remember that the person trusts what the project switches on."""
+        with self._changing() as records:
+            records.append(replace(_taken(records, host, directory), trusted=fingerprint))
+
+    def change_rules(self, host: HostIdentity, directory: str, kind: str, rules: Sequence[str], *, add: bool) -> None:
+        """Add rules of a kind (allow, ask, deny) to those of a project, or remove them."""
+        with self._changing() as records:
+            old = _taken(records, host, directory)
+            held = [rule for rule in old.permissions.get(kind, ()) if rule not in rules]
+            changed = {**old.permissions, kind: [*held, *dict.fromkeys(rules)] if add else held}
+            records.append(ProjectRecord(host, directory, old.trusted, **_rules(changed)))
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[ProjectRecord]]:
+        """Yield all records, and write them back. Other processes wait meanwhile."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self.path.with_suffix(".lock").open("a", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                records = self._read()
+                yield records
+                self._write(records[-_MAX_PROJECTS:])
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
+
+    def _write(self, records: Sequence[ProjectRecord]) -> None:
+        projects = [
+            {
+                "host": each.host.name,
+                "keys": list(each.host.keys),
+                "directory": each.directory,
+                "trusted": each.trusted,
+                "permissions": each.permissions,
+            }
+            for each in records
+        ]
+        fresh = self.path.with_suffix(".new")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump({"projects": projects}, file, indent=1)
+        fresh.replace(self.path)
+
+    def _read(self) -> list[ProjectRecord]:
+        data = read_settings_file(self.path, self._environ) or {}
+        try:
+            return [_record(each) for each in data.get("projects", [])]
+        except (KeyError, TypeError, AttributeError):
+            raise ConfigError(f"{self.path} is damaged", do=f"Correct {self.path}, or remove it.") from None
+
+
+def _taken(records: list[ProjectRecord], host: HostIdentity, directory: str) -> ProjectRecord:
+    """Take the record of a project out of `records`, and return it with the present keys of its host."""
+    found = next((each for each in records if each.fits(host, directory)), ProjectRecord(host, directory))
+    if found in records:
+        records.remove(found)
+    return replace(found, host=host)
+
+
+def _record(data: Mapping[str, Any]) -> ProjectRecord:
+    permissions = data.get("permissions", {})
+    host = HostIdentity(str(data["host"]), tuple(map(str, data["keys"])))
+    return ProjectRecord(host, str(data["directory"]), str(data.get("trusted", "")), **_rules(permissions))
+
+
+def _rules(permissions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {kind: tuple(map(str, permissions.get(kind, ()))) for kind in _RULE_KINDS}

@@ -1,0 +1,97 @@
+"""What this laptop tells the worker about settings, and its answer to the question whether a project may count."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+
+from ccb.tunnel.errors import CcbError, ConfigError
+from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.requests import ProjectTrust, RequestRefused
+
+from ..command_line.model import Arguments
+from ..config.projects import HostIdentity, ProjectRecord, Projects
+from ..config.settings import KEPT, Settings
+from .host_identity import host_identity
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, object]
+
+FOR_WORKER = ("model", "permissions", "hooks", "disableAllHooks", "allowManagedHooksOnly", "env")
+"""The settings that concern the worker. The others stay on this machine, MCP servers of the person's own among them."""
+
+ANY_PROJECT = "*"
+_MAX_BYTES = 96 * 1024
+
+
+class ProjectDesk:
+    """Knows what the person has decided about the projects of one host. `ask` asks them about a project; without a
+    person it only reports. `tell` shows a sentence about files of the project."""
+
+    def __init__(self, arguments: Arguments, settings: Settings, projects: Projects) -> None:
+        self.ask: Callable[[ProjectTrust], Awaitable[bool]] = _nobody
+        self.tell: Callable[[str], None] = log.warning
+        self._arguments = arguments
+        self._settings = settings
+        self._projects = projects
+        self._identity: HostIdentity | None = None
+
+    async def option(self, hello: Hello) -> SettingsOption:
+        """Return what the worker is told about settings when this client begins to drive. Raises CcbError."""
+        sources = self._arguments.sdk.setting_sources
+        kept = await self._record(hello.cwd)
+        layers: list[Json] = [
+            {"source": layer.source, "path": layer.path, "values": values}
+            for layer in self._settings.layers
+            if (values := {name: value for name, value in layer.values.items() if name in FOR_WORKER})
+        ]
+        if kept is not None and kept.permissions:
+            values = {"permissions": kept.permissions}
+            layers.append({"source": KEPT, "path": str(self._projects.path), "values": values})
+        if len(json.dumps(layers)) > _MAX_BYTES:
+            raise ConfigError(f"the settings for the worker are larger than {_MAX_BYTES} bytes", do="Shorten them.")
+        trusted = ANY_PROJECT if self._arguments.agent.trust else kept.trusted if kept is not None else ""
+        return SettingsOption(layers, None if sources is None else sources.split(",") if sources else [], trusted)
+
+    async def answer(self, question: ProjectTrust) -> Json:
+        """Answer the worker's question. Raises RequestRefused."""
+        for problem in question.problems:
+            self.tell(problem)
+        if not question.switches:
+            return {"trusted": True}
+        try:
+            return {"trusted": await self._trusts(question)}
+        except CcbError as error:
+            self.tell(error.what)
+            raise RequestRefused(error.what) from error
+
+    async def _trusts(self, question: ProjectTrust) -> bool:
+        if self._arguments.agent.trust:
+            return True
+        kept = await self._record(question.directory)
+        if kept is not None and kept.trusted == question.fingerprint:
+            return True
+        if not await self.ask(question):
+            return False
+        host = await self._host()
+        await asyncio.to_thread(self._projects.trust, host, question.directory, question.fingerprint)
+        return True
+
+    async def _record(self, directory: str) -> ProjectRecord | None:
+        """Return what is known of a project. The host is identified only if that matters: it takes time."""
+        if not await asyncio.to_thread(self._projects.knows, directory):
+            return None
+        return await asyncio.to_thread(self._projects.find, await self._host(), directory)
+
+    async def _host(self) -> HostIdentity:
+        if self._identity is None:
+            self._identity = await host_identity(self._arguments.connection)
+        return self._identity
+
+
+async def _nobody(_: ProjectTrust) -> bool:
+    return False

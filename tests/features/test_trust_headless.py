@@ -1,0 +1,68 @@
+"""Trust in runs without a person: nothing of a project counts unless it was trusted before, or with --trust."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Json, Laptop, make_laptop
+from tests.support.sshd import HostUser, Sshd
+
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.config.projects import Projects
+from ccb.local.connect.host_identity import host_identity
+from ccb.remote.settings.project import read_project
+from ccb.remote.settings.worker_settings import WorkerSettings
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+def bring(project: Path, **values: object) -> None:
+    (project / ".claude").mkdir(parents=True)
+    (project / ".claude/settings.json").write_text(json.dumps(values))
+
+
+def script(fake_model: FakeModel, command: str) -> None:
+    call: Json = {"type": "tool_use", "name": "Bash", "input": {"command": command}}
+    fake_model.add({"blocks": [call]}, {"text": "done"})
+
+
+async def test_a_headless_run_names_what_it_leaves_out_and_trust_lets_it_count(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "make \u202e check"}]}]}
+    bring(project, permissions={"allow": ["Bash(touch *)"]}, hooks=hooks)
+    script(fake_model, "touch made")
+    done = await laptop.run([str(project), "-p", "go"])
+    assert not (project / "made").exists()
+    left_out = [line for line in done.stderr.splitlines() if "is not trusted" in line]
+    assert len(left_out) == 1, done.stderr
+    assert "hook Stop make " in left_out[0] and "allow Bash(touch *)" in left_out[0] and "\u202e" not in left_out[0]
+    script(fake_model, "touch made")
+    done = await laptop.run([str(project), "-p", "go", "--trust"])
+    assert (done.code, done.stderr) == (0, "")
+    assert (project / "made").exists()
+
+
+async def test_trust_belongs_to_the_host_key_and_the_directory(
+    laptop: Laptop, fake_model: FakeModel, host_user: HostUser, sshd: Sshd
+) -> None:
+    project = host_user.home / "project"
+    bring(project, permissions={"allow": ["Bash(touch *)"]})
+    shutil.chown(project, host_user.name)
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options()]
+    host = await host_identity(parse_arguments(argv).connection)
+    assert len(host.keys) == 1 and host.keys[0].startswith("SHA256:")
+    found = read_project(str(project), str(host_user.home), WorkerSettings().sources)
+    Projects(laptop.env).trust(host, found.directories[0], found.fingerprint)
+    script(fake_model, "touch made")
+    done = await laptop.run([*argv, "-p", "go"])
+    assert (done.code, done.stderr) == (0, "")
+    assert (project / "made").exists()

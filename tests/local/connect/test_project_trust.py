@@ -1,0 +1,72 @@
+"""What the worker is told about settings, and the answers to its question whether a project counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.config.projects import HostIdentity, Projects
+from ccb.local.config.settings import Settings, SettingsChoice, load_settings
+from ccb.local.connect.project_trust import ProjectDesk
+from ccb.local.connect.session_request import session_options
+from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.requests import ProjectTrust
+
+HELLO = Hello(1, "bundle", "session", 1, "3.11", "linux", "/srv/shop", 0, 0, "idle")
+QUESTION = ProjectTrust("/srv/shop", "mark", [{"kind": "hook", "name": "Stop", "detail": "make"}], ["it is broken"])
+LOCAL = HostIdentity("local", ("local",))
+
+
+@pytest.fixture
+def projects(tmp_path: Path) -> Projects:
+    return Projects({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")})
+
+
+def settings_with(values: object, tmp_path: Path) -> Settings:
+    choice = SettingsChoice(user=False, flag=json.dumps(values), managed=tmp_path / "none")
+    return load_settings({"HOME": str(tmp_path)}, choice)
+
+
+async def test_the_worker_is_told_what_concerns_it_and_nothing_else(projects: Projects, tmp_path: Path) -> None:
+    given = {"permissions": {"deny": ["Read(/a)"]}, "apiKeyHelper": "pass", "mcpServers": {"x": {"command": "y"}}}
+    projects.change_rules(LOCAL, "/srv/shop", "allow", ["Bash(make)"], add=True)
+    projects.trust(LOCAL, "/srv/shop", "mark")
+    desk = ProjectDesk(parse_arguments(["--setting-sources", "user"]), settings_with(given, tmp_path), projects)
+    option = await desk.option(HELLO)
+    assert [(each["source"], each["values"]) for each in option.layers] == [
+        ("flag", {"permissions": {"deny": ["Read(/a)"]}}),
+        ("kept", {"permissions": {"allow": ["Bash(make)"]}}),
+    ]
+    assert (option.sources, option.trusted) == (["user"], "mark")
+
+
+async def test_settings_that_are_too_large_for_the_worker_are_refused(projects: Projects, tmp_path: Path) -> None:
+    settings = settings_with({"permissions": {"deny": ["Read(/a)" * 20_000]}}, tmp_path)
+    with pytest.raises(ConfigError, match="the settings for the worker are larger than"):
+        await ProjectDesk(parse_arguments([]), settings, projects).option(HELLO)
+
+
+async def test_a_yes_is_kept_and_not_asked_for_again(projects: Projects) -> None:
+    asked: list[ProjectTrust] = []
+    told: list[str] = []
+
+    async def ask(question: ProjectTrust) -> bool:
+        asked.append(question)
+        return len(asked) > 1
+
+    for expected in (False, True, True):
+        desk = ProjectDesk(parse_arguments([]), Settings(), projects)
+        desk.ask, desk.tell = ask, told.append
+        assert await desk.answer(QUESTION) == {"trusted": expected}
+    assert asked == [QUESTION, QUESTION] and told == ["it is broken"] * 3
+
+
+async def test_a_policy_can_rule_out_that_permissions_are_bypassed(projects: Projects, tmp_path: Path) -> None:
+    settings = settings_with({"permissions": {"disableBypassPermissionsMode": "disable"}}, tmp_path)
+    with pytest.raises(UsageError, match="the settings do not allow the permission mode bypassPermissions"):
+        session_options(parse_arguments(["--dangerously-skip-permissions"]), settings)
+    assert session_options(parse_arguments(["--permission-mode", "dontAsk"]), settings).permission_mode == "dontAsk"
