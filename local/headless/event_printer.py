@@ -16,7 +16,14 @@ from ccb.tunnel.wire.messages import (
     StreamEventLine,
     SystemLine,
 )
-from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord, TurnEndRecord, TurnStartRecord
+from ccb.tunnel.wire.records import (
+    DamagedRecord,
+    MessageRecord,
+    PromptRecord,
+    TakenRecord,
+    TurnEndRecord,
+    TurnStartRecord,
+)
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 
 from ..session.client import LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
@@ -154,6 +161,8 @@ class EventPrinter:
                 await self._message(message)
             case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 self._results.pending.taken(input_ids)
+            case TakenRecord(input_id=input_id) if not item.record.agent_id:
+                self._results.pending.taken([input_id])
             case TurnStartRecord() | TurnEndRecord() if not item.record.agent_id:
                 self._results.pending.turn_began_or_ended()
             case DamagedRecord() as damage:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import AssistantLine, UserLine
+from ccb.tunnel.wire.messages import AssistantLine, CompactLine, UserLine
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import (
@@ -32,7 +32,13 @@ from ccb.tunnel.wire.records import (
     record_of,
 )
 
+from .compaction.size import ContextSize
+from .compaction.state import Compactions, Prompts
+
 Json = dict[str, Any]
+
+CLEARED = "[Old tool result content cleared]"
+"""What stands for the content of an old result that was left out."""
 
 _log = logging.getLogger(__name__)
 _MAX_UNPACKED = 4  # the newest messages stay objects: results may still join them, and an answer may be withdrawn
@@ -92,6 +98,17 @@ class HistoryMessage:
             self._origins = [o for _, o in kept]
             self._encoded = None
 
+    def clear_results(self, tool_use_ids: Collection[str]) -> None:
+        """Leave out the contents of these results."""
+        packed, blocks = self.packed, self.blocks
+        if not any(block.get("tool_use_id") in tool_use_ids for block in blocks):
+            return
+        origins = self.origins
+        self._blocks = [{**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in blocks]
+        self._origins, self._encoded = origins, None
+        if packed:
+            self.pack()
+
     def api(self) -> Json:
         """Return the message as an object of the Messages API."""
         return {"role": self.role, "content": self.blocks}
@@ -119,9 +136,10 @@ class _Answer:
 
 
 class Conversation(Projection):
-    """The history of the agent `agent_id`; it grows at its end. `model` is the model that was last chosen during the
-    session. Of the open tool uses, `started` are those whose tool was about to run (read from the journal only), and
-    `copied` are those that were open in the original when this session was forked from it."""
+    """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
+    was last chosen during the session. `size`, `compactions` and `prompts` say what compaction must know. Of the open
+    tool uses, `started` are those whose tool was about to run (read from the journal only), and `copied` are those that
+    were open in the original when this session was forked from it."""
 
     def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id
@@ -129,6 +147,9 @@ class Conversation(Projection):
         self.model: str | None = None
         self.started: set[str] = set()
         self.copied: set[str] = set()
+        self.size = ContextSize()
+        self.compactions = Compactions()
+        self.prompts = Prompts()
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
@@ -173,6 +194,7 @@ class Conversation(Projection):
             self._taken_back(record)
         else:
             super().apply(record)
+            self.compactions.apply(record)
 
     def _taken_back(self, record: Record) -> None:
         """Keep what holds after a rewind: the model, and inputs that a later prompt takes."""
@@ -215,6 +237,7 @@ class Conversation(Projection):
     @on(ModelEndRecord)
     def _model_end(self, record: ModelEndRecord, _: Record) -> None:
         self._answer = None
+        self.size.ended(record.usage)
 
     @on(ModelRecord)
     def _model(self, record: ModelRecord, _: Record) -> None:
@@ -234,6 +257,7 @@ class Conversation(Projection):
                 continue
             answer = self._answer_of(line.message_id)
             answer.message.put(block, answer.number)
+            self.size.answered(line.message_id, block)
             if tool_use_id:
                 self._open[tool_use_id] = answer.message
                 self._used_ids.add(tool_use_id)
@@ -257,8 +281,21 @@ class Conversation(Projection):
 
     @on(UserLine)
     def _user_line(self, line: UserLine, _: Record) -> None:
+        if line.is_summary:
+            self.messages, self._answer = [], None
+            for ids in (self._open, self._used_ids, self.started, self.copied):
+                ids.clear()
         if not line.is_replay:
             self._user(line.blocks)
+
+    @on(CompactLine)
+    def _compact(self, line: CompactLine, _: Record) -> None:
+        if not line.is_micro:
+            self.size.restarted(line.prefix_tokens)  # the summary follows
+            return
+        for message in self.messages:
+            message.clear_results(frozenset(line.cleared))
+        self.size.cleared(line.tokens_saved)
 
     def _user(self, blocks: list[Json]) -> None:
         for block in filter(_is_sendable, blocks):
@@ -267,6 +304,7 @@ class Conversation(Projection):
             else:
                 self._answer = None
                 self._user_message().put(block)
+                self.size.sent(block)
 
     def _result(self, block: Json) -> None:
         owner = self._open.pop(str(block.get("tool_use_id")), None)
@@ -279,6 +317,7 @@ class Conversation(Projection):
         user = self.messages[after]
         results = sum(1 for b in user.blocks if b.get("type") == "tool_result")  # the API wants them first
         user.put(block, at=results)
+        self.size.sent(block)
 
     def _place(self, message: HistoryMessage) -> int:
         for index in range(len(self.messages) - 1, -1, -1):
@@ -294,6 +333,7 @@ class Conversation(Projection):
             if known is None:
                 _log.warning("a prompt names input %s, which the journal does not hold", item.input_id)
             blocks += known or []
+            self.prompts.add("\n".join(str(block["text"]) for block in known or () if block.get("type") == "text"))
         sendable = [block for block in blocks if _is_sendable(block)]
         self._user(sendable or [{"type": "text", "text": "(empty message)"}])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Callable
@@ -11,8 +12,11 @@ from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.tool_traits import BUILT_IN
 
 from ..context.reminders import Reminders
+from ..model import request
+from ..model.attempt import CallSettings
 from ..model.clock import Clock, SystemClock
 from ..model.retry import RetrySettings
+from ..model.tokens import WindowSettings
 from ..permissions.engine import PermissionEngine
 from ..ports import Broker, Emitter, ModelTransport, PromptSource
 from ..settings.worker_settings import WorkerSettings
@@ -59,6 +63,13 @@ class AgentConfig:
     offered: Sequence[str] | None = None
     announced: Announced = field(default_factory=Announced)
 
+    @property
+    def window(self) -> WindowSettings:
+        """What the settings and the environment say about the model's window."""
+        found = WindowSettings.from_env({**os.environ, **self.settings.env})
+        auto = self.settings.value("autoCompactEnabled")
+        return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
+
     def visible_tools(self) -> dict[str, Tool]:
         """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
         that a permission rule denies altogether are left out."""
@@ -89,3 +100,15 @@ class AgentDeps:
     limits: RetrySettings = field(default_factory=RetrySettings)
     clock: Clock = field(default_factory=SystemClock)
     reminders: Reminders = field(default_factory=Reminders)
+
+    def call_settings(self, body: list[bytes], *, withdraw_truncated: bool = False) -> CallSettings:
+        """Return the settings of the model call with this request."""
+        return CallSettings(
+            transport=self.transport,
+            clock=self.clock,
+            limits=self.limits,
+            headers=request.headers(self.version),
+            body=body,
+            withdraw_truncated=withdraw_truncated,
+            link_up_since=self.link_up_since,
+        )

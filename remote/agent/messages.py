@@ -59,6 +59,29 @@ def status(value: str | None, mode: str | None = None, sandbox: str = "") -> Jso
     return body
 
 
+def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
+    """Return the message before a summary that replaces the conversation. Sizes are in tokens; `prefix_tokens` is that
+    of the system prompt and the tools."""
+    metadata = {
+        "trigger": trigger,
+        "pre_tokens": pre_tokens,
+        "post_tokens": post_tokens,
+        "prefix_tokens": prefix_tokens,
+    }
+    return {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata}
+
+
+def compact_summary(text: str) -> Json:
+    """Return the message that replaces the conversation."""
+    return {**user_text(text, synthetic=True), "isCompactSummary": True}
+
+
+def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
+    """Return the message that leaves out the contents of old tool results."""
+    metadata = {"trigger": "auto", "pre_tokens": pre_tokens, "tokens_saved": saved, "cleared": list(tool_use_ids)}
+    return {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": metadata}
+
+
 def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> Json:
     """Return the message with one content block of an answer."""
     body: Json = {

@@ -9,6 +9,7 @@ from enum import Enum
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..model.request import RequestPrefix
+from ..model.tokens import text_tokens
 from ..tools.contract import Tool
 from .conversation import Conversation
 from .usage import Ledger
@@ -61,6 +62,16 @@ class AgentState:
     feedback_due: bool = False
     prefix: RequestPrefix | None = None
 
+    @property
+    def prefix_tokens(self) -> int:
+        """The estimated size of what goes before the conversation."""
+        return text_tokens(len(self.prefix.encoded)) if self.prefix is not None else 0
+
+    @property
+    def tokens(self) -> int:
+        """The size of the next request, without what it asks for."""
+        return self.conversation.size.tokens(self.prefix_tokens)
+
 
 class Terminal(Enum):
     """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
@@ -91,6 +102,7 @@ class Transition(Enum):
     NEXT_TURN = "next_turn"
     MAX_OUTPUT_TOKENS_ESCALATE = "max_output_tokens_escalate"
     MAX_OUTPUT_TOKENS_RECOVERY = "max_output_tokens_recovery"
+    COMPACTED = "compacted"
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,9 @@ class LoopState:
 
     def recover(self) -> LoopState:
         return LoopState(Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.calls, True, self.recoveries + 1)
+
+    def compacted(self) -> LoopState:
+        return LoopState(Transition.COMPACTED, self.calls)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from ccb.tunnel.wire.records import ModelEndRecord, PromptItem, PromptRecord
+from ccb.tunnel.wire.records import CompactEndRecord, ModelEndRecord, PromptItem, PromptRecord, TakenRecord
 
 from ..context.reminders import Occasion
 from ..model import request
@@ -16,15 +16,20 @@ from ..model.call import ModelCall
 from ..model.errors import ModelError
 from ..model.models import max_tokens
 from ..model.retry import RetryPolicy
+from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
 from .answer import AnswerListener
+from .compaction.state import CompactionFailed, compact_hint
 from .conversation import close_open_tool_uses
 from .deps import AgentConfig, AgentDeps, Prompt
 from .executor import ToolCall, ToolExecutor
 from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
 from .recorder import Recorder
-from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal
+from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal, Transition
+
+if TYPE_CHECKING:
+    from .compaction.compactor import Compactor
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -113,6 +118,9 @@ class Turn:
         try:
             self._init()
             self._close_open(_BROKEN_OFF)
+            hint = compact_hint(prompts)
+            if hint is not None:
+                return await self._compact(prompts, hint)
             await self._open(prompts)
             return await self._loop()
         except _Interrupted:
@@ -138,18 +146,22 @@ class Turn:
 
     async def _open(self, prompts: Sequence[Prompt]) -> None:
         """Add the prompts to the history, and build the request prefix if there is none yet."""
-        agent, source = self._agent, self._config.prompts
         context: list[Json] = []
-        if not agent.conversation.messages:
-            context = await self._unless_stopped(source.first_user_blocks())
+        if not self._agent.conversation.messages:
+            context = await self._unless_stopped(self._config.prompts.first_user_blocks())
         self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         await self._recorder.commit()
+        await self._make_prefix()
+
+    async def _make_prefix(self) -> None:
+        """Build the request prefix if there is none yet."""
+        agent = self._agent
         if agent.prefix is None:
             tools = [
                 {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
                 for tool in agent.listed
             ]
-            system = await self._unless_stopped(source.system())
+            system = await self._unless_stopped(self._config.prompts.system())
             agent.prefix = request.RequestPrefix(system, tools)
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
@@ -167,7 +179,14 @@ class Turn:
         state = LoopState()
         while True:
             self._calls = state.calls
-            end = await self._call_model(state)
+            await self._make_room()
+            try:
+                end = await self._call_model(state)
+            except ModelError as failure:
+                if not failure.prompt_too_long or not await self._rescued(state):
+                    raise
+                state = state.compacted()
+                continue
             if end.withdrawn:
                 state = state.escalate()
             elif self._listener.submitted:
@@ -182,8 +201,45 @@ class Turn:
             elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
                 self._recorder.message(messages.user_text(messages.CONTINUE, synthetic=True))
                 state = state.recover()
+            elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
+                state = state.compacted()
             else:
                 return self._answered(end)
+
+    async def _compact(self, prompts: Sequence[Prompt], hint: str) -> Ending:
+        """Do nothing but compact the conversation, because the person wants it."""
+        for prompt in prompts:
+            if prompt.input_id:
+                self._recorder.record(TakenRecord(prompt.input_id))
+        await self._recorder.commit()
+        if not self._agent.conversation.messages:
+            return Ending(Terminal.COMPLETED, text="There is nothing to compact yet.")
+        await self._make_prefix()
+        try:
+            done = await self._unless_stopped(self._compactor().compact("manual", hint))
+        except CompactionFailed as failure:
+            return Ending(Terminal.API_ERROR, text=f"The conversation was not compacted: {failure}.")
+        text = f"Compacted: about {done.pre_tokens:,} tokens became {done.post_tokens:,}."
+        return Ending(Terminal.COMPLETED, text=text)
+
+    async def _rescued(self, state: LoopState) -> bool:
+        """Compact a conversation that no longer fits. Return False if that was done already or cannot be done."""
+        if state.transition is Transition.COMPACTED:
+            return False
+        return await self._unless_stopped(self._compactor().rescue())
+
+    async def _make_room(self) -> None:
+        """Compact the conversation if it is near the end of the model's window."""
+        agent, window = self._agent, self._config.window
+        answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
+        full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.model, window).auto
+        if full or agent.conversation.compactions.unfinished is not None:
+            await self._unless_stopped(self._compactor().make_room())
+
+    def _compactor(self) -> Compactor:
+        from .compaction.compactor import Compactor  # few sessions need it
+
+        return Compactor(self._config, self._deps, self._agent, self._recorder)
 
     async def _run_call(self, call: ToolCall) -> None:
         """Run one tool call and act on its outcome."""
@@ -237,21 +293,9 @@ class Turn:
         assert agent.prefix is not None
         limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
         agent.conversation.seal()
-        return CallSettings(
-            transport=deps.transport,
-            clock=deps.clock,
-            limits=deps.limits,
-            headers=request.headers(deps.version),
-            body=request.body(
-                agent.prefix,
-                agent.conversation.messages,
-                model=model,
-                max_tokens=limit,
-                session_id=deps.session_id,
-            ),
-            withdraw_truncated=limit < higher,
-            link_up_since=deps.link_up_since,
-        )
+        history = agent.conversation.messages
+        body = request.body(agent.prefix, history, model=model, max_tokens=limit, session_id=deps.session_id)
+        return deps.call_settings(body, withdraw_truncated=limit < higher)
 
     def _answered(self, end: MessageEnd) -> Ending:
         """Return the ending of a turn in which the model has stopped without a tool call."""
@@ -259,7 +303,7 @@ class Turn:
             text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
             kind, terminal = "max_output_tokens", Terminal.API_ERROR
         elif end.stop_reason == "model_context_window_exceeded":
-            text = "API Error: the conversation no longer fits the model's context window. Start a new session."
+            text = "API Error: the conversation no longer fits the model's context window. Send /compact."
             kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
         else:
             return Ending(Terminal.COMPLETED, text="".join(self._listener.texts))
@@ -284,6 +328,9 @@ class Turn:
         if call is not None:
             self._salvage(call)
         self._close_open(self._pipeline.started.why_stopped)
+        if self._agent.conversation.compactions.unfinished is not None:
+            self._recorder.record(CompactEndRecord("interrupted"))
+            self._recorder.message(messages.status(None))
         in_tools = self._refused or (call is None and self._listener.submitted > 0)
         note = messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED
         self._recorder.message(messages.user_text(note))

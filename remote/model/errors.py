@@ -78,7 +78,7 @@ class ModelError(Exception):
     def prose(self, model: str) -> str:
         """Return the text for the person: what happened, and one thing to do. `model` is the id of the called model."""
         if self.prompt_too_long:
-            return f"API Error: the conversation is too long for {model} ({self.message}). Start a new session."
+            return f"API Error: the conversation is too long for {model} ({self.message}). Send /compact."
         if self.status is None:
             return f"API Error: {self.message}"
         text = f"API Error: {self.status} {self.message}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -11,6 +12,9 @@ from ccb.tunnel.wire.model_names import ALIASES
 DEFAULT_MODEL = ALIASES["default"]
 DEFAULT_MAX_TOKENS = 8_000
 ESCALATED_MAX_TOKENS = 64_000
+LONG_CONTEXT = "[1m]"
+"""The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
+LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ def resolve_model(name: str | None) -> str:
 def facts(model: str) -> ModelFacts:
     """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none. Ids of
     other providers are understood as well (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
+    if model.endswith(LONG_CONTEXT):
+        return replace(facts(model[: -len(LONG_CONTEXT)]), context_window=1_000_000)
     start = model.find("claude-")
     name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:

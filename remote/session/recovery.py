@@ -21,6 +21,7 @@ from ccb.tunnel.wire.records import (
     OptionsRecord,
     PromptRecord,
     Record,
+    TakenRecord,
     TurnEndRecord,
     TurnStartRecord,
 )
@@ -71,6 +72,12 @@ class UnfinishedPrompts(Projection):
         for input_id in content.input_ids:
             for prompts in (self.waiting, self.doubtful, self.unanswered):
                 prompts.pop(input_id, None)
+
+    @on(TakenRecord, main_only=True)
+    def _taken_input(self, content: TakenRecord, _: Record) -> None:
+        self._taken = True
+        for prompts in (self.waiting, self.doubtful, self.unanswered):
+            prompts.pop(content.input_id, None)
 
     @on(TurnStartRecord, main_only=True)
     def _turn_start(self, _: TurnStartRecord, __: Record) -> None:

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.messages import (
     UserLine,
 )
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import ForkedRecord, InputRecord, PromptRecord, Record, TurnEndRecord
+from ccb.tunnel.wire.records import ForkedRecord, InputRecord, PromptRecord, Record, TakenRecord, TurnEndRecord
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 Json = dict[str, Any]
@@ -60,10 +60,16 @@ class SnapshotProjection(Projection):
 
     @on(PromptRecord)
     def _prompt(self, content: PromptRecord, record: Record) -> None:
-        taken = content.input_ids
+        self._take(content.input_ids, record.seq)
+
+    @on(TakenRecord)
+    def _taken(self, content: TakenRecord, record: Record) -> None:
+        self._take([content.input_id], record.seq)
+
+    def _take(self, taken: list[str], seq: int) -> None:
         for prompt in self._prompts:
             if prompt.input_id in taken:
-                prompt.taken = min(prompt.taken, record.seq)
+                prompt.taken = min(prompt.taken, seq)
 
     @on(TurnEndRecord)
     def _turn_end(self, _: TurnEndRecord, record: Record) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import ResultLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import PromptRecord, Record, TurnEndRecord, TurnStartRecord
+from ccb.tunnel.wire.records import PromptRecord, Record, TakenRecord, TurnEndRecord, TurnStartRecord
 
 from ..agent.agent import Agent
 from ..agent.deps import Prompt
@@ -153,7 +153,14 @@ class Turns(Projection):
     @on(PromptRecord, main_only=True)
     def _prompt(self, content: PromptRecord, _: Record) -> None:
         """Show the prompts that a turn has taken again, to clients that asked for echoes."""
-        for input_id in content.input_ids:
+        self._show_again(content.input_ids)
+
+    @on(TakenRecord, main_only=True)
+    def _taken(self, content: TakenRecord, _: Record) -> None:
+        self._show_again([content.input_id])
+
+    def _show_again(self, input_ids: Sequence[str]) -> None:
+        for input_id in input_ids:
             body = self._echoes.pop(input_id, None)
             if body is not None:
                 self._log.say({**body, "isReplay": True})

@@ -18,12 +18,16 @@ from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.deps import AgentConfig, AgentDeps, Prompt
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.retry import RetrySettings
+from ccb.remote.model.tokens import WindowSettings
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.matchers import Askable
+from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ccb.remote.tools.files.file_state import FileState
 from ccb.remote.tools.registry import ToolRegistry
 from ccb.remote.tools.spill import Spill
+from ccb.remote.tools.todo import TodoList
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
@@ -362,6 +366,12 @@ class World:
         return [message.api() for message in self.conversation.messages]
 
 
+def settings_of(window: WindowSettings) -> WorkerSettings:
+    """The settings of a session that say this about the model's window."""
+    values = {"env": {"CCB_MAX_CONTEXT_TOKENS": str(window.window or "")}, "autoCompactEnabled": window.auto}
+    return WorkerSettings((Layer("flag", "", values),))
+
+
 def make_world(
     *replies: Reply,
     decisions: Mapping[str, Decision] | None = None,
@@ -376,6 +386,7 @@ def make_world(
     model: str | None = None,
     heartbeat_s: float = 30.0,
     spill: Spill | None = None,
+    window: WindowSettings | None = None,
 ) -> World:
     log: list[str] = []
     read, write = SpyTool("Look", read_only=True, log=log), SpyTool("Change", read_only=False, log=log)
@@ -396,12 +407,13 @@ def make_world(
         tools=ToolRegistry([read, write]),
         permissions=permissions,
         context=ToolContext(
-            nothing, "/srv/app", [], nothing, cast(Any, NoShells()), spill or nothing, nothing, nothing, nothing
+            nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, TodoList(), nothing, nothing
         ),
         model=model,
         max_turns=max_turns,
         partial_messages=partial,
         take_queued=take_queued,
+        settings=settings_of(window or WindowSettings()),
     )
     deps = AgentDeps(
         emitter=emitter,
@@ -425,8 +437,13 @@ def sse(event: Json) -> bytes:
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
-def opening(message_id: str = "msg_1") -> bytes:
-    usage = {"input_tokens": 100, "output_tokens": 1, "cache_read_input_tokens": 10, "cache_creation_input_tokens": 5}
+def opening(message_id: str = "msg_1", tokens: int = 100) -> bytes:
+    usage = {
+        "input_tokens": tokens,
+        "output_tokens": 1,
+        "cache_read_input_tokens": 10,
+        "cache_creation_input_tokens": 5,
+    }
     message = {"id": message_id, "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
     return sse({"type": "message_start", "message": {**message, "content": [], "usage": usage}})
 

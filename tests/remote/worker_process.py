@@ -171,11 +171,13 @@ class Laptop:
 
 class WorkerHost:
     """A host with its own home: `connect` is one login that finds or starts a session there. `prelude` is Python that
-    runs in the process of a worker before it starts, to make the machine what a test needs."""
+    runs in the process of a worker before it starts, to make the machine what a test needs. `more_env` is for its
+    environment."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.prelude = ""
+        self.more_env: dict[str, str] = {}
         self.project = home / "project"
         self.runtime = Path(tempfile.mkdtemp(prefix="ccb-run-"))  # short: the path of a socket has a limit
         self.temporary = home / "tmp"  # used once it is there
@@ -193,6 +195,7 @@ class WorkerHost:
             "TMPDIR": str(self.temporary),
             "PYTHONPATH": str(_SOURCE),
             "CCB_MAX_RETRIES": "0",
+            **self.more_env,
         }
 
     async def connect(

@@ -28,12 +28,14 @@ class AssistantLine:
 @dataclass(frozen=True)
 class UserLine:
     """A prompt, a tool result or a note. `uuid` is the id its client gave it, "" for none. `is_replay`: an echo of a
-    prompt for clients that asked for echoes, so it is not part of the conversation."""
+    prompt for clients that asked for echoes, so it is not part of the conversation. `is_summary`: it replaces the whole
+    conversation before it."""
 
     body: Json
     blocks: list[Json]
     uuid: str
     is_replay: bool
+    is_summary: bool = False
 
     def text(self, separator: str) -> str:
         """Return the texts of its blocks, joined. A block without text counts as an empty text."""
@@ -70,6 +72,21 @@ class SystemLine:
     permission_mode: str
     attempt: int
     decision_behavior: str
+
+
+@dataclass(frozen=True)
+class CompactLine:
+    """`compact_boundary`: the summary that follows replaces the conversation so far, of `pre_tokens`. `prefix_tokens`
+    is the estimated size of what goes before the conversation. `microcompact_boundary` (`is_micro`): the contents of
+    the results in `cleared` are left out of the conversation from here on, which saves `tokens_saved`."""
+
+    body: Json
+    is_micro: bool
+    pre_tokens: int
+    post_tokens: int
+    prefix_tokens: int
+    tokens_saved: int
+    cleared: list[str]
 
 
 @dataclass(frozen=True)
@@ -134,8 +151,8 @@ class OtherLine:
 
 
 PublicLine = Union[
-    AssistantLine, UserLine, ResultLine, SystemLine, ControlRequestLine, ControlCancelLine, ControlResponseLine,
-    StreamEventLine, ToolProgressLine, OtherLine,
+    AssistantLine, UserLine, ResultLine, SystemLine, CompactLine, ControlRequestLine, ControlCancelLine,
+    ControlResponseLine, StreamEventLine, ToolProgressLine, OtherLine,
 ]  # fmt: skip
 
 
@@ -172,7 +189,8 @@ def _assistant(body: Json) -> PublicLine:
 def _user(body: Json) -> PublicLine:
     uuid = body.get("uuid")
     blocks = as_blocks(as_dict(body.get("message")).get("content"))
-    return UserLine(body, blocks, uuid if isinstance(uuid, str) else "", bool(body.get("isReplay")))
+    replay, summary = bool(body.get("isReplay")), bool(body.get("isCompactSummary"))
+    return UserLine(body, blocks, uuid if isinstance(uuid, str) else "", replay, summary)
 
 
 def _result(body: Json) -> PublicLine:
@@ -188,17 +206,32 @@ def _result(body: Json) -> PublicLine:
     )
 
 
+_COMPACT = {"compact_boundary": "compact_metadata", "microcompact_boundary": "microcompact_metadata"}
+
+
 def _system(body: Json) -> PublicLine:
+    subtype = as_text(body.get("subtype"))
+    if subtype in _COMPACT:
+        return _compact(body, subtype)
     mode, attempt = body.get("permissionMode"), body.get("attempt")
     return SystemLine(
         body,
-        as_text(body.get("subtype")),
+        subtype,
         as_text(body.get("model")),
         as_text(body.get("cwd")),
         mode if isinstance(mode, str) else "",
         attempt if isinstance(attempt, int) else 0,
         as_text(body.get("decision_behavior")),
     )
+
+
+def _compact(body: Json, subtype: str) -> PublicLine:
+    given = as_dict(body.get(_COMPACT[subtype]))
+    names = ("pre_tokens", "post_tokens", "prefix_tokens", "tokens_saved")
+    pre, post, prefix, saved = [value if isinstance(value := given.get(name), int) else 0 for name in names]
+    cleared = given.get("cleared")
+    ids = [as_text(each) for each in cleared] if isinstance(cleared, list) else []
+    return CompactLine(body, subtype == "microcompact_boundary", pre, post, prefix, saved, ids)
 
 
 def _control_request(body: Json) -> PublicLine:

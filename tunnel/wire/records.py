@@ -167,6 +167,25 @@ class ModelRecord:
 
 
 @dataclass(frozen=True)
+class CompactStartRecord:
+    """`compact_start`: the model is about to be asked for a summary of the conversation, by `trigger` (manual or auto).
+    `hint` is what the person wants it to keep. A `compact_boundary` message or a `compact_end` follows, unless the
+    worker dies before."""
+
+    kind: ClassVar[str] = "compact_start"
+    trigger: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class CompactEndRecord:
+    """`compact_end`: there is no summary. `outcome` is `failed` or `interrupted`."""
+
+    kind: ClassVar[str] = "compact_end"
+    outcome: str
+
+
+@dataclass(frozen=True)
 class AgentResultRecord:
     """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message, which only
     the main agent sends: to a client it means that the session's turn is over."""
@@ -255,7 +274,8 @@ class UnknownRecord:
 Content = Union[
     MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
-    WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord, UnknownRecord,
+    WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
+    CompactStartRecord, CompactEndRecord, UnknownRecord,
 ]  # fmt: skip
 
 

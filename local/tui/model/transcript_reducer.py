@@ -17,6 +17,7 @@ from ccb.tunnel.wire.records import (
     OptionsRecord,
     PromptRecord,
     Record,
+    TakenRecord,
     ToolStartRecord,
     TurnStartRecord,
     WithdrawnRecord,
@@ -175,7 +176,14 @@ class TranscriptReducer(Projection):
     @on(PromptRecord)
     def _prompt(self, content: PromptRecord, _record: Record) -> None:
         """The agent takes prompts."""
-        for input_id in content.input_ids:
+        self._take(content.input_ids)
+
+    @on(TakenRecord)
+    def _taken(self, content: TakenRecord, _record: Record) -> None:
+        self._take([content.input_id])
+
+    def _take(self, input_ids: list[str]) -> None:
+        for input_id in input_ids:
             if not self.prompts.taken(input_id):
                 self.orphans.note_taken(input_id)
 

@@ -28,6 +28,7 @@ from tests.remote.agent_kit import (
 )
 
 from ccb.remote.agent.conversation import Conversation
+from ccb.remote.model.tokens import WindowSettings
 from ccb.remote.ports import ModelLinkError
 
 Json = dict[str, Any]
@@ -360,7 +361,7 @@ async def test_a_model_without_a_higher_limit_is_not_asked_twice_for_the_same() 
 
 
 async def test_a_full_context_window_is_an_error_of_its_own() -> None:
-    world = make_world(says("cut", stop_reason="model_context_window_exceeded"))
+    world = make_world(says("cut", stop_reason="model_context_window_exceeded"), window=WindowSettings(auto=False))
     result = await world.turn()
     assert (result["is_error"], result["terminal_reason"]) == (True, "prompt_too_long")
 

@@ -28,6 +28,8 @@ from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     AgentResultRecord,
+    CompactEndRecord,
+    CompactStartRecord,
     Content,
     DamagedRecord,
     DriverRecord,
@@ -73,7 +75,7 @@ names = text.filter(bool)
 KINDS = [
     "message", "input", "options", "turn_start", "turn_end", "prompt", "tool_start", "model_end", "withdrawn", "model",
     "agent_result", "late_answer", "damaged", "driver", "worker", "forked", "taken", "hook",
-    "file_change", "rewind", "rewound",
+    "file_change", "rewind", "rewound", "compact_start", "compact_end",
 ]  # fmt: skip
 FIELDS = [
     "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
@@ -101,6 +103,8 @@ contents: st.SearchStrategy[Content] = st.one_of(
     st.builds(ModelEndRecord, text, st.none() | text, objects),
     st.builds(WithdrawnRecord, text),
     st.builds(ModelRecord, text),
+    st.builds(CompactStartRecord, text, text),
+    st.builds(CompactEndRecord, text),
     st.builds(AgentResultRecord, objects),
     st.builds(LateAnswerRecord, text),
     st.builds(DamagedRecord, text),

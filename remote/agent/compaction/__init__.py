@@ -1,0 +1,1 @@
+"""Keeps a conversation within the model's window: counts tokens, clears old results, asks for summaries."""

@@ -1,0 +1,203 @@
+"""Compacts the conversation of one agent, before it is too long or when the person asks for it.
+
+Two steps, the cheap one first: old tool results are left out; if that is not enough, a summary of the model replaces
+the whole conversation. Each step is one record of the journal, so every reader of it sees the conversation before the
+step or after it. The journal also holds the start: a compaction that was cut off with its worker is made again, once,
+by the next turn."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.records import CompactEndRecord, CompactStartRecord, MessageRecord, PromptRecord
+
+from ...model import request
+from ...model.call import ModelCall, Retrying
+from ...model.errors import ModelError
+from ...model.retry import RetryPolicy
+from ...model.stream import BlockDone, MessageHead
+from ...model.tokens import ContextLimits, block_tokens
+from .. import messages
+from ..conversation import HistoryMessage
+from ..deps import AgentConfig, AgentDeps
+from ..recorder import Recorder
+from ..state import AgentState
+from .micro import newest, old_results
+from .restored import restored_blocks
+from .state import CompactionFailed
+from .summary import LOST, request_text, summary_text
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_KEPT_RESULTS = 0.2  # of the usable window: the newest results that micro-compaction leaves alone
+_WORTH_IT = 0.15  # of the usable window: micro-compaction that saves less is left out
+_FILES = 0.15  # of the usable window: the files that are shown again
+_SHARES = (1.0, 0.6, 0.35, 0.15)  # of a conversation that is too long even for the request for a summary
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """The size of the conversation before and after, in tokens."""
+
+    pre_tokens: int
+    post_tokens: int
+
+
+class Compactor:
+    """Compacts between two model calls, when no tool call is open."""
+
+    def __init__(self, config: AgentConfig, deps: AgentDeps, agent: AgentState, recorder: Recorder) -> None:
+        self._config = config
+        self._deps = deps
+        self._agent = agent
+        self._recorder = recorder
+
+    @property
+    def limits(self) -> ContextLimits:
+        return ContextLimits.of(self._agent.model, self._config.window)
+
+    async def make_room(self) -> None:
+        """Compact if the next request would leave too little room, or go on with a compaction that was cut off. A
+        failure is not the end: the request may fit."""
+        compactions = self._agent.conversation.compactions
+        begun = compactions.unfinished
+        if begun is None:
+            self.clear_old_results()
+            if self._agent.tokens < self.limits.auto:
+                return
+        if not compactions.given_up:
+            await self._try(begun.trigger if begun else "auto", begun.hint if begun else "")
+
+    async def rescue(self) -> bool:
+        """Compact because the provider says that the request is too long. Return False if nothing can be done. Raise
+        the ModelError of a summary that failed for another reason."""
+        answered = any(message.role == "assistant" for message in self._agent.conversation.messages)
+        if not self._config.window.auto or not answered:  # a prompt that is too long by itself is for its writer
+            return False
+        self.clear_old_results()
+        try:
+            if self._agent.conversation.compactions.given_up:
+                raise CompactionFailed("it failed too often")
+            await self.compact("auto")
+        except ModelError as failure:
+            if not failure.prompt_too_long:
+                raise
+            await self._drop_everything()
+        except CompactionFailed:
+            await self._drop_everything()
+        return True
+
+    def clear_old_results(self) -> int:
+        """Leave out the contents of old tool results, if that saves much. Return the number of tokens saved."""
+        usable, pre = self.limits.usable, self._agent.tokens
+        old = old_results(self._agent.conversation.messages, round(usable * _KEPT_RESULTS))
+        if old.tokens < usable * _WORTH_IT:
+            return 0
+        self._config.context.files.forget_views()
+        self._recorder.record(MessageRecord(messages.microcompact_boundary(pre, old.tokens, old.tool_use_ids)))
+        return old.tokens
+
+    async def compact(self, trigger: str, hint: str = "") -> Compacted:
+        """Let a summary of the model replace the conversation. Raise ModelError, CompactionFailed; the conversation is
+        unchanged then."""
+        pre = self._agent.tokens
+        self._recorder.record(CompactStartRecord(trigger, hint))
+        self._recorder.record(MessageRecord(messages.status("compacting")))
+        await self._recorder.commit()
+        try:
+            summary = await self._summary(hint)
+        except (ModelError, CompactionFailed) as failure:
+            self._recorder.record(CompactEndRecord("failed"))
+            self._recorder.record(MessageRecord({**messages.status(None), "compact_result": "failed"}))
+            _log.warning("the conversation was not compacted: %s", failure)
+            raise
+        return await self._replace(trigger, pre, summary)
+
+    async def _try(self, trigger: str, hint: str = "") -> None:
+        try:
+            await self.compact(trigger, hint)
+        except (ModelError, CompactionFailed):
+            pass
+
+    async def _drop_everything(self) -> None:
+        """Go on without the conversation: losing it is better than a session that cannot go on."""
+        _log.error("the conversation is dropped: it is too long, and there is no summary of it")
+        await self._replace("auto", self._agent.tokens, LOST)
+
+    async def _summary(self, hint: str) -> str:
+        """Return the model's summary. Where the conversation is too long even for that, leave out its beginning."""
+        conversation = self._agent.conversation
+        conversation.seal()
+        failure: ModelError | None = None
+        for share in _SHARES:
+            try:
+                return await self._ask(newest(conversation.messages, share), hint)
+            except ModelError as error:
+                if not error.prompt_too_long:
+                    raise
+                failure = error
+        assert failure is not None
+        raise failure
+
+    async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
+        """Make the model call. The request starts with the same bytes as any other, so that the provider finds it in
+        its cache."""
+        agent, deps = self._agent, self._deps
+        assert agent.prefix is not None
+        ask = HistoryMessage("user")
+        for block in history[-1].blocks if history and history[-1].role == "user" else ():
+            ask.put(block)
+        ask.put({"type": "text", "text": request_text(hint)})
+        sent = [*(history[:-1] if len(ask.blocks) > 1 else history), ask]
+        body = request.body(
+            agent.prefix, sent, model=agent.model, max_tokens=self.limits.summary, session_id=deps.session_id
+        )
+        listener = _Listener(self._recorder)
+        settings = deps.call_settings(body)
+        end = await ModelCall(settings, listener, RetryPolicy(settings.limits.max_retries)).run()
+        agent.ledger.add(end.head.model or agent.model, end.usage)
+        text = "".join(listener.texts).strip()
+        if not text:
+            raise CompactionFailed("the model wrote no summary")
+        return text
+
+    async def _replace(self, trigger: str, pre: int, summary: str) -> Compacted:
+        """Record what replaces the conversation."""
+        conversation, limits = self._agent.conversation, self.limits
+        text = summary_text(summary, conversation.prompts.texts(), in_turn=trigger == "auto")
+        more = await restored_blocks(self._config, self._deps, self._agent, round(limits.usable * _FILES))
+        body = messages.compact_summary(text)
+        prefix = self._agent.prefix_tokens
+        post = prefix + sum(block_tokens(block) for block in [*body["message"]["content"], *more])
+        self._recorder.record(MessageRecord(messages.compact_boundary(trigger, pre, post, prefix)))
+        self._recorder.record(MessageRecord(body))
+        if more:
+            self._recorder.record(PromptRecord(more, []))
+        self._recorder.record(MessageRecord({**messages.status(None), "compact_result": "success"}))
+        await self._recorder.commit()
+        return Compacted(pre, post)
+
+
+class _Listener:
+    """Collects the text of a summary."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.texts: list[str] = []
+        self._recorder = recorder
+
+    def event(self, event: Json) -> None:
+        """Nobody watches a summary being written."""
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        if done.block.get("type") == "text":
+            self.texts.append(str(done.block["text"]))
+
+    def withdrawn(self, message_id: str) -> None:
+        self.texts.clear()
+
+    def retrying(self, retry: Retrying) -> None:
+        self._recorder.message(messages.api_retry(retry))

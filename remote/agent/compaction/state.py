@@ -1,0 +1,98 @@
+"""What the journal says about the compactions of a conversation, and what a person has said in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.wire.messages import CompactLine
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.records import CompactEndRecord, CompactStartRecord, ForkedRecord, Record
+
+if TYPE_CHECKING:
+    from ..deps import Prompt
+
+COMPACT = "compact"
+"""The name of the slash command."""
+
+MAX_FAILURES = 3
+"""After so many failures in a row the conversation is not compacted without being asked."""
+
+_MAX_TEXT = 4_000  # characters of one prompt
+_MAX_FIRST = 8_000  # of the first prompts
+_MAX_LATEST = 16_000  # of the latest
+
+
+class CompactionFailed(Exception):
+    """There is no summary; the text says why."""
+
+
+class Compactions(Projection):
+    """`unfinished` is the compaction that a dead worker had begun; `failures` counts those without a use in a row."""
+
+    def __init__(self) -> None:
+        self.unfinished: CompactStartRecord | None = None
+        self.failures = 0
+
+    @property
+    def given_up(self) -> bool:
+        return self.failures >= MAX_FAILURES
+
+    @on(CompactStartRecord)
+    def _start(self, record: CompactStartRecord, _: Record) -> None:
+        self.unfinished = record
+        self.failures += 1  # until it succeeds: one that kills its worker must not go on for ever
+
+    @on(CompactEndRecord)
+    def _end(self, record: CompactEndRecord, _: Record) -> None:
+        self.unfinished = None
+        if record.outcome == "interrupted":
+            self.failures -= 1
+
+    @on(CompactLine)
+    def _boundary(self, line: CompactLine, _: Record) -> None:
+        if not line.is_micro:
+            self.unfinished = None
+            if line.post_tokens * 4 <= line.pre_tokens * 3:
+                self.failures = 0
+
+    @on(ForkedRecord)
+    def _forked(self, _: ForkedRecord, __: Record) -> None:
+        self.unfinished = None  # the original goes on with it
+
+
+class Prompts:
+    """The words of the person, within a limit: the first prompts and the latest ones. A summary may lose a word that
+    counts; these are kept literally."""
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._latest: list[str] = []
+        self._left_out = 0
+
+    def add(self, text: str) -> None:
+        """Take the next prompt."""
+        text = text.strip()
+        if not text or text.startswith("<"):  # nobody, or the worker itself
+            return
+        text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " […]"
+        if not self._latest and sum(map(len, self._first)) + len(text) <= _MAX_FIRST:
+            self._first.append(text)
+            return
+        self._latest.append(text)
+        while sum(map(len, self._latest)) > _MAX_LATEST:
+            del self._latest[0]
+            self._left_out += 1
+
+    def texts(self) -> list[str]:
+        """Return the prompts, the oldest first."""
+        gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
+        return [*self._first, *gap, *self._latest]
+
+
+def compact_hint(prompts: Sequence[Prompt]) -> str | None:
+    """Return what the person wants a summary to keep ("" for nothing special), None if they do not ask for one."""
+    if len(prompts) != 1 or len(prompts[0].blocks) != 1:
+        return None
+    word, _, hint = str(prompts[0].blocks[0].get("text") or "").strip().partition(" ")
+    return hint.strip() if word == f"/{COMPACT}" else None

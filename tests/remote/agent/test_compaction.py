@@ -1,0 +1,286 @@
+"""A conversation that fills the window is compacted: never twice, never between a call and its result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.remote.agent_kit import (
+    Reply,
+    World,
+    assert_valid,
+    calls,
+    closing,
+    error_reply,
+    make_world,
+    opening,
+    says,
+    settle,
+    text_block,
+    tool_block,
+)
+
+from ccb.remote.agent.compaction.micro import newest, old_results
+from ccb.remote.agent.compaction.state import Prompts
+from ccb.remote.agent.conversation import CLEARED, Conversation, tool_result_message
+from ccb.remote.agent.usage import Ledger
+from ccb.remote.context.reminders import Occasion
+from ccb.remote.model.tokens import ContextLimits, WindowSettings
+from ccb.tunnel.wire.records import CompactStartRecord, ForkedRecord, MessageRecord, PromptItem, PromptRecord, record_of
+
+Json = dict[str, Any]
+
+WINDOW = WindowSettings(4000)
+"""A compaction starts at 2,800 tokens: 800 are for the summary, 400 are the buffer."""
+
+TOO_LONG = "prompt is too long: 4100 tokens > 4000 maximum"
+
+
+def big(*tools: tuple[str, str, Json], message_id: str = "msg_1", tokens: int = 3000) -> Reply:
+    """An answer after which the window is nearly full."""
+    blocks = [tool_block(i, *tool) for i, tool in enumerate(tools)] or [text_block(0, f"answer {message_id}")]
+    return Reply([opening(message_id, tokens), *blocks, closing("tool_use" if tools else "end_turn")])
+
+
+def summary(text: str = "SUMMARY", message_id: str = "msg_s") -> Reply:
+    return says(text, message_id)
+
+
+def too_long() -> Reply:
+    return error_reply(400, "invalid_request_error", TOO_LONG)
+
+
+def again(world: World) -> Conversation:
+    """What a restart reads."""
+    return Conversation.from_records(world.emitter.journal)
+
+
+def asked_for_summary(world: World) -> list[int]:
+    """The numbers of the requests for a summary."""
+    return [i for i, body in enumerate(world.transport.bodies) if b"Answer with the summary alone" in body]
+
+
+def texts(message: Json) -> str:
+    return "\n".join(block.get("text", "") for block in message["content"])
+
+
+def test_the_thresholds_of_the_usual_windows() -> None:
+    limits = ContextLimits.of("claude-sonnet-4-5", WindowSettings())
+    assert (limits.window, limits.usable, limits.auto, limits.warning) == (200_000, 180_000, 167_000, 147_000)
+    assert ContextLimits.of("claude-sonnet-4-5[1m]", WindowSettings()).auto == 967_000
+    assert ContextLimits.of("local/model", WindowSettings(8_000)).auto == 5_600
+    assert WindowSettings.from_env({"CCB_MAX_CONTEXT_TOKENS": "5000", "CCB_DISABLE_AUTO_COMPACT": "1"}) == (
+        WindowSettings(5000, auto=False)
+    )
+
+
+async def test_a_full_window_is_compacted_between_two_calls() -> None:
+    world = make_world(big(("t1", "Look", {"key": "a"})), summary(), says("done", "msg_2"), window=WINDOW)
+    world.agent.reminders.follow(lambda occasion: ["PLAN"] if occasion is Occasion.COMPACTED else [])
+    result = await world.turn("build the red house")
+    assert (result["result"], result["is_error"]) == ("done", False)
+    assert asked_for_summary(world) == [1]
+    first, ask, last = (world.transport.request_json(i) for i in range(3))
+    assert (ask["system"], ask["tools"], ask["messages"][0]) == (first["system"], first["tools"], first["messages"][0])
+    assert [block["type"] for block in ask["messages"][-1]["content"]] == ["tool_result", "text"]
+    assert [message["role"] for message in last["messages"]] == ["user"]
+    said = texts(last["messages"][0])
+    assert "SUMMARY" in said and "build the red house" in said and "CLAUDE.md says hi" in said and "PLAN" in said
+    boundary = world.emitter.messages("system", "compact_boundary")[0]["compact_metadata"]
+    assert boundary["trigger"] == "auto" and boundary["pre_tokens"] > 2800 > boundary["post_tokens"] > 0
+    assert world.emitter.messages("user")[-1]["isCompactSummary"] is True
+    assert [m.api() for m in again(world).messages] == world.history()
+    assert_valid(world.history())
+    statuses = [body["status"] for body in world.emitter.messages("system", "status")]
+    assert statuses == ["compacting", None]
+    assert result["usage"]["output_tokens"] == 60, "the summary is paid for as well"
+
+
+async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
+    world = make_world(says("hello"), summary(), says("later", "msg_2"))
+    await world.turn("first")
+    result = await world.turn("/compact keep the colours")
+    assert result["result"].startswith("Compacted: about ")
+    assert "keep the colours" in texts(world.transport.request_json(1)["messages"][-1])
+    assert "/compact" not in texts(world.history()[0])
+    await world.turn("second")
+    assert [message["role"] for message in world.transport.request_json(2)["messages"]] == ["user"]
+    assert texts(world.history()[0]).endswith("second")
+    assert [m.api() for m in again(world).messages] == world.history()
+
+
+async def test_there_is_nothing_to_compact_in_a_new_session() -> None:
+    world = make_world()
+    assert (await world.turn("/compact"))["result"] == "There is nothing to compact yet."
+    assert world.history() == []
+
+
+async def test_a_compaction_by_hand_that_fails_changes_nothing() -> None:
+    world = make_world(says("hello"), error_reply(401), error_reply(401), says("on", "msg_2"))
+    await world.turn("first")
+    before = world.history()
+    result = await world.turn("/compact")
+    assert (result["is_error"], result["api_error_status"]) == (True, 401)
+    assert world.history() == before
+    await world.turn("second")
+    assert not world.conversation.compactions.unfinished
+
+
+async def test_a_summary_without_a_word_counts_as_failed() -> None:
+    world = make_world(says("hello"), calls(("t9", "Look", {"key": "a"})), says("on", "msg_2"))
+    await world.turn("first")
+    result = await world.turn("/compact")
+    assert "wrote no summary" in result["result"] and result["is_error"]
+    assert world.log == [], "the call of a tool in a summary does not run"
+
+
+async def test_a_prompt_that_is_too_long_compacts_and_goes_on() -> None:
+    world = make_world(says("hello"), too_long(), summary(), says("done", "msg_3"))
+    await world.turn("first")
+    result = await world.turn("second")
+    assert (result["result"], result["is_error"]) == ("done", False)
+    assert not world.emitter.messages("assistant", "")[0].get("error")
+    assert "second" in texts(world.history()[0])
+
+
+async def test_a_full_window_in_the_middle_of_an_answer_compacts_and_goes_on() -> None:
+    world = make_world(says("half", stop_reason="model_context_window_exceeded"), summary(), says("done", "msg_3"))
+    assert (await world.turn())["result"] == "done"
+
+
+async def test_a_conversation_too_long_for_its_own_summary_loses_its_beginning() -> None:
+    world = make_world(
+        says("one " * 400, "m1"), says("two " * 400, "m2"), too_long(), too_long(), summary(), says("done", "m3")
+    )
+    await world.turn("first")
+    await world.turn("second")
+    assert (await world.turn("third"))["result"] == "done"
+    whole, part = (world.transport.request_json(i)["messages"] for i in asked_for_summary(world))
+    assert len(part) < len(whole) and "left out" in texts(part[0])
+    assert_valid([*part, {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+
+
+async def test_without_any_summary_the_session_goes_on_with_the_words_of_the_person() -> None:
+    world = make_world(says("hello"), too_long(), *[too_long()] * 4, says("done", "msg_3"))
+    await world.turn("paint it red")
+    assert (await world.turn("and now?"))["result"] == "done"
+    assert "paint it red" in texts(world.history()[0])
+
+
+async def test_a_request_that_stays_too_long_ends_in_an_error() -> None:
+    world = make_world(says("hello"), too_long(), summary(), too_long())
+    await world.turn("first")
+    result = await world.turn("second")
+    assert result["terminal_reason"] == "prompt_too_long" and "/compact" in result["result"]
+    assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+
+
+async def test_three_failures_in_a_row_are_enough() -> None:
+    failing = [error_reply(400, "invalid_request_error", "no")] * 3
+    answers = [big(message_id=f"m{i}") for i in range(6)]
+    mixed = [answers[0], failing[0], answers[1], failing[1], answers[2], failing[2], *answers[3:]]
+    world = make_world(*mixed, window=WINDOW)
+    for number in range(6):
+        assert (await world.turn(f"prompt {number}"))["is_error"] is False
+    assert len(asked_for_summary(world)) == 3
+    assert again(world).compactions.given_up, "a restart knows it as well"
+
+
+async def test_a_compaction_without_effect_is_not_repeated_for_ever() -> None:
+    long = "word " * 3000
+    replies = [reply for i in range(8) for reply in (big(message_id=f"m{i}"), summary(long))]
+    world = make_world(*replies[:1], *replies[1:6], *[big(message_id=f"n{i}") for i in range(4)], window=WINDOW)
+    for number in range(6):
+        await world.turn(f"prompt {number}")
+    assert len(asked_for_summary(world)) == 3
+
+
+async def test_a_compaction_that_died_with_its_worker_is_made_again_once() -> None:
+    world = make_world(says("hello"))
+    await world.turn("first")
+    world.emitter.emit(CompactStartRecord("manual", "keep the colours"))
+    journal = list(world.emitter.journal)
+    after = make_world(summary(), says("on", "m2"), says("on", "m3"), conversation=again(world), ledger=Ledger())
+    await after.turn("second")
+    await after.turn("third")
+    assert asked_for_summary(after) == [0]
+    assert "keep the colours" in texts(after.transport.request_json(0)["messages"][-1])
+    copy = Conversation.from_records([*journal, record_of(ForkedRecord("x"), 99)])
+    assert copy.compactions.unfinished is None, "a copy leaves it to the original"
+
+
+async def test_an_interrupted_compaction_is_over() -> None:
+    wait = asyncio.Event()
+    world = make_world(says("hello"), Reply(head_wait=wait), says("on", "m2"))
+    await world.turn("first")
+    before = world.history()
+    task = world.start("/compact")
+    await world.emitter.until(lambda: bool(world.emitter.facts("compact_start")))
+    await settle()
+    assert world.agent.interrupt()
+    assert (await task)["terminal_reason"] == "aborted_streaming"
+    assert [body["outcome"] for body in world.emitter.facts("compact_end")] == ["interrupted"]
+    assert world.history()[:2] == before
+    await world.turn("second")
+    assert len(asked_for_summary(world)) == 1
+
+
+async def test_nothing_is_compacted_unasked_where_that_is_switched_off() -> None:
+    world = make_world(big(), big(message_id="m2"), window=WindowSettings(4000, auto=False))
+    await world.turn()
+    await world.turn()
+    assert not asked_for_summary(world)
+
+
+def history_of(rounds: list[list[int]]) -> Conversation:
+    """A conversation of rounds of Read calls with results of these sizes."""
+    conversation = Conversation()
+    conversation.apply(record_of(PromptRecord([], [PromptItem(content=[{"type": "text", "text": "go"}])])))
+    for number, sizes in enumerate(rounds):
+        for place in range(len(sizes)):
+            block = {"type": "tool_use", "id": f"t{number}_{place}", "name": "Read", "input": {"file_path": "/a"}}
+            message = {"id": f"m{number}", "role": "assistant", "content": [block]}
+            conversation.apply(record_of(MessageRecord({"type": "assistant", "message": message})))
+        for place, size in enumerate(sizes):
+            body = tool_result_message(f"t{number}_{place}", "x" * size, is_error=False)
+            conversation.apply(record_of(MessageRecord(body)))
+        conversation.seal()
+    return conversation
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 4000), min_size=1, max_size=3), min_size=1, max_size=12), st.floats(0.01, 1))
+def test_no_cut_splits_a_pair(rounds: list[list[int]], share: float) -> None:
+    kept = [message.api() for message in newest(history_of(rounds).messages, share)]
+    assert_valid([*kept, {"role": "assistant", "content": [{"type": "text", "text": "end"}]}])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 4000), min_size=1, max_size=3), min_size=1, max_size=12), st.integers(0, 4000))
+def test_only_old_results_are_cleared_and_pairs_stay(rounds: list[list[int]], keep: int) -> None:
+    conversation = history_of(rounds)
+    before = conversation.size.estimated
+    old = old_results(conversation.messages, keep)
+    meta = {"tokens_saved": old.tokens, "cleared": list(old.tool_use_ids)}
+    body = {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": meta}
+    conversation.apply(record_of(MessageRecord(body)))
+    blocks = [block for message in conversation.messages for block in message.blocks]
+    cleared = {block["tool_use_id"] for block in blocks if block.get("content") == CLEARED}
+    assert cleared == set(old.tool_use_ids)
+    assert not cleared & {f"t{len(rounds) - 1}_{place}" for place in range(3)}, "the model has not seen these"
+    assert conversation.size.estimated == before - old.tokens
+    assert not old_results(conversation.messages, keep).tool_use_ids
+    assert_valid([*[m.api() for m in conversation.messages], {"role": "assistant", "content": [{"type": "text"}]}])
+
+
+@pytest.mark.parametrize("count", [3, 400])
+def test_the_first_and_the_latest_prompts_are_kept_word_for_word(count: int) -> None:
+    prompts = Prompts()
+    for number in range(count):
+        prompts.add(f"prompt {number} " + "x" * 100)
+    kept = prompts.texts()
+    assert kept[0].startswith("prompt 0 ") and kept[-1].startswith(f"prompt {count - 1} ")
+    assert sum(map(len, kept)) < 25_000
