@@ -99,6 +99,16 @@ class SystemNote(_Message):
     tool_use_id: str | None = None
 
 
+class TaskNote(_Message):
+    """What the worker says about a task beside the conversation, such as a sub-agent: it starts, goes on, or ends."""
+
+    type: Literal["system"]
+    subtype: Literal["task_started", "task_progress", "task_notification"]
+    task_id: str
+    tool_use_id: str = ""
+    usage: Json = {}
+
+
 class ApiRetry(_Message):
     """The model is going to be asked again."""
 
@@ -197,7 +207,8 @@ class ControlRequestBody(_Message):
     blocked_path: str | None = None
     decision_reason: str | None = None
     decision_reason_type: str | None = None
-    file_change: Any = None  # of the worker, beside the public fields
+    agent: str | None = None  # the sub-agent that asks; of the worker, beside the public fields
+    file_change: Any = None  # the same
     sandbox: str | None = None
 
 
@@ -238,6 +249,8 @@ def _message_kind(value: Any) -> str:
     kind = value.get("type")
     if kind == "system":
         subtype = value.get("subtype")
+        if subtype in ("task_started", "task_progress", "task_notification"):
+            return "task"
         return subtype if subtype in ("init", "api_retry") else "note"
     return kind if isinstance(kind, str) and kind in _KINDS else "unknown"
 
@@ -258,6 +271,7 @@ _KINDS = frozenset(
 Message = Annotated[
     Annotated[SystemInit, Tag("init")]
     | Annotated[SystemNote, Tag("note")]
+    | Annotated[TaskNote, Tag("task")]
     | Annotated[ApiRetry, Tag("api_retry")]
     | Annotated[Assistant, Tag("assistant")]
     | Annotated[User, Tag("user")]

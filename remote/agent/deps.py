@@ -46,9 +46,10 @@ class AgentConfig:
     """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
-    `max_turns` is the agent's budget of model calls in one turn. `take_queued` returns the prompts that have joined the
-    queue during a turn, and empties the queue. `settings` are the merged settings of the session. `offered` are the
-    names of the built-in tools that the model is offered, None for all. `announced` is what clients are told."""
+    `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
+    `take_queued` returns the prompts that have joined the queue during a turn, and empties the queue. `settings` are
+    the merged settings of the session. `offered` are the names of the built-in tools that the model is offered, None
+    for all. `announced` is what clients are told."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -59,6 +60,7 @@ class AgentConfig:
     partial_messages: bool = False
     api_key_source: str = "none"
     take_queued: Callable[[], Sequence[Prompt]] = tuple
+    label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     offered: Sequence[str] | None = None
     announced: Announced = field(default_factory=Announced)

@@ -313,6 +313,8 @@ async def _ask(
 ) -> ToolPermission:
     change = preview.public if preview is not None else None
     question = messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
+    if context.recorder.agent_id:
+        question = replace(question, agent_id=context.recorder.agent_id, agent=context.config.label)
     try:
         return await context.deps.broker.request(
             Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)

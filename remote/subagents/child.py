@@ -21,6 +21,7 @@ from .task_messages import TaskFacts, TaskUsage, task_notification, task_progres
 Json = dict[str, Any]
 
 _GRACE_S = 4.0  # less than the executor of the main agent waits for a cancelled tool
+_SHOWN_EVERY_S = 1.0
 _WORDS = {
     Terminal.MAX_TURNS: "It reached the limit of its turns before it was done.",
     Terminal.PROMPT_TOO_LONG: "Its conversation no longer fits its model's context window.",
@@ -37,7 +38,7 @@ class Child:
         self.emitter = WatchedEmitter(own, self._changed)
         self.refused = False
         """Whether the person ended the turn by refusing a call."""
-        self._facts = facts
+        self.facts = facts
         self._main = main
         self.context = context
         self._clock = SystemClock()
@@ -51,9 +52,10 @@ class Child:
         """Run the agent's turn. When this is cancelled, the turn ends first: with a note if the person interrupted the
         parent's turn, else without a result, as the parent's own turn does when the worker ends."""
         self._started = self._clock.now()
-        self._main.emit(MessageRecord(task_started(self._facts)))
-        prompt = Prompt([{"type": "text", "text": self._facts.prompt}])
+        self._main.emit(MessageRecord(task_started(self.facts)))
+        prompt = Prompt([{"type": "text", "text": self.facts.prompt}])
         turn = asyncio.ensure_future(agent.run_turn([prompt]))
+        clock = asyncio.ensure_future(self._show_time())
         try:
             result = await asyncio.shield(turn)
         except asyncio.CancelledError:
@@ -65,6 +67,7 @@ class Child:
                 self.context.stopped(self.emitter.answer)
             raise
         finally:
+            clock.cancel()
             if not turn.done():
                 turn.cancel()
                 await asyncio.wait({turn}, timeout=_GRACE_S)
@@ -82,9 +85,9 @@ class Child:
         usage = self.usage
         structured: Json = {
             "status": "completed" if completed else "failed",
-            "prompt": self._facts.prompt,
-            "agentId": self._facts.id,
-            "agentType": self._facts.agent,
+            "prompt": self.facts.prompt,
+            "agentId": self.facts.id,
+            "agentType": self.facts.agent,
             "content": [{"type": "text", "text": text}],
             "resolvedModel": agent.model,
             "totalTokens": usage.tokens,
@@ -95,7 +98,7 @@ class Child:
         }
         told = f"{usage.tool_uses} tool uses, {usage.tokens} tokens, {usage.seconds:.0f} s"
         answer = text or "(The agent gave no answer.)"
-        return ToolResult(f"{answer}\n\n<usage>agentId {self._facts.id}, {told}</usage>", failed, structured)
+        return ToolResult(f"{answer}\n\n<usage>agentId {self.facts.id}, {told}</usage>", failed, structured)
 
     def _partial(self, terminal: Terminal, result: Json) -> str:
         """Return why the agent did not come to its end, and its last words."""
@@ -105,12 +108,21 @@ class Child:
         return f"The agent did not finish. {why}{words}"
 
     def _ended(self, status: str, summary: str) -> None:
-        self._main.emit(MessageRecord(task_notification(self._facts, status, summary[:500], self.usage)))
+        self._main.emit(MessageRecord(task_notification(self.facts, status, summary[:500], self.usage)))
 
     def _changed(self) -> None:
-        usage, emitter = self.usage, self.emitter
-        message = task_progress(self._facts, usage, emitter.doing, emitter.last_tool)
-        self._main.progress(f"{self._facts.id}:task", message)
+        message = task_progress(self.facts, self.usage, self.emitter.doing, self.emitter.last_tool)
+        self._main.progress(f"{self.facts.id}:task", message)
+        self._show()
+
+    def _show(self) -> None:
+        """Show what the agent does now as the output of the call."""
+        usage, doing = self.usage, self.emitter.doing
         counted = f"{usage.tool_uses} tool uses, {usage.tokens} tokens"
-        line = f"{emitter.doing}\n{counted}" if emitter.doing else counted
+        line = f"{doing}\n{counted}" if doing else counted
         self.context.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": usage.seconds})
+
+    async def _show_time(self) -> None:
+        while True:
+            await asyncio.sleep(_SHOWN_EVERY_S)
+            self._show()

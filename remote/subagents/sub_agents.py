@@ -98,7 +98,8 @@ class SubAgents:
         own = replace(child.context, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
-            agent = self._make(self._config(definition, model, own), history, child.emitter)
+            config = replace(self._config(definition, model, own), label=child.facts.label)
+            agent = self._make(config, history, child.emitter)
             return await child.run(agent, history.ledger, self._main)
         finally:
             await shells.close()

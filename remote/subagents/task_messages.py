@@ -8,6 +8,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 Json = dict[str, Any]
 
+_MAX_LABEL = 120  # characters
+
 
 @dataclass(frozen=True)
 class TaskFacts:
@@ -19,6 +21,11 @@ class TaskFacts:
     description: str
     prompt: str
     call_id: str = ""
+
+    @property
+    def label(self) -> str:
+        """The agent and its task in one short line."""
+        return " ".join(f"{self.agent}: {self.description}".split())[:_MAX_LABEL]
 
 
 @dataclass(frozen=True)

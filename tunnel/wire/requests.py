@@ -159,8 +159,9 @@ def answer_in(line: ControlResponseLine) -> Answer:
 
 @dataclass(frozen=True)
 class ToolApproval:
-    """May this tool call run? The fields are those of the public `can_use_tool` request, and one of ccb's own:
-    `file_change` is what an edit would do to the file as it is now (see `remote.tools.contract.Preview`)."""
+    """May this tool call run? The fields are those of the public `can_use_tool` request, and two of ccb's own: `agent`
+    describes the sub-agent that asks, and `file_change` is what an edit would do to the file as it is now (see
+    `remote.tools.contract.Preview`)."""
 
     tool_name: str
     display_name: str
@@ -174,6 +175,8 @@ class ToolApproval:
     sandbox: str | None = None  # the cage in which the call would run, in words
     file_change: Json | None = None
     requires_user_interaction: bool | None = None  # the call itself is a question to the person
+    agent_id: str | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True)

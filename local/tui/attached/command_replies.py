@@ -9,15 +9,17 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.model_names import ALIASES, may_be_model
 
+from ..model.agents.agent_runs import agent_label
 from ..model.blocks import Level
+from ..model.totals import tokens
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
-from ..widgets.status import tokens
 from .commands import TypedCommand
 from .session_actions import SessionActions
 from .shell import ReplShell
 
+_MAX_AGENTS = 20
 _JOURNAL = {
     "volatile": "journal in a directory that may not outlive a restart of the host",
     "memory": "journal in memory only",
@@ -67,7 +69,7 @@ class CommandReplies:
             case "copy":
                 await self._copy()
             case "cost":
-                self._show(self._cost())
+                self._show("\n".join((self._cost(), *self._agents())))
             case "status":
                 self._show(self._status())
             case _:
@@ -102,6 +104,16 @@ class CommandReplies:
     def _cost(self) -> str:
         totals = self._reducer.totals
         return f"{tokens(totals.input_tokens)} tokens in, {tokens(totals.output_tokens)} out, ${totals.cost_usd:.4f}"
+
+    def _agents(self) -> list[str]:
+        """Return a line for each of the newest sub-agents: they are part of the sums."""
+        lines = []
+        for block in self._reducer.agent_calls[-_MAX_AGENTS:]:
+            run = block.agent
+            if run is not None and run.tokens:
+                cost = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
+                lines.append(f"  {agent_label(block.tool_input)[:80]}: {tokens(run.tokens)} tokens{cost}")
+        return ["Of that, by sub-agents:", *lines] if lines else []
 
     def _status(self) -> str:
         hello, connection, reducer = self._hello, self._view.connection, self._reducer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
-from ccb.tunnel.wire.records import InputRecord, MessageRecord
+from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
 from ...session.client import Received, SessionClient, Skipped, parse_snapshot
@@ -49,7 +49,8 @@ class EventRouter:
         self._approvals.event_came(item.seq, replayed=item.replayed)
         if item.kind == "progress":
             message = parse_message(item.body)
-            self._reducer.apply_progress(message)
+            if agent_of_message(item.body) == MAIN_AGENT:
+                self._reducer.apply_progress(message)
             if not isinstance(message, StreamEvent | ToolProgress):  # so the journal can no longer be written
                 self._message(MessageRecord(item.body), replayed=item.replayed)
             return

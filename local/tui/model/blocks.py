@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from .agents.agent_run import AgentRun
+
 Json = dict[str, Any]
 
 MAX_BLOCK_CHARS = 400_000
@@ -94,7 +96,7 @@ class ThoughtBlock(Block):
 @dataclass(eq=False)
 class ToolBlock(Block):
     """One tool call. `output` is the end of what it has printed so far, `result` its final result, both as the tool
-    wrote them; `patch` is the public `structuredPatch` of an edit."""
+    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call started."""
 
     tool_id: str = ""
     name: str = ""
@@ -104,6 +106,7 @@ class ToolBlock(Block):
     elapsed_s: float = 0.0
     result: str = ""
     patch: list[Json] = field(default_factory=list)
+    agent: AgentRun | None = None
 
     def size(self) -> int:
         values = self.tool_input.values()

@@ -8,6 +8,7 @@ from typing import Any
 from ccb.tunnel.wire.tool_traits import TODO_WRITE, View, traits_of
 
 from ...session.messages import ToolProgress, ToolResultBlock, ToolUseBlock
+from .agents.agent_runs import AgentRuns
 from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState, both_ends
 from .orphans import Orphans
 
@@ -18,6 +19,7 @@ class ToolCalls:
     def __init__(self, container: BlockContainer, orphans: Orphans) -> None:
         self._container = container
         self._orphans = orphans
+        self.agents = AgentRuns(container)
         self._open: dict[str, ToolBlock] = {}
         self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
 
@@ -45,6 +47,8 @@ class ToolCalls:
         if traits_of(content.name).view is View.CHECKLIST and self._snapshot_todos is not None:
             self._container.take_away(self._snapshot_todos)
             self._snapshot_todos = None
+        if traits_of(content.name).view is View.AGENT and tool.agent is None:
+            self.agents.called(tool)
         self._open[content.id] = tool
         orphan = self._orphans.results.pop(content.id, None)
         if orphan is not None:
@@ -75,6 +79,7 @@ class ToolCalls:
         tool.state = ToolState.FAILED if result.is_error else ToolState.DONE
         tool.result = both_ends(result.text())
         tool.output = ""
+        self.agents.result(tool, structured)
         patch = structured.get("structuredPatch") if isinstance(structured, dict) else None
         tool.patch = [hunk for hunk in patch if isinstance(hunk, dict)] if isinstance(patch, list) else []
         self._container.update_block(tool)
@@ -95,6 +100,7 @@ class ToolCalls:
 
     def adopt(self, earlier: ToolCalls, *, running: bool) -> None:
         """Take over the calls that earlier events left open. Without a `running` turn they get no results."""
+        self.agents.adopt(earlier.agents)
         for tool_id, tool in earlier._open.items():
             if running:
                 self._open.setdefault(tool_id, tool)

@@ -48,5 +48,12 @@ class Totals:
         self.output_tokens = sum(_sum(model, ("outputTokens",)) for model in models)
 
 
+def tokens(count: int) -> str:
+    """Return a number of tokens in short: `950`, `12.3k`, `1.2M`."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
 def _sum(usage: Json, fields: tuple[str, ...]) -> int:
     return sum(max(0, min(value, _MOST)) for value in map(usage.get, fields) if isinstance(value, int))

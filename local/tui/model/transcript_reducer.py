@@ -7,6 +7,7 @@ from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.options import CAGES
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
     DamagedRecord,
     DriverRecord,
     ForkedRecord,
@@ -35,6 +36,7 @@ from ...session.messages import (
     StreamEvent,
     SystemInit,
     SystemNote,
+    TaskNote,
     ToolProgress,
     ToolResultBlock,
     User,
@@ -42,7 +44,7 @@ from ...session.messages import (
 )
 from ...session.messages import TextBlock as TextContent
 from .agent_messages import AgentMessages
-from .blocks import BlockContainer, Level, NoticeBlock, ToolState
+from .blocks import BlockContainer, Level, NoticeBlock, ToolBlock, ToolState
 from .notices import Notices
 from .orphans import Orphans
 from .prompt_tracker import AboveWaitingPrompts, PromptTracker
@@ -81,6 +83,11 @@ class TranscriptReducer(Projection):
         self.running = False
         self._in_turn = False
         self._only_past = True  # everything so far had happened before this client attached
+
+    @property
+    def agent_calls(self) -> list[ToolBlock]:
+        """The calls that started sub-agents, oldest first."""
+        return self._tools.agents.blocks
 
     @property
     def last_answer(self) -> str:
@@ -152,8 +159,16 @@ class TranscriptReducer(Projection):
         self._only_past = self._only_past and replayed
         self.apply(record)
 
+    def apply(self, record: Record) -> None:
+        """Apply a record. What a sub-agent does is shown under the call that started it."""
+        if record.agent_id != MAIN_AGENT:
+            self._tools.agents.apply(record)
+        else:
+            super().apply(record)
+
     def apply_progress(self, message: Message) -> None:
-        """Apply a public message that is not in the journal: a streaming event, or the output of a running tool."""
+        """Apply a public message that is not in the journal: a streaming event, the output of a running tool, or what a
+        sub-agent is doing."""
         self._only_past = False
         self._message(message)
 
@@ -251,6 +266,8 @@ class TranscriptReducer(Projection):
                 self.mode = message.permissionMode or self.mode
                 self.sandbox = message.sandbox or self.sandbox
                 self.notices.system(message)
+            case TaskNote():
+                self._tools.agents.told(message)
             case ApiRetry():
                 self.notices.retry(message)
             case _:  # questions and answers are the event router's

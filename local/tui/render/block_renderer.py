@@ -25,6 +25,7 @@ from ..model.blocks import (
 )
 from ..model.markdown import render_markdown
 from ..theme.palette import Palette
+from .agent_rows import agent_rows
 from .diffs import diff_text
 from .tool_output import MAX_DETAIL_LINES, both_ends, counted, headline, todo_list, tool_output
 
@@ -111,6 +112,10 @@ class BlockRenderer:
         palette, view = self.palette, traits_of(block.name).view
         if view is View.CHECKLIST:
             yield Padding(todo_list(block.tool_input, palette), _INDENT)
+        elif view is View.AGENT and block.agent is not None and block.state is not ToolState.FAILED:
+            rows = agent_rows(block, palette, details=self.details, cwd=self.cwd)
+            if rows is not None:
+                yield Padding(rows, _INDENT)
         elif view.is_diff and block.state is not ToolState.FAILED:
             if block.state is ToolState.DONE:
                 limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES

@@ -12,6 +12,7 @@ from rich.text import Text
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
+from ..model.agents.agent_runs import agent_label
 from ..model.blocks import ToolBlock, ToolState
 from ..theme.palette import Palette
 from .terminal_text import last_state
@@ -35,6 +36,8 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
         return ""
     if view is View.QUESTIONS:
         return _headers(tool_input.get("questions"))
+    if view is View.AGENT:
+        return agent_label(tool_input)[:_MAX_HEADLINE]
     for key in _SUBJECTS:
         value = tool_input.get(key)
         if isinstance(value, str) and value:

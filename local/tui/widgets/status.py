@@ -14,7 +14,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import one_line
 
 from ...session.client import LinkState
-from ..model.totals import Totals
+from ..model.totals import Totals, tokens
 from ..theme.palette import Palette
 
 _GAP = "  "
@@ -61,13 +61,6 @@ class _StatusEntry:
     text: str
     short: str
     style: str
-
-
-def tokens(count: int) -> str:
-    """Return a number of tokens in short: `950`, `12.3k`, `1.2M`."""
-    if count < 1_000:
-        return str(count)
-    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def _used(totals: Totals) -> list[str]:

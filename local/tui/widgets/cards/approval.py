@@ -58,6 +58,8 @@ class ApprovalCard(QuestionCard):
         entries = [("Asked because: ", _shortened(asked.decision_reason or "")), sandbox]
         if not asked.decision_reason:
             entries = [sandbox]
+        if asked.agent:
+            entries.insert(0, ("Sub-agent: ", _shortened(asked.agent)))
         if self.screen.has_class("-short"):
             return Text(" · ".join(map("".join, reversed(entries))), self._palette.dim)
         lines = [CardLine(name, text, Voice.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]

@@ -1,0 +1,87 @@
+"""What the person sees of sub-agents: nested rows while they work, one line when they are done, who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.pilot import Desk, desk
+from tests.support.scripted_session import ScriptedSession, question
+
+Json = dict[str, Any]
+
+TASK = {"description": "Find the parser", "prompt": "Find it.\nSay where.", "subagent_type": "Explore"}
+
+
+def says(session: ScriptedSession, agent_id: str, *content: Json) -> None:
+    session.assistant(*content, message_id=f"of {agent_id}", parent_tool_use_id=agent_id)
+
+
+def calls(session: ScriptedSession, agent_id: str, call_id: str, name: str, **tool_input: Any) -> None:
+    says(session, agent_id, {"type": "tool_use", "id": call_id, "name": name, "input": tool_input})
+    session.fact("tool_start", tool_use_id=call_id, name=name, agent_id=agent_id)
+
+
+def done(session: ScriptedSession, agent_id: str, call_id: str, text: str) -> None:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    session.say({"type": "user", "message": {"role": "user", "content": [block]}, "parent_tool_use_id": agent_id})
+
+
+def told(agent_id: str, subtype: str, tokens: int, tool_uses: int, seconds: int) -> Json:
+    usage = {"total_tokens": tokens, "tool_uses": tool_uses, "duration_ms": seconds * 1000}
+    body = {"type": "system", "subtype": subtype, "task_id": agent_id, "tool_use_id": agent_id}
+    return {**body, "description": "d", "usage": usage}
+
+
+async def started(at: Desk) -> str:
+    """A Task call that runs."""
+    await at.prompt("go")
+    at.session.begin()
+    agent_id = at.session.call("Task", **TASK)
+    at.session.run(agent_id, "Grep x", 3, name="Task")
+    at.session.say(told(agent_id, "task_started", 0, 0, 0))
+    return agent_id
+
+
+async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_it_is_done() -> None:
+    async with desk(size=(100, 30)) as at:
+        agent_id = await started(at)
+        for number in range(6):
+            calls(at.session, agent_id, f"c{number}", "Grep", pattern=f"word{number}")
+        for number in range(5):
+            done(at.session, agent_id, f"c{number}", "a secret result")
+        at.session.progress(told(agent_id, "task_progress", 12_300, 6, 9))
+        await at.sees("Task Explore: Find the parser", "└ 6 tool uses · 12.3k tokens", "… 2 earlier calls (Ctrl+O)")
+        await at.sees("● Grep word4", "◐ Grep word5")
+        assert "secret" not in at.screen and "word1" not in at.screen
+        says(at.session, agent_id, {"type": "text", "text": "Its own words."})
+        structured = {"status": "completed", "totalTokens": 13_400, "totalToolUseCount": 6, "totalDurationMs": 41_000}
+        at.session.done(agent_id, "In parse.py.", structured={**structured, "totalCostUsd": 0.0123})
+        await at.sees("└ 6 tool uses · 13.4k tokens · 41 s · $0.0123")
+        assert "word5" not in at.screen and "Its own words" not in at.screen
+        await at.chord("ctrl+o")
+        await at.sees("Asked: Find it.", "Grep word0", "Answer: In parse.py.")
+        await at.chord("ctrl+o")
+        at.session.finish()
+        await at.type("/cost")
+        await at.pilot.press("enter")
+        await at.sees("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123")
+
+
+async def test_a_question_of_an_agent_names_it_on_the_card_and_its_row_waits() -> None:
+    async with desk(size=(100, 30)) as at:
+        agent_id = await started(at)
+        calls(at.session, agent_id, "c1", "Bash", command="make")
+        asked = question("r1", "Bash", {"command": "make"}, tool_use_id="c1", agent="Explore: Find the parser")
+        at.session.say({**asked, "parent_tool_use_id": agent_id})
+        await at.sees("Sub-agent: Explore: Find the parser", "? Bash make  waits for your answer")
+
+
+async def test_what_an_agent_streams_or_retries_is_not_the_main_agents() -> None:
+    async with desk(size=(100, 30)) as at:
+        agent_id = await started(at)
+        retry = {"type": "system", "subtype": "api_retry", "attempt": 2, "max_retries": 9, "error": "overloaded"}
+        at.session.say({**retry, "parent_tool_use_id": agent_id})
+        mode = {"type": "system", "subtype": "status", "status": None, "permissionMode": "plan"}
+        at.session.say({**mode, "parent_tool_use_id": agent_id})
+        await at.sees("└ asks its model again, try 2")
+        assert "overloaded" not in at.screen and at.app.view.reducer.mode != "plan"
