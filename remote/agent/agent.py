@@ -9,7 +9,9 @@ from typing import Any
 from ccb.tunnel.wire.records import ModelRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
 
+from ..commands.registry import CommandRegistry
 from ..context.reminders import Reminders
+from ..hooks.runner import HookRunner
 from ..model.models import resolve_model
 from ..tools.contract import Tool, ToolDeclaration
 from .conversation import Conversation
@@ -64,6 +66,16 @@ class Agent:
     def ledger(self) -> Ledger:
         """What the agent has used."""
         return self._state.ledger
+
+    @property
+    def hooks(self) -> HookRunner | None:
+        """The hooks of the session."""
+        return self._deps.hooks
+
+    @property
+    def commands(self) -> CommandRegistry | None:
+        """The slash commands of the session, None for a sub-agent."""
+        return self._deps.commands
 
     @property
     def running(self) -> bool:

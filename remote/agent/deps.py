@@ -11,7 +11,9 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.tool_traits import BUILT_IN
 
+from ..commands.registry import CommandRegistry
 from ..context.reminders import Reminders
+from ..hooks.runner import HookRunner
 from ..model import request
 from ..model.attempt import CallSettings
 from ..model.clock import Clock, SystemClock
@@ -90,7 +92,8 @@ class AgentConfig:
 class AgentDeps:
     """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
-    life of a running tool. `reminders` are those of this agent only."""
+    life of a running tool. `reminders` are those of this agent only. `hooks` and `commands` are those of the session;
+    a sub-agent has no commands."""
 
     emitter: Emitter
     transport: ModelTransport
@@ -102,6 +105,8 @@ class AgentDeps:
     limits: RetrySettings = field(default_factory=RetrySettings)
     clock: Clock = field(default_factory=SystemClock)
     reminders: Reminders = field(default_factory=Reminders)
+    hooks: HookRunner | None = None
+    commands: CommandRegistry | None = None
 
     def call_settings(self, body: list[bytes], *, withdraw_truncated: bool = False) -> CallSettings:
         """Return the settings of the model call with this request."""

@@ -121,14 +121,29 @@ def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> 
 
 def user_text(text: str, *, synthetic: bool = False) -> Json:
     """Return a note to the model. `synthetic`: clients need not show it."""
+    return user_blocks([{"type": "text", "text": text}], synthetic=synthetic)
+
+
+def user_blocks(blocks: Sequence[Json], *, synthetic: bool = False) -> Json:
+    """Return a note to the model that is made of content blocks."""
     body: Json = {
         "type": "user",
-        "message": {"role": "user", "content": [{"type": "text", "text": text}]},
+        "message": {"role": "user", "content": list(blocks)},
         "parent_tool_use_id": None,
     }
     if synthetic:
         body["isSynthetic"] = True
     return body
+
+
+def informational(text: str, level: str = "info") -> Json:
+    """Return a notice to the person. `level` is `info` or `warning`."""
+    return {"type": "system", "subtype": "informational", "content": text, "level": level}
+
+
+def command_output(text: str) -> Json:
+    """Return the message with the output of a slash command that ran without the model."""
+    return {**user_text(f"<local-command-stdout>{text}</local-command-stdout>"), "isReplay": True}
 
 
 def api_retry(retry: Retrying) -> Json:

@@ -19,13 +19,14 @@ from ccb.tunnel.wire.kinds.rewind import FileChangeRecord
 from ccb.tunnel.wire.records import ToolStartRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 
+from ..hooks.outcome import NOTHING, HookOutcome
 from ..permissions.decision import Behavior, Decision
 from ..permissions.headless import headless_denial
 from ..sandbox.rules import CageRules
 from ..tools.contract import FileVersion, Preview, Tool, ToolResult, UpcomingChange
 from ..tools.output import limited
 from ..tools.schema import issues
-from . import messages
+from . import messages, tool_hooks
 from .conversation import tool_result_message
 from .deps import AgentConfig, AgentDeps
 from .executor import ToolCall
@@ -46,12 +47,14 @@ NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 class CallOutcome:
     """How a tool call ended. `denial` is its entry in the `permission_denials` of the turn's result, None unless it was
     denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model gets a
-    note (DENIAL_FEEDBACK), because so many of its calls were denied."""
+    note (DENIAL_FEEDBACK), because so many of its calls were denied. `stop_reason`: a hook ends the turn after this
+    call, for this reason."""
 
     result: ToolResult
     denial: Json | None = None
     ends_turn: bool = False
     feedback_due: bool = False
+    stop_reason: str | None = None
 
 
 class CallRefused(Exception):
@@ -99,7 +102,8 @@ class PipelineContext:
 class ParsedCall:
     """A call of a tool that exists, with an input that is a JSON object. `cage` is set by `permission`: the cage in
     which the tool runs commands, None for no cage. So is `pinned`: the real path that was decided on (see Decision).
-    `approved`: the version of a file with which the call was compared for the person who allowed it."""
+    `approved`: the version of a file with which the call was compared for the person who allowed it. `hooked` is what
+    PreToolUse hooks decided."""
 
     id: str
     tool: Tool
@@ -107,6 +111,7 @@ class ParsedCall:
     cage: CageRules | None = None
     pinned: str = ""
     approved: FileVersion | None = None
+    hooked: HookOutcome = NOTHING
 
     @property
     def name(self) -> str:
@@ -165,8 +170,18 @@ async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
 
 
 async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall:
-    """The place of PreToolUse hooks, which may change the input or refuse the call. There are none yet."""
-    return call
+    """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission."""
+    outcome = await tool_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
+    if outcome is NOTHING:
+        return call
+    if outcome.blocked or outcome.stops:
+        text = f"PreToolUse:{call.name} hook error: {outcome.reason or outcome.stop_reason or 'no reason given'}"
+        stop = (outcome.stop_reason or text) if outcome.stops else None
+        raise CallRefused(replace(_denied(context, call, text), stop_reason=stop))
+    call = replace(call, hooked=outcome)
+    if outcome.updated_input is None:
+        return call
+    return await validate(context, replace(call, input=outcome.updated_input))
 
 
 async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
@@ -174,7 +189,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     try:
-        decision = decide(context.config, call, can_ask=can_ask)
+        decision = _with_hook(decide(context.config, call, can_ask=can_ask), call)
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("the permission check of %s failed", call.name)
         text = f"The permission check failed ({error}); {call.name} was not run."
@@ -182,11 +197,16 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     if decision.behavior is Behavior.ALLOW:
         context.denials.permitted()
         return replace(call, cage=decision.cage, pinned=decision.pinned)
-    if decision.behavior is Behavior.DENY or not can_ask:
+    if decision.behavior is Behavior.DENY:
         raise CallRefused(_deny_unasked(context, call, decision))
     call = replace(call, input=call.tool.question(call.input, context.config.context))
-    preview = await _preview(context, call)
-    answer = await _ask(context, call, decision, preview)
+    answer = await tool_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
+    if answer is None and not can_ask:
+        raise CallRefused(_deny_unasked(context, call, decision))
+    preview = None
+    if answer is None:
+        preview = await _preview(context, call)
+        answer = await _ask(context, call, decision, preview)
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         raise CallRefused(replace(_denied(context, call, text), ends_turn=answer.interrupt))
@@ -202,7 +222,16 @@ def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
     """Return the engine's decision on a call, made in the present directory of the agent's shell."""
     tools = config.context
     shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
-    return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd)
+    granted = call.hooked.decision == "allow"
+    return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
+
+
+def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
+    """Return the decision, as a question if a hook wants one."""
+    if call.hooked.decision != "ask" or decision.behavior is not Behavior.ALLOW:
+        return decision
+    reason = call.hooked.reason or "A hook wants a question before this."
+    return replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
 
 
 async def record_start(context: PipelineContext, call: ParsedCall) -> ParsedCall:
@@ -251,8 +280,11 @@ async def _keep_version(context: PipelineContext, tool_use_id: str, change: Upco
 
 
 async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
-    """The place of PostToolUse hooks, which see the result of a tool that ran and may add to it. There are none yet."""
-    return outcome
+    """Run the hooks that see the result of a tool that ran. What they say goes to the model after the result."""
+    hooked = await tool_hooks.after_tool(context.deps, context.recorder, call.name, call.id, call.input, outcome.result)
+    if not hooked.stops:
+        return outcome
+    return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")
 
 
 async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:

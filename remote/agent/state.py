@@ -3,7 +3,7 @@ ended."""
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -75,7 +75,8 @@ class AgentState:
 
 class Terminal(Enum):
     """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
-    failed. STORAGE_FULL: the host has no room for the journal."""
+    failed. STORAGE_FULL: the host has no room for the journal. HOOK_STOPPED: a hook said that the agent must not go
+    on."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
@@ -85,6 +86,7 @@ class Terminal(Enum):
     ABORTED_STREAMING = "aborted_streaming"
     ABORTED_TOOLS = "aborted_tools"
     MAX_TURNS = "max_turns"
+    HOOK_STOPPED = "hook_stopped"
 
 
 _IN_EXECUTION = (
@@ -103,29 +105,36 @@ class Transition(Enum):
     MAX_OUTPUT_TOKENS_ESCALATE = "max_output_tokens_escalate"
     MAX_OUTPUT_TOKENS_RECOVERY = "max_output_tokens_recovery"
     COMPACTED = "compacted"
+    STOP_HOOK_BLOCKING = "stop_hook_blocking"
 
 
 @dataclass(frozen=True)
 class LoopState:
     """The state that one model call of a turn passes to the next. `calls` is the number that `max_turns` limits; a call
-    that repeats or continues an answer is not counted separately."""
+    that repeats or continues an answer is not counted separately. `stop_blocks` counts how often Stop hooks have let
+    the turn go on."""
 
     transition: Transition = Transition.FIRST
     calls: int = 1
     escalated: bool = False
     recoveries: int = 0
+    stop_blocks: int = 0
 
     def next_turn(self) -> LoopState:
-        return LoopState(Transition.NEXT_TURN, self.calls + 1)
+        return LoopState(Transition.NEXT_TURN, self.calls + 1, stop_blocks=self.stop_blocks)
+
+    def stop_blocked(self) -> LoopState:
+        return LoopState(Transition.STOP_HOOK_BLOCKING, self.calls + 1, stop_blocks=self.stop_blocks + 1)
 
     def escalate(self) -> LoopState:
-        return LoopState(Transition.MAX_OUTPUT_TOKENS_ESCALATE, self.calls, escalated=True)
+        return replace(self, transition=Transition.MAX_OUTPUT_TOKENS_ESCALATE, escalated=True, recoveries=0)
 
     def recover(self) -> LoopState:
-        return LoopState(Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.calls, True, self.recoveries + 1)
+        transition, recoveries = Transition.MAX_OUTPUT_TOKENS_RECOVERY, self.recoveries + 1
+        return replace(self, transition=transition, escalated=True, recoveries=recoveries)
 
     def compacted(self) -> LoopState:
-        return LoopState(Transition.COMPACTED, self.calls)
+        return LoopState(Transition.COMPACTED, self.calls, stop_blocks=self.stop_blocks)
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,7 @@ class Ending:
 
     @property
     def is_error(self) -> bool:
-        return self.terminal is not Terminal.COMPLETED
+        return self.terminal not in (Terminal.COMPLETED, Terminal.HOOK_STOPPED)
 
     @property
     def subtype(self) -> str:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from ccb.tunnel.wire.records import CompactEndRecord, ModelEndRecord, PromptItem, PromptRecord, TakenRecord
+from ccb.tunnel.wire.records import (
+    CompactEndRecord,
+    MessageRecord,
+    ModelEndRecord,
+    ModelRecord,
+    PromptItem,
+    PromptRecord,
+    TakenRecord,
+)
 
 from ..context.reminders import Occasion
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
 from ..model.errors import ModelError
-from ..model.models import max_tokens
+from ..model.models import max_tokens, resolve_model
 from ..model.retry import RetryPolicy
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
@@ -24,9 +33,11 @@ from .compaction.state import CompactionFailed, compact_hint
 from .conversation import close_open_tool_uses
 from .deps import AgentConfig, AgentDeps, Prompt
 from .executor import ToolCall, ToolExecutor
+from .opening import Opened, PromptOpening, granted
 from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
 from .recorder import Recorder
 from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal, Transition
+from .stopping import MOST_STOP_BLOCKS, before_stop
 
 if TYPE_CHECKING:
     from .compaction.compactor import Compactor
@@ -65,6 +76,8 @@ class Turn:
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call: ModelCall | None = None
         self._refused = False  # the person refused a tool call and thereby ended the turn
+        self._opening = PromptOpening(config, deps, self._recorder)
+        self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
         self._denials: list[Json] = []
         self._stop_reason: str | None = None
         self._api_seconds = 0.0
@@ -107,11 +120,16 @@ class Turn:
         report = messages.TurnReport(
             duration=self._deps.clock.now() - self._started,
             duration_api=self._api_seconds,
-            num_turns=self._calls + 1 if out_of_budget else 1 + self._recorder.user_messages,
+            num_turns=self._num_turns(out_of_budget),
             stop_reason=self._stop_reason,
             denials=self._denials,
         )
         return messages.result(ending, self._agent.ledger, report)
+
+    def _num_turns(self, out_of_budget: bool) -> int:
+        if out_of_budget or not self._calls:
+            return self._calls and self._calls + 1
+        return 1 + self._recorder.user_messages
 
     async def _ending(self, prompts: Sequence[Prompt]) -> Ending:
         """Run the turn to its end, and leave a valid history however it ends."""
@@ -121,8 +139,12 @@ class Turn:
             hint = compact_hint(prompts)
             if hint is not None:
                 return await self._compact(prompts, hint)
-            await self._open(prompts)
-            return await self._loop()
+            opened = await self._unless_stopped(self._opening.open(prompts))
+            if opened.ending is not None:
+                return self._without_model(opened.ending)
+            with granted(self._config.permissions, opened.allowed), self._on_model(opened.model):
+                await self._open(opened)
+                return await self._loop()
         except _Interrupted:
             return await self._interrupted()
         except ModelError as failure:
@@ -144,12 +166,14 @@ class Turn:
         tools = [tool.name for tool in agent.listed]
         self._recorder.begin(messages.init(self._config, tools=tools, model=agent.model, version=self._deps.version))
 
-    async def _open(self, prompts: Sequence[Prompt]) -> None:
+    async def _open(self, opened: Opened) -> None:
         """Add the prompts to the history, and build the request prefix if there is none yet."""
         context: list[Json] = []
         if not self._agent.conversation.messages:
             context = await self._unless_stopped(self._config.prompts.first_user_blocks())
-        self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
+        self._add_prompts(opened.prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
+        if opened.expanded:
+            self._recorder.record(MessageRecord(messages.user_blocks(opened.expanded, synthetic=True)))
         await self._recorder.commit()
         await self._make_prefix()
 
@@ -196,6 +220,8 @@ class Turn:
                 limit = self._config.max_turns
                 if limit is not None and state.calls >= limit:
                     return Ending(Terminal.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
+                if self._stopped_by_hook is not None:
+                    return self._hook_stopped(self._stopped_by_hook)
                 await self._between_calls()
                 state = state.next_turn()
             elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
@@ -204,7 +230,53 @@ class Turn:
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
             else:
-                return self._answered(end)
+                ending = await self._before_stop(self._answered(end), state)
+                if ending is not None:
+                    return ending
+                state = state.stop_blocked()
+
+    async def _before_stop(self, ending: Ending, state: LoopState) -> Ending | None:
+        """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
+        if ending.terminal is not Terminal.COMPLETED or self._deps.hooks is None:
+            return ending
+        outcome = await self._unless_stopped(before_stop(self._deps, self._recorder, ending, state))
+        if outcome.stops:
+            return self._hook_stopped(outcome.stop_reason or outcome.reason)
+        limit = self._config.max_turns
+        if not outcome.blocked or (limit is not None and state.calls >= limit):
+            return ending
+        if state.stop_blocks >= MOST_STOP_BLOCKS:
+            told = f"Stop hooks have let the turn go on {MOST_STOP_BLOCKS} times; it ends now."
+            self._recorder.message(messages.informational(told, "warning"))
+            return ending
+        self._recorder.message(messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))
+        await self._recorder.commit()
+        return None
+
+    def _hook_stopped(self, reason: str) -> Ending:
+        self._recorder.message(messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
+        return Ending(Terminal.HOOK_STOPPED)
+
+    @contextmanager
+    def _on_model(self, name: str | None) -> Iterator[None]:
+        """Use another model during the turn of a command that names one."""
+        before = self._agent.model
+        self._use_model(resolve_model(name) if name else before)
+        try:
+            yield
+        finally:
+            with suppress(NotKept):
+                self._use_model(before)
+
+    def _use_model(self, model: str) -> None:
+        if model != self._agent.model:
+            self._agent.model = model
+            self._recorder.record(ModelRecord(model))
+
+    def _without_model(self, ending: Ending) -> Ending:
+        """Return the ending of a turn that needs no model call."""
+        self._calls = 0
+        return ending
 
     async def _compact(self, prompts: Sequence[Prompt], hint: str) -> Ending:
         """Do nothing but compact the conversation, because the person wants it."""
@@ -244,6 +316,8 @@ class Turn:
     async def _run_call(self, call: ToolCall) -> None:
         """Run one tool call and act on its outcome."""
         outcome = await run_call(self._pipeline, call)
+        if outcome.stop_reason is not None:
+            self._stopped_by_hook = outcome.stop_reason
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
         if outcome.feedback_due:
@@ -258,7 +332,8 @@ class Turn:
         if self._agent.feedback_due:
             self._agent.feedback_due = False
             self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        queued, said = self._config.take_queued(), self._deps.reminders.take(Occasion.TOOL_RESULTS)
+        opened = await self._unless_stopped(self._opening.admit(self._config.take_queued()))
+        queued, said = opened.prompts, self._deps.reminders.take(Occasion.TOOL_RESULTS)
         if queued or said:
             self._add_prompts(queued, said)
             await self._recorder.commit()

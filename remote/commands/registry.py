@@ -52,13 +52,14 @@ class Expanded:
 @dataclass(frozen=True)
 class SlashCommand:
     """One command. `hint` shows its arguments; `source` says where it comes from: `builtin`, `user`, `project`,
-    `skill`, `mcp`."""
+    `skill`, `mcp`. `local`: it never reaches the model, so UserPromptSubmit hooks do not see it."""
 
     name: str
     description: str
     run: Callable[[CommandCall], Awaitable[Printed | Expanded]]
     hint: str = ""
     source: str = "builtin"
+    local: bool = False
 
     def public(self) -> Json:
         """Return the entry for the answer to `initialize`."""
@@ -110,6 +111,10 @@ class CommandRegistry:
         if found is None or command is None:
             return None
         return command, CommandCall(command.name, (found[2] or "").strip(), blocks[1:])
+
+    def calls(self, blocks: Sequence[Json]) -> bool:
+        """Return whether a prompt calls a command, which then needs a turn of its own."""
+        return self.find(blocks) is not None
 
     def _all(self) -> dict[str, SlashCommand]:
         if self._known is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
@@ -16,7 +16,9 @@ from ..agent.agent import Agent
 from ..agent.conversation import Conversation
 from ..agent.deps import AgentConfig, AgentDeps
 from ..agent.histories import AgentHistories, AgentHistory
+from ..commands.registry import CommandRegistry
 from ..context.prompt import session_prompt
+from ..hooks.runner import HookRunner, HookSession
 from ..journal.journal import Journal
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
@@ -79,7 +81,8 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
-    agent = AgentFactory(parts, host.calls, host.version).main_agent(host.context, AgentHistory(MAIN_AGENT))
+    factory = AgentFactory(parts, host.calls, host.version, _hooks(host, parts))
+    agent = factory.main_agent(host.context, AgentHistory(MAIN_AGENT))
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
@@ -90,11 +93,19 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     """Continue the session of a journal that has records. Return the session, and the mark of the processes that the
     last worker may have left running. Raise JournalError."""
     restored = restore(host.log(), host.watchers, host.surviving)
-    factory = AgentFactory(restored.parts, host.calls, host.version)
+    hooks = _hooks(host, restored.parts)
+    hooks.start_source = "resume"
+    factory = AgentFactory(restored.parts, host.calls, host.version, hooks)
     factory.close_open_tools(restored.histories)
     end_cut_agents(restored.histories, factory.emitter)
     agent = factory.main_agent(host.context, restored.histories.main)
     return _answering(take_up(restored, agent)), restored.mark
+
+
+def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
+    log = parts.log
+    session = HookSession(log.session_id, log.journal.path, host.context.cwd, host.context.host, parts.broker, log)
+    return HookRunner(session, lambda: parts.launches.options.include_hook_events)
 
 
 def _answering(session: Session) -> Session:
@@ -111,6 +122,8 @@ class AgentFactory:
     parts: SessionParts
     calls: Calls
     version: str
+    hooks: HookRunner | None = None
+    commands: CommandRegistry = field(default_factory=CommandRegistry)
 
     def agent(self, config: AgentConfig, history: AgentHistory, emitter: Emitter | None = None) -> Agent:
         """Return the agent that goes on with `history`. It records with `emitter`; None for its own."""
@@ -122,6 +135,8 @@ class AgentFactory:
             version=self.version,
             link_up_since=self.calls.link_up_since,
             limits=RetrySettings.from_env(os.environ),
+            hooks=self.hooks,
+            commands=None if history.conversation.agent_id else self.commands,
         )
         return Agent(config, deps, history.conversation, history.ledger)
 
@@ -132,7 +147,7 @@ class AgentFactory:
     def main_agent(self, context: ToolContext, history: AgentHistory) -> Agent:
         """Return the main agent, with the history from the journal. Raise ValueError if the options are not valid on
         this host."""
-        options = self.parts.launches.options
+        options, commands = self.parts.launches.options, self.commands
         context.add_dirs[:] = added_directories(context.cwd, options)
         engine = PermissionEngine(
             options.permission_mode,
@@ -153,9 +168,12 @@ class AgentFactory:
             max_turns=options.max_turns,
             partial_messages=options.partial_messages,
             api_key_source=options.api_key_source,
-            take_queued=self.parts.inputs.take_all,
+            take_queued=lambda: self.parts.inputs.take_all(commands.calls),
             offered=options.tools,
         )
+        if self.hooks is not None:
+            self.hooks.mode = lambda: engine.mode
+        config.announced.add("commands", lambda: [each.public() for each in commands.commands])
         agent = self.agent(config, history)
         sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal)
         agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))

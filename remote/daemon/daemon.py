@@ -257,8 +257,7 @@ class Daemon:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
         await self.clients.close_pages()
         if self.session is not None:
-            await self.session.broker.close()
-            await self.session.clients.close()
+            await self.session.end("prompt_input_exit" if self._session_over else "other")
         await close_context(self._context)
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)

@@ -12,7 +12,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, HookRecord, MessageRecord, Record
@@ -22,37 +22,54 @@ from ..ports import Broker, NotKept
 from ..system.deadline import within
 from ..system.host import Host
 from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
-from .table import NOTIFICATION, Hook, HookSource, read_hooks
+from .table import NOTIFICATION, SESSION_END, Hook, HookSource, read_hooks
 
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
+_END_S = 5.0
+_MAX_LATER = 20  # runs of hooks beside the turn
+
+
+class HookLog(Protocol):
+    """The journal of a session, as its hooks see it."""
+
+    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+        """Append a record of an agent."""
+
+    async def commit(self) -> None:
+        """Return when every record so far is durable."""
+
 
 @dataclass(frozen=True)
 class HookSession:
-    """What a session lends to its hooks. `emit` and `commit` write to its journal; `mode` returns the permission mode;
-    `reports` returns whether the client wants a message about each hook."""
+    """What a session lends to its hooks."""
 
     id: str
     transcript: str
     cwd: str
     host: Host
     broker: Broker
-    emit: Callable[[Content, str], Record]
-    commit: Callable[[], Any]
-    mode: Callable[[], str]
-    reports: Callable[[], bool] = lambda: False
+    log: HookLog
 
 
 class HookRunner:
     """`hooks` are all hooks in force, those of the settings first. Hooks run on the host, outside the cages, as
-    commands of the person."""
+    commands of the person. `reports` returns whether the client wants a message about each hook, `mode` the permission
+    mode."""
 
-    def __init__(self, session: HookSession) -> None:
+    def __init__(self, session: HookSession, reports: Callable[[], bool] = lambda: False) -> None:
+        self.mode: Callable[[], str] = lambda: "default"
         self._session = session
+        self._reports = reports
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
+        self._later: set[asyncio.Task[HookOutcome]] = set()
+        self.start_due = True
+        """Whether this worker still has to run the SessionStart hooks."""
+        self.start_source = "startup"
+        """`startup` for a new session, `resume` for one that another worker has begun."""
         self.problems: list[str] = []
         """What is wrong with the configured hooks, in words."""
 
@@ -67,6 +84,10 @@ class HookRunner:
         hooks = read_hooks(sources, problems.append)
         self.problems = problems
         self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
+
+    def started(self) -> None:
+        """Note that the SessionStart hooks of this worker run."""
+        self.start_due = False
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> None:
         """Replace the callbacks of the driving program (see `table.client_hooks`)."""
@@ -90,13 +111,13 @@ class HookRunner:
         if not hooks:
             return NOTHING
         session = self._session
-        session.emit(HookRecord(event, match, about, len(hooks)), agent_id)
-        await session.commit()
+        session.log.emit(HookRecord(event, match, about, len(hooks)), agent_id)
+        await session.log.commit()
         whole = {
             "session_id": session.id,
             "transcript_path": session.transcript,
             "cwd": session.cwd,
-            "permission_mode": session.mode(),
+            "permission_mode": self.mode(),
             "hook_event_name": event,
             **({"agent_id": agent_id} if agent_id else {}),
             **payload,
@@ -114,6 +135,33 @@ class HookRunner:
         for text in outcome.errors:
             self._tell(f"A {name} hook failed: {text}", "warning", agent_id)
         return outcome
+
+    def run_later(self, event: str, payload: Json, match: str = "", *, agent_id: str = MAIN_AGENT) -> None:
+        """Run the hooks of an event beside the turn, because nothing waits for what they decide."""
+        if self.matching(event, match) and len(self._later) < _MAX_LATER:
+            task = asyncio.ensure_future(self.run(event, payload, match, agent_id=agent_id))
+            self._later.add(task)
+            task.add_done_callback(self._ended)
+
+    async def end(self, reason: str) -> None:
+        """Run the SessionEnd hooks if a turn ever began in this worker, and stop the hooks that run beside the turns.
+        The hooks have 5 seconds. Does not raise."""
+        if not self.start_due:
+            self._callbacks = ()
+            try:
+                await within(_END_S, self.run(SESSION_END, {"reason": reason}, reason))
+            except (asyncio.TimeoutError, NotKept) as error:
+                _log.warning("the SessionEnd hooks were stopped: %s", error or "no end within 5 s")
+        tasks = list(self._later)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ended(self, task: asyncio.Task[HookOutcome]) -> None:
+        self._later.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.warning("hooks beside the turn failed: %s", task.exception())
 
     async def _one(self, hook: Hook, match: str, payload: Json, about: str) -> HookOutcome:
         try:
@@ -153,9 +201,9 @@ class HookRunner:
         return outcome
 
     def _report(self, subtype: str, facts: Json) -> None:
-        if self._session.reports():
-            self._session.emit(MessageRecord({"type": "system", "subtype": subtype, **facts}), MAIN_AGENT)
+        if self._reports():
+            self._session.log.emit(MessageRecord({"type": "system", "subtype": subtype, **facts}), MAIN_AGENT)
 
     def _tell(self, text: str, level: str, agent_id: str) -> None:
         body = {"type": "system", "subtype": "informational", "content": text, "level": level}
-        self._session.emit(MessageRecord(body), agent_id)
+        self._session.log.emit(MessageRecord(body), agent_id)

@@ -10,7 +10,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 Json = dict[str, Any]
 
-PRE_TOOL_USE, POST_TOOL_USE, PERMISSION_REQUEST = "PreToolUse", "PostToolUse", "PermissionRequest"
+PRE_TOOL_USE, PERMISSION_REQUEST = "PreToolUse", "PermissionRequest"
+POST_TOOL_USE, POST_TOOL_USE_FAILURE = "PostToolUse", "PostToolUseFailure"
 USER_PROMPT_SUBMIT, NOTIFICATION = "UserPromptSubmit", "Notification"
 SESSION_START, SESSION_END, PRE_COMPACT = "SessionStart", "SessionEnd", "PreCompact"
 STOP, SUBAGENT_STOP = "Stop", "SubagentStop"
@@ -19,6 +20,7 @@ EVENTS = (
     PRE_TOOL_USE,
     PERMISSION_REQUEST,
     POST_TOOL_USE,
+    POST_TOOL_USE_FAILURE,
     USER_PROMPT_SUBMIT,
     NOTIFICATION,
     STOP,

@@ -61,11 +61,13 @@ class ChildPermissions(PermissionEngine):
             self._mode_changed()
         return problems
 
-    def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "") -> Decision:
+    def decide(
+        self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
+    ) -> Decision:
         limited = self._limited()
         if self._read_only and not limited.only_reads(tool, tool_input):
             return Decision(Behavior.DENY, "This agent only reads, and the call may change something.", "mode")
-        return limited.decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd)
+        return limited.decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
 
     def _limited(self) -> PermissionEngine:
         """Return the parent's engine as it is now, in the mode of the sub-agent."""

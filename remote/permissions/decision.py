@@ -21,7 +21,7 @@ class Behavior(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`,
+    """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`, `hook`,
     `subcommandResults` or `other`, as in the public protocol. `suggestions` are permission updates in its shape; the
     first one is what "allow for this session" adds. `cage` is the cage in which the call runs if it is allowed, or if
     the person grants it; None for no cage. `pinned` is the real path that was decided on, if something may change

@@ -19,7 +19,7 @@ from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
 from .rules.rules import Rule, RuleError, parse_rule, parse_rules
-from .rules.ruleset import COMMAND_LINE, RuleSet
+from .rules.ruleset import COMMAND, COMMAND_LINE, RuleSet
 from .rules.updates import UpdateError, read_update
 from .sandbox_mode import NO_CAGE, Sandbox
 
@@ -116,6 +116,10 @@ class PermissionEngine:
             for source, found in rules.items():
                 self._rules.replace(source, behavior, found)
 
+    def grant_for_turn(self, rules: Sequence[str]) -> None:
+        """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
+        self._rules.replace(COMMAND, Behavior.ALLOW, parse_rules(rules))
+
     def visible(self, tool_name: str) -> bool:
         """Return whether the model is offered a tool: False when a rule denies every call of it."""
         return self._rules.whole_tool(Behavior.DENY, tool_name) is None
@@ -164,17 +168,23 @@ class PermissionEngine:
                 raise UpdateError(f"unknown type {change.kind!r}")
             self._places = Places.of(self._cwd, self._home, self._add_dirs)
 
-    def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "") -> Decision:
+    def decide(
+        self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
+    ) -> Decision:
         """Return the decision on one call. `can_ask`: a person can be asked, so plan mode asks instead of denying.
-        `shell_cwd` is the directory where Bash would run now, if an earlier `cd` left the session's directory. Never
-        raises."""
+        `shell_cwd` is the directory where Bash would run now, if an earlier `cd` left the session's directory.
+        `granted`: a hook of the person allows the call, which holds where bypassPermissions would, but not in plan
+        mode. Never raises."""
         try:
             start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
             matcher, state = _matcher(tool.traits.rules), self._state(start)
             if state.opens_workspace:  # commands that run beside the call may change where its path leads
                 state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
-            decision = replace(self._decide(matcher, tool, tool_input, can_ask, state), pinned=state.pinned)
-            if decision.behavior is not Behavior.ASK:
+            judged = replace(state, mode=BYPASS) if granted else state
+            decision = replace(self._decide(matcher, tool, tool_input, can_ask, judged), pinned=state.pinned)
+            if granted and decision.behavior is Behavior.ALLOW and self._mode != BYPASS:
+                decision = replace(decision, reason="A hook allows this.", reason_type="hook")
+            elif decision.behavior is not Behavior.ASK:
                 return decision
             if self._mode == DONT_ASK:
                 return _denied_without_question(decision)
@@ -208,7 +218,7 @@ class PermissionEngine:
             return question
         if self._mode == PLAN and not matcher.only_reads(tool, tool_input):
             return _plan_decision(can_ask)
-        if self._mode == BYPASS:
+        if state.mode == BYPASS:
             question = matcher.question_about_deny_rules(tool, tool_input, state)
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
         return matcher.decide(tool, tool_input, state)

@@ -93,7 +93,7 @@ def _initialize(session: Session, setup: Initialize) -> Handled:
         "session_state": session.state,
         "capabilities": ["interrupt_receipt_v1"],
     }
-    return Handled({**body, "hooks_applied": False} if setup.hooks else body)
+    return Handled({**body, "hooks_applied": True} if setup.hooks else body)
 
 
 def _server(session: Session, name: str) -> McpServers:

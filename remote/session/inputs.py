@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import PublicLine, UserLine
 
 from ..agent.deps import Prompt
+
+Json = dict[str, Any]
 
 MAX_WAITING = 1000
 """Maximum number of waiting prompts."""
@@ -72,10 +76,11 @@ class Inputs:
         """Take the next prompt out of the queue."""
         return self._queue.popleft()[0]
 
-    def take_all(self) -> list[Prompt]:
-        """Take all prompts out of the queue."""
-        prompts = [prompt for prompt, _ in self._queue]
-        self._queue.clear()
+    def take_all(self, waits: Callable[[Sequence[Json]], bool] = lambda blocks: False) -> list[Prompt]:
+        """Take the prompts out of the queue, up to the first one whose blocks a turn of its own `waits` for."""
+        prompts = []
+        while self._queue and not waits(self._queue[0][0].blocks):
+            prompts.append(self._queue.popleft()[0])
         return prompts
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,10 @@ from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
 from ..agent.agent import Agent
+from ..commands.registry import CommandRegistry
 from ..context.prompt import session_prompt
+from ..hooks.runner import HookRunner
+from ..hooks.table import client_hooks
 from ..journal.journal import JournalError
 from ..permissions.sandbox_mode import Sandbox, SandboxError
 from ..sessions.paths import home_directory
@@ -64,10 +68,22 @@ class Session:
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
         self.clients = ClientSetup(agent.config.tools, parts.broker, agent.config.announced)
+        with suppress(ValueError):  # they were refused when they came
+            self._use_callbacks(parts.launches.options)
         self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle)
         self._inputs = parts.inputs
         self._launches = parts.launches
         self._watchers = parts.watchers
+
+    @property
+    def hooks(self) -> HookRunner | None:
+        """The hooks of the session: `use_callbacks` takes those of the driving program."""
+        return self.agent.hooks
+
+    @property
+    def commands(self) -> CommandRegistry:
+        """The slash commands of the session."""
+        return self.agent.commands or CommandRegistry()
 
     @property
     def options(self) -> SessionOptions:
@@ -143,6 +159,13 @@ class Session:
         self.turns.fail([str(error), advice], full=error.full)
         return True
 
+    async def end(self, reason: str) -> None:
+        """The worker ends: run the SessionEnd hooks, and close what waits."""
+        if self.hooks is not None:
+            await self.hooks.end(reason)
+        await self.broker.close()
+        await self.clients.close()
+
     def launch_of(self, client: str) -> Json | None:
         """See Launches.of_client."""
         return self._launches.of_client(client)
@@ -187,15 +210,18 @@ class Session:
         )
         self.settings.use(options)
         self.clients.use(options)
+        self._use_callbacks(options)
         if "model" in given:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
 
     def adopt(self, setup: Initialize) -> None:
-        """Apply what the client that drives says in its `initialize` request. Raise JournalError."""
+        """Apply what the client that drives says in its `initialize` request. Raise JournalError, and ValueError for
+        hooks that are malformed."""
         if not setup.options:
             return
         options = replace(self.options, **setup.options)
+        self._use_callbacks(options)
         self.log.emit(OptionsRecord(options.to_json()))
         self._launches.use(options)
         config = self.agent.config
@@ -204,6 +230,10 @@ class Session:
             prompts = session_prompt(options, context.cwd, context.host, context.cages)
             self.agent.configure(replace(config, prompts=prompts))
         self.clients.use(options)
+
+    def _use_callbacks(self, options: SessionOptions) -> None:
+        if self.hooks is not None:
+            self.hooks.use_callbacks(client_hooks(options.client_hooks))
 
     async def _settle(self) -> None:
         """Return when a turn may start."""

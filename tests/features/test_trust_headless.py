@@ -37,7 +37,7 @@ async def test_a_headless_run_names_what_it_leaves_out_and_trust_lets_it_count(
     laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
     project = tmp_path / "project"
-    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "make \u202e check"}]}]}
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "make \u202e check; true"}]}]}
     bring(project, permissions={"allow": ["Bash(touch *)"]}, hooks=hooks)
     script(fake_model, "touch made")
     done = await laptop.run([str(project), "-p", "go"])

@@ -225,7 +225,9 @@ class OpenPermissions(PermissionEngine):
         self.decisions = dict(decisions or {})
         self.hidden: set[str] = set()
 
-    def decide(self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "") -> Decision:
+    def decide(
+        self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
+    ) -> Decision:
         return self.decisions.get(tool.name, Decision(Behavior.ALLOW, "allowed"))
 
     def visible(self, tool_name: str) -> bool:

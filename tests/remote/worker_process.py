@@ -165,7 +165,8 @@ class Laptop:
 
     async def drop(self) -> None:
         """Lose the connection: the bridge is killed."""
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):  # its worker was killed, so it has ended by itself
+            self.process.kill()
         await self.process.wait()
 
 

@@ -8,6 +8,7 @@ from ..decision import Behavior
 from .rules import Rule
 
 COMMAND_LINE = "cliArg"
+COMMAND = "command"
 
 
 class RuleSet:

@@ -50,16 +50,15 @@ class Desk:
         self.client = Client()
         self.records: list[tuple[Content, str]] = []
         self.durable = 0
-        session = HookSession(
-            "s-1", "/j", str(cwd), self.host, cast(Any, self.client), self._emit, self._commit, lambda: "plan"
-        )
+        session = HookSession("s-1", "/j", str(cwd), self.host, cast(Any, self.client), self)
         self.runner = HookRunner(session)
+        self.runner.mode = lambda: "plan"
 
-    def _emit(self, content: Content, agent_id: str) -> Record:
+    def emit(self, content: Content, agent_id: str = "") -> Record:
         self.records.append((content, agent_id))
         return record_of(content)
 
-    async def _commit(self) -> None:
+    async def commit(self) -> None:
         self.durable = len(self.records)
 
     def use(self, value: Json, source: str = "user") -> None:

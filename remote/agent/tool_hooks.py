@@ -1,0 +1,78 @@
+"""The hooks around one tool call: what they are told, and what the model hears of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccb.tunnel.wire.requests import ToolPermission
+
+from ..hooks.outcome import NOTHING, HookOutcome
+from ..hooks.table import NOTIFICATION, PERMISSION_REQUEST, POST_TOOL_USE, POST_TOOL_USE_FAILURE, PRE_TOOL_USE
+from ..permissions.decision import Decision
+from ..tools.contract import ToolResult
+from .deps import AgentDeps
+from .recorder import Recorder
+
+Json = dict[str, Any]
+
+
+async def before_tool(
+    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json
+) -> HookOutcome:
+    """Run the PreToolUse hooks."""
+    return await _run(deps, recorder, PRE_TOOL_USE, name, _call(name, tool_use_id, tool_input))
+
+
+async def before_question(
+    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json, decision: Decision
+) -> ToolPermission | None:
+    """Run the hooks of a call that needs a permission. Return the answer of a PermissionRequest hook, None if a person
+    has to give it; they are notified by Notification hooks."""
+    if deps.hooks is None:
+        return None
+    payload = {**_call(name, tool_use_id, tool_input), "permission_suggestions": decision.suggestions}
+    outcome = await _run(deps, recorder, PERMISSION_REQUEST, name, payload)
+    if outcome.decision == "allow":
+        return ToolPermission(True, updated_input=outcome.updated_input, updates=outcome.updates)
+    if outcome.blocked or outcome.stops:
+        text = outcome.reason or outcome.stop_reason or f"A hook refused this use of {name}."
+        return ToolPermission(False, text, interrupt=outcome.interrupt or outcome.stops)
+    notice = {
+        "message": f"ccb needs your permission to use {name}",
+        "title": "Permission needed",
+        "notification_type": "permission_prompt",
+    }
+    deps.hooks.run_later(NOTIFICATION, notice, "permission_prompt", agent_id=recorder.agent_id)
+    return None
+
+
+async def after_tool(
+    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json, result: ToolResult
+) -> HookOutcome:
+    """Run the hooks of a tool that has run. The model gets their reasons and contexts after the tool's result."""
+    payload = _call(name, tool_use_id, tool_input)
+    response = result.content if result.structured is None else result.structured
+    if result.is_error:
+        payload.update(error=result.content if isinstance(result.content, str) else "the tool failed")
+    else:
+        payload.update(tool_response=response)
+    event = POST_TOOL_USE_FAILURE if result.is_error else POST_TOOL_USE
+    outcome = await _run(deps, recorder, event, name, payload)
+    if outcome.blocked:
+        deps.reminders.add(f"hook:{tool_use_id}", f"{event}:{name} hook feedback:\n{outcome.reason}")
+    return outcome
+
+
+async def _run(deps: AgentDeps, recorder: Recorder, event: str, name: str, payload: Json) -> HookOutcome:
+    if deps.hooks is None:
+        return NOTHING
+    tool_use_id = str(payload["tool_use_id"])
+    outcome = await deps.hooks.run(event, payload, name, about=tool_use_id, agent_id=recorder.agent_id)
+    if outcome.context:
+        said = "\n\n".join(outcome.context)
+        deps.reminders.add(f"{event}:{tool_use_id}", f"{event}:{name} hook additional context: {said}")
+    return outcome
+
+
+def _call(name: str, tool_use_id: str, tool_input: Json) -> Json:
+    return {"tool_name": name, "tool_input": tool_input, "tool_use_id": tool_use_id}

@@ -1,0 +1,198 @@
+"""Hooks of the person's settings, and of a trusted project, in a session of a real worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, until
+
+from ccb.tunnel.wire import Hello, Input, SessionOptions
+from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.requests import Success, public_answer
+
+Json = dict[str, Any]
+
+
+def hooks(**events: str | tuple[str, str]) -> Json:
+    """Return settings with one hook for each event: a command, or a matcher and a command."""
+    listed: Json = {}
+    for event, given in events.items():
+        matcher, command = given if isinstance(given, tuple) else ("", given)
+        listed[event] = [{"matcher": matcher, "hooks": [{"type": "command", "command": command}]}]
+    return {"hooks": listed}
+
+
+def options(values: Json, **given: Any) -> SessionOptions:
+    layers = [{"source": "user", "path": "~/.claude/settings.json", "values": values}]
+    return SessionOptions(settings=SettingsOption(layers=layers).to_json(), **given)
+
+
+async def tell(laptop: Laptop, reply: Reply) -> list[Json]:
+    """Answer the next model call, and return its messages."""
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(reply))
+    messages: list[Json] = json.loads(body)["messages"]
+    return messages
+
+
+def bash(command: str, call_id: str = "toolu_1", message_id: str = "msg_t") -> Reply:
+    return calls((call_id, "Bash", {"command": command}), message_id=message_id)
+
+
+def answer_of(**own: Any) -> str:
+    return "echo '" + json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **own}}) + "'"
+
+
+def kill_worker(laptop: Laptop) -> None:
+    os.kill(next(frame.pid for frame in laptop.frames if isinstance(frame, Hello)), signal.SIGKILL)
+
+
+async def start(host: WorkerHost, session: str, values: Json, **given: Any) -> Laptop:
+    laptop = await host.connect(session)
+    await laptop.attach(options(values, **given))
+    return laptop
+
+
+async def test_a_hook_refuses_a_call_and_another_hears_of_the_result(host: WorkerHost, session: str) -> None:
+    guard = 'case "$(cat)" in *secret*) echo "leave it" >&2; exit 2;; esac'
+    after = 'cat >> after; echo "{\\"decision\\": \\"block\\", \\"reason\\": \\"run the tests\\"}"'
+    laptop = await start(host, session, hooks(PreToolUse=("Bash", guard), PostToolUse=("Bash", after)))
+    await laptop.say("go")
+    await tell(laptop, bash("echo secret"))
+    result = json.dumps((await tell(laptop, bash("echo fine", "toolu_2", "msg_2")))[-1])
+    assert "PreToolUse:Bash hook error: leave it" in result
+    heard = json.dumps((await tell(laptop, says("done", "msg_3")))[-1])
+    assert "fine" in heard and "PostToolUse:Bash hook feedback:\\nrun the tests" in heard
+    ended = await laptop.message("result")
+    assert [each["tool_use_id"] for each in ended["permission_denials"]] == ["toolu_1"]
+    seen = json.loads((host.project / "after").read_text())
+    assert (seen["tool_use_id"], seen["tool_response"]["stdout"]) == ("toolu_2", "fine")
+    assert seen["session_id"] == session and seen["cwd"] == str(host.project)
+
+
+async def test_what_a_hook_allows_runs_with_the_input_it_gave_but_no_rule_that_denies_is_passed_over(
+    host: WorkerHost, session: str
+) -> None:
+    change = answer_of(permissionDecision="allow", updatedInput={"command": "touch other"})
+    allow = f'case "$(cat)" in *asked*) {change};; *) {answer_of(permissionDecision="allow")};; esac'
+    laptop = await start(host, session, hooks(PreToolUse=("Bash", allow)), disallowed_tools=["Bash(rm *)"])
+    await laptop.say("go")
+    await tell(laptop, bash("touch asked"))
+    await tell(laptop, bash("rm other", "toolu_2", "msg_2"))
+    assert "was denied" in json.dumps((await tell(laptop, says("done", "msg_3")))[-1])
+    assert (host.project / "other").exists() and not (host.project / "asked").exists()
+
+
+async def test_a_hook_that_asks_makes_the_person_be_asked(host: WorkerHost, session: str) -> None:
+    ask = answer_of(permissionDecision="ask", permissionDecisionReason="sure?")
+    laptop = await start(host, session, hooks(PreToolUse=("Bash", ask)), permission_prompts="stdio")
+    await laptop.say("go")
+    await tell(laptop, bash("echo hi"))
+    asked = (await laptop.message("control_request"))["request"]
+    assert (asked["decision_reason_type"], asked["decision_reason"]) == ("hook", "sure?")
+
+
+async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_the_others(
+    host: WorkerHost, session: str
+) -> None:
+    look = 'case "$(cat)" in *forbidden*) echo "not today" >&2; exit 2;; *) echo "it is Monday";; esac'
+    begin = "cat >> starts; echo welcome"
+    laptop = await start(host, session, hooks(UserPromptSubmit=look, SessionStart=begin, SessionEnd="cat > ended"))
+    await laptop.say("do the forbidden thing")
+    refused = await laptop.message("result")
+    assert (refused["is_error"], refused["num_turns"], refused["terminal_reason"]) == (False, 0, "completed")
+    assert refused["result"].startswith("UserPromptSubmit operation blocked by hook:\nnot today")
+    await laptop.say("do something")
+    messages = await tell(laptop, says("done"))
+    text = json.dumps(messages)
+    assert "it is Monday" in text and "welcome" in text and "forbidden" not in text
+    await laptop.message("result")
+    await laptop.stop()
+    assert json.loads((host.project / "starts").read_text())["source"] == "startup"
+    assert json.loads((host.project / "ended").read_text())["reason"] == "prompt_input_exit"
+
+
+async def test_a_stop_hook_lets_the_agent_go_on_and_knows_that_it_did(host: WorkerHost, session: str) -> None:
+    stop = 'case "$(cat)" in *stop_hook_active*true*) ;; *) echo "write the tests" >&2; exit 2;; esac'
+    laptop = await start(host, session, hooks(Stop=stop))
+    await laptop.say("go")
+    await tell(laptop, says("done"))
+    again = await tell(laptop, says("now done", "msg_2"))
+    assert again[-1]["content"][0]["text"] == "Stop hook feedback:\nwrite the tests"
+    assert (await laptop.message("result"))["result"] == "now done"
+
+
+async def test_a_hook_ends_the_turn_after_the_tool(host: WorkerHost, session: str) -> None:
+    stop = 'echo "{\\"continue\\": false, \\"stopReason\\": \\"enough\\"}"'
+    laptop = await start(host, session, hooks(PostToolUse=stop))
+    await laptop.say("go")
+    await tell(laptop, bash("echo hi"))
+    assert (await laptop.message("system", "informational"))["content"] == "A hook stopped the turn: enough"
+    ended = await laptop.message("result")
+    assert (ended["subtype"], ended["is_error"], ended["result"], ended["terminal_reason"]) == (
+        "success",
+        False,
+        "",
+        "hook_stopped",
+    )
+
+
+async def test_a_permission_hook_answers_in_place_of_the_person(host: WorkerHost, session: str) -> None:
+    answer = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
+    laptop = await start(host, session, hooks(PermissionRequest=f"echo '{json.dumps(answer)}'"))
+    await laptop.say("go")
+    await tell(laptop, bash("touch made"))
+    await tell(laptop, says("done"))
+    await laptop.message("result")
+    assert (host.project / "made").exists()
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_the_hooks_of_a_project_run_only_if_it_is_trusted(
+    host: WorkerHost, session: str, *, trusted: bool
+) -> None:
+    (host.project / ".claude").mkdir()
+    (host.project / ".claude/settings.json").write_text(json.dumps(hooks(UserPromptSubmit="touch ran")))
+    laptop = await host.connect(session)
+    await laptop.attach()
+    asked = await laptop.message("control_request")
+    reply = public_answer(Success(asked["request_id"], {"trusted": trusted}))
+    await laptop.send(Input(laptop.epoch, "trust", reply))
+    await laptop.say("go")
+    await tell(laptop, says("done"))
+    await laptop.message("result")
+    assert (host.project / "ran").exists() is trusted
+
+
+async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: WorkerHost, session: str) -> None:
+    values = hooks(
+        UserPromptSubmit="echo x >> prompts; [ -e go ] || exec sleep 600",
+        PostToolUse="echo x >> afters; exec sleep 600",
+    )
+    laptop = await start(host, session, values)
+    await laptop.say("first")
+    await until((host.project / "prompts").exists, "the hook of the prompt runs")
+    kill_worker(laptop)
+    (host.project / "go").touch()
+    laptop = await start(host, session, values)
+    assert "stopped in the middle" in json.dumps(await laptop.message("result"))
+    await laptop.say("second")
+    history = json.dumps(await tell(laptop, bash("echo hi")))
+    assert "first" not in history and "second" in history
+    await until((host.project / "afters").exists, "the hook after the tool runs")
+    kill_worker(laptop)
+    laptop = await start(host, session, values)
+    await laptop.message("result")
+    await laptop.message("result")
+    await laptop.say("third")
+    await tell(laptop, says("done", "msg_9"))
+    await laptop.message("result")
+    assert (host.project / "prompts").read_text() == "x\n" * 3
+    assert (host.project / "afters").read_text() == "x\n"
+    ran = [each.body for each in laptop.events if each.kind == "hook" and each.body["event"] == "PostToolUse"]
+    assert [each["about"] for each in ran] == ["toolu_1"]
