@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from ccb.tunnel.errors import ConnectionLost
@@ -12,6 +13,7 @@ from ccb.tunnel.wire.messages import (
     AssistantLine,
     ControlCancelLine,
     ControlRequestLine,
+    ControlResponseLine,
     ResultLine,
     StreamEventLine,
     SystemLine,
@@ -46,7 +48,8 @@ GOODBYE_S = 5.0
 
 
 class EventPrinter:
-    """Prints the events of one session. `stop_after_result`: a run with one prompt ends with its result."""
+    """Prints the events of one session. `hides` says which answers of the session, by the id of the request, the client
+    does not get; it is None in a run with one prompt, which ends with its result."""
 
     def __init__(
         self,
@@ -56,18 +59,19 @@ class EventPrinter:
         inputs: InputPump,
         retries: RetryReports,
         *,
-        stop_after_result: bool,
+        hides: Callable[[str], bool] | None,
     ) -> None:
         self._session = session
         self._output = output
         self._results = results
         self._inputs = inputs
         self._retries = retries
-        self._stop_after_result = stop_after_result
+        self._stop_after_result = hides is None
         self._partial = PartialEvents()
         self._earlier_damage: asyncio.Task[None] | None = None
         self._looked_for_damage = asyncio.Event()
         self._first_connection = True
+        self._hides = hides or (lambda _: False)
         for kind in ANSWERED_ON_STDIN:
             session.register(kind)
         self.goodbye = ""
@@ -161,10 +165,16 @@ class EventPrinter:
                 await self._message(message)
             case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 self._results.pending.taken(input_ids)
+                await self._results.reports.taken(input_ids)
             case TakenRecord(input_id=input_id) if not item.record.agent_id:
                 self._results.pending.taken([input_id])
-            case TurnStartRecord() | TurnEndRecord() if not item.record.agent_id:
+                await self._results.reports.taken([input_id])
+            case TurnStartRecord() | TurnEndRecord() as turn if not item.record.agent_id:
                 self._results.pending.turn_began_or_ended()
+                if isinstance(turn, TurnStartRecord):
+                    await self._results.reports.turn_began()
+                else:
+                    await self._results.reports.turn_ended(more=bool(self._results.pending))
             case DamagedRecord() as damage:
                 report_damage(damage)
 
@@ -181,6 +191,8 @@ class EventPrinter:
 
     async def _message(self, message: MessageRecord) -> None:
         public = message.public
+        if isinstance(public, ControlResponseLine) and self._hides(public.request_id):
+            return
         match public:
             case ResultLine():
                 await self._results.from_host(message.body)
@@ -196,6 +208,7 @@ class EventPrinter:
                 self._retries.assistant(public)
         await self._output.message(message.body)
         if isinstance(public, ControlRequestLine) and public.subtype in _ANSWERED_ON_STDIN:
-            await self._inputs.question_opened(self._session, public.request_id)
+            to_person = public.subtype == CAN_USE_TOOL.name
+            await self._inputs.question_opened(self._session, public.request_id, to_person=to_person)
         elif isinstance(public, ControlCancelLine):
-            self._inputs.question_closed(public.request_id)
+            await self._inputs.question_closed(public.request_id)

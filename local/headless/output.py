@@ -14,6 +14,7 @@ from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from ..session.client import Json
 from ..terminal.stdio import Writer
+from .line_limit import limited_line
 from .results import result_text
 
 
@@ -102,7 +103,7 @@ def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: 
     """Return the output for a value of `--output-format`. `terminal`: stdout is a terminal."""
     json_of = _terminal_json if terminal else dump
     if output_format == "stream-json":
-        return StreamOutput(writer, json_of)
+        return StreamOutput(writer, _terminal_json if terminal else limited_line)
     if output_format == "json":
         return JsonArrayOutput(writer, json_of) if verbose else LastResultOutput(writer, json_of)
     return LastResultOutput(writer, _terminal_text if terminal else result_text)

@@ -28,11 +28,13 @@ from ..session.remote_session import RemoteSession
 from ..terminal.console import stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
+from .early_input import EarlyInput
 from .event_printer import GOODBYE_S, EventPrinter
 from .input_pump import InputPump
 from .output import make_output
 from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
 from .stdin import read_prompt
+from .turn_reports import TurnReports, state_flags
 from .turn_results import TurnResults
 
 log = logging.getLogger(__name__)
@@ -106,21 +108,30 @@ class HeadlessRun:
         self._has_stdin_messages = streams.input_format == "stream-json"
         self._output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
         self._retries = RetryReports(quiet=streams.output_format == "stream-json")
+        flags = state_flags(environ) if self._has_stdin_messages else None
+        self._reports = TurnReports(self._output, flags, lifecycle=self._has_stdin_messages)
         self._results = TurnResults(
             self._output,
             self._retries,
             print_all=self._has_stdin_messages,
             print_failures=streams.output_format
             != "text",  # in the text format stdout has only answers; stderr has the failure
+            reports=self._reports,
         )
-        self._inputs = InputPump(self._results.pending)
+        self._inputs = InputPump(self._results.pending, self._reports)
+        self._stdin = EarlyInput(STDIN, self._output.message)
         self._session_id = arguments.session.session_id or str(uuid.uuid4())
         self._session: RemoteSession | None = None
         self._resume = ""
 
     async def work(self) -> ExitCode:
         """Do the whole run. Raises CcbError."""
-        prompt = "" if self._has_stdin_messages else await read_prompt(self._arguments.prompt, STDIN, say=report)
+        if not self._has_stdin_messages:
+            return await self._work(await read_prompt(self._arguments.prompt, STDIN, say=report))
+        async with self._stdin:
+            return await self._work("")
+
+    async def _work(self, prompt: str) -> ExitCode:
         async with connect_session(
             self._arguments, session_id=self._session_id, prompts=prompts_for(headless=True), environ=self._environ
         ) as connected:
@@ -132,7 +143,7 @@ class HeadlessRun:
                 self._results,
                 self._inputs,
                 self._retries,
-                stop_after_result=not self._has_stdin_messages,
+                hides=self._stdin.answered_early if self._has_stdin_messages else None,
             )
             feeding = asyncio.create_task(self._feed(session, printer, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")
@@ -217,11 +228,13 @@ class HeadlessRun:
                 report(f"on the host: {one_line(note)}")
         self._session = connected.session
         self._session_id, self._resume = hello.session, connected.resume
+        self._reports.session_id = hello.session
+        self._stdin.connected()
         self._results.pending.foreign_turn = hello.state != "idle"
 
     async def _feed(self, session: RemoteSession, printer: EventPrinter, prompt: str) -> None:
         if self._has_stdin_messages:
-            await self._inputs.send_messages(session, STDIN)
+            await self._inputs.send_messages(session, self._stdin.messages())
             await printer.stop_session()
         else:
             begins = session.hello.seq == 0

@@ -11,6 +11,7 @@ from ..session.client import Json
 from .output import HeadlessOutput
 from .results import exit_code, local_result
 from .stderr_reports import RetryReports
+from .turn_reports import TurnReports
 
 
 class PendingPrompts:
@@ -71,9 +72,18 @@ class PendingPrompts:
 
 class TurnResults:
     """Prints results, and knows their exit code. `print_all`: print results of turns that this run did not start, too.
-    `print_failures`: print a result even if the host could not send one."""
+    `print_failures`: print a result even if the host could not send one. `reports` go around the turns."""
 
-    def __init__(self, output: HeadlessOutput, retries: RetryReports, *, print_all: bool, print_failures: bool) -> None:
+    def __init__(
+        self,
+        output: HeadlessOutput,
+        retries: RetryReports,
+        *,
+        print_all: bool,
+        print_failures: bool,
+        reports: TurnReports | None = None,
+    ) -> None:
+        self.reports = reports or TurnReports(output, None, lifecycle=False)
         self._output = output
         self._retries = retries
         self._print_all = print_all
@@ -112,6 +122,7 @@ class TurnResults:
         duration = round((time.monotonic() - self._started) * 1000)
         self.pending.given_up()
         await self._print(local_result(session_id, errors, reason=reason, duration_ms=duration))
+        await self.reports.turn_ended()
 
     async def finish(self) -> None:
         """Print what comes at the end. After that nothing is printed any more."""
